@@ -1,0 +1,1 @@
+"""Weft: the context layer for multi-agent systems."""

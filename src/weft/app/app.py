@@ -1,0 +1,137 @@
+"""Weft, put together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from weft.app.auditing import Auditor
+from weft.app.callers import Callers
+from weft.app.dispatch import Arrival, Dispatcher
+from weft.app.feed import LiveFeed
+from weft.app.metrics import Metrics
+from weft.app.needs import Resolver, Services
+from weft.app.operations import all_operations
+from weft.app.rates import RateLimits
+from weft.app.tally import MemoryTally
+from weft.app.tenants import Tenants
+from weft.capabilities.access.operations import TokenLifetimes
+from weft.kernel.clock import SystemClock
+from weft.kernel.errors import PermissionDenied, WeftError
+from weft.kernel.identity import Permission
+from weft.providers.jwt import JwtCodec
+from weft.providers.tokenizers import InstalledTokenizers
+from weft.storage.migrations.runner import migrate
+from weft.storage.sql.connect import connect
+from weft.storage.sql.database import AccessChanged
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from weft.app.dispatch import Guard
+    from weft.capabilities.events.model import Interest, Page
+    from weft.kernel.clock import Clock
+    from weft.kernel.identity import Actor
+    from weft.kernel.operation import Operation, Response
+    from weft.settings import Settings
+
+_TALLY_EVERY_SECONDS = 5.0
+_SIGN_OF_LIFE_SECONDS = 15.0
+
+
+class App:
+    """One running Weft. Every face calls ``call`` or ``follow`` and nothing else."""
+
+    def __init__(self, settings: Settings, *, clock: Clock | None = None) -> None:
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.registry = all_operations()
+        self.metrics = Metrics()
+        self.guards: list[Guard] = []
+        self.database = connect(settings.storage_url)
+        self.tenants = Tenants(self.database, self.clock)
+        self.ready = False
+        self._tally = MemoryTally()
+        self._feed = LiveFeed(self.database)
+        self._background: list[asyncio.Task[None]] = []
+        codec = JwtCodec()
+        resolver = Resolver(
+            Services(
+                clock=self.clock,
+                codec=codec,
+                lifetimes=TokenLifetimes(
+                    token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_refresh_hours)
+                ),
+                counters=InstalledTokenizers(),
+                tally=self._tally,
+                feed=self._feed,
+            )
+        )
+        self._dispatcher = Dispatcher(
+            database=self.database,
+            callers=Callers(self.database, codec, self.clock),
+            rates=RateLimits(settings.rates(), settings.valkey_url),
+            auditor=Auditor(self.database, self.clock),
+            metrics=self.metrics,
+            arguments={operation.name: resolver.prepare(operation) for operation in self.registry},
+            guards=self.guards,
+        )
+
+    async def open(self) -> None:
+        """Open the database, bring its schema up to date and start what runs in the background."""
+        await self.database.open()
+        await migrate(self.database, self.clock)
+        self._background = [
+            asyncio.create_task(self._feed.run(), name="weft-feed"),
+            asyncio.create_task(self._write_tally_down_forever(), name="weft-tally"),
+        ]
+        self.ready = True
+
+    async def close(self) -> None:
+        """Finish what is under way and leave the database clean."""
+        self.ready = False
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        with contextlib.suppress(WeftError):
+            await self._tally.flush(self.database)
+        await self.database.close()
+
+    async def call(
+        self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool = True
+    ) -> Response:
+        """Perform an operation for whoever the credential proves the caller to be."""
+        return await self._dispatcher.call(operation, raw, arrival, strict=strict)
+
+    async def identify(self, arrival: Arrival) -> Actor:
+        """Return who is calling, for faces that must know before there is an operation."""
+        return await self._dispatcher.identify(arrival)
+
+    async def follow(self, arrival: Arrival, interest: Interest, after: int | None) -> AsyncIterator[Page]:
+        """Yield pages of events, an empty one as a sign of life when nothing happens.
+
+        The caller is identified again before each page, so a revoked credential ends the stream.
+        """
+        while True:
+            actor = await self.identify(arrival)
+            if Permission.READ not in actor.permissions:
+                raise PermissionDenied("Following events needs the permission 'read'.")
+            try:
+                page = await self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS)
+            except AccessChanged:
+                self._dispatcher.forget(arrival)
+                continue
+            after = page.reached
+            yield page
+
+    async def settle(self) -> None:
+        """Write down what is only counted in memory so far."""
+        await self._tally.flush(self.database)
+
+    async def _write_tally_down_forever(self) -> None:
+        while True:
+            await asyncio.sleep(_TALLY_EVERY_SECONDS)
+            with contextlib.suppress(WeftError):
+                await self._tally.flush(self.database)

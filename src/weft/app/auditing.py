@@ -1,0 +1,60 @@
+"""Writing the audit log: acts with the change they describe, denials on their own."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.capabilities.access.audit import AuditRow
+from weft.kernel.clock import to_micros
+from weft.kernel.ids import new_ordered_id
+from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
+from weft.storage.sql.database import Scope
+
+if TYPE_CHECKING:
+    from weft.kernel.clock import Clock
+    from weft.kernel.errors import WeftError
+    from weft.kernel.identity import Actor
+    from weft.kernel.operation import Operation, Request
+    from weft.storage.sql.database import Database, Transaction
+
+_log = logging.getLogger("weft.audit")
+
+
+class Auditor:
+    """Puts on record what was done and what was refused."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def done(self, transaction: Transaction, actor: Actor, operation: Operation, request: Request) -> None:
+        detail = {name: value for name, value in msgspec.structs.asdict(request).items() if value is not None}
+        targets = [str(detail.pop(name)) for name in list(detail) if name.endswith("_id") or name in {"name", "label"}]
+        row = self._row(actor, operation.name, "done", "/".join(targets), msgspec.to_builtins(detail))
+        await SqlAuditStore(transaction).add(row)
+
+    async def denied(self, tenant: str, actor: Actor | None, action: str, error: WeftError) -> None:
+        _log.warning("denied", extra={"fields": {"tenant": tenant, "action": action, "code": error.code}})
+        row = self._row(actor, action, "denied", "", {"code": error.code, "reason": error.message})
+
+        async def add(transaction: Transaction) -> None:
+            # A credential may name a tenant that does not exist; there is no log to write to then.
+            if await SqlAccessStore(transaction).epoch() is not None:
+                await SqlAuditStore(transaction).add(row)
+
+        await self._database.write(Scope(tenant), add)
+
+    def _row(self, actor: Actor | None, action: str, outcome: str, target: str, detail: dict[str, Any]) -> AuditRow:
+        return AuditRow(
+            audit_id=new_ordered_id(),
+            at=to_micros(self._clock.now()),
+            actor=actor.participant if actor else "unknown",
+            principal_id=actor.principal_id if actor else None,
+            action=action,
+            outcome=outcome,
+            target=target,
+            detail=detail,
+        )

@@ -1,0 +1,182 @@
+"""The one path of every call, whichever face it came by.
+
+authenticate → tenant → rate limit → authorise → validate → guard → transaction (state, history, audit, event) → meter
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+
+from weft.app.needs import Call
+from weft.capabilities.access.model import parse_key
+from weft.capabilities.access.operations import AuthenticateAgent
+from weft.kernel.errors import AuthenticationError, Forbidden, InternalError, InvalidApiKey, PermissionDenied, WeftError
+from weft.kernel.operation import Audience, Effect, RateClass
+from weft.storage.sql.database import AccessChanged, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from weft.app.auditing import Auditor
+    from weft.app.callers import Callers, Credential
+    from weft.app.metrics import Metrics
+    from weft.app.rates import RateLimits
+    from weft.kernel.events import NewEvent
+    from weft.kernel.identity import Actor
+    from weft.kernel.operation import Operation, Request, Response
+    from weft.storage.sql.database import Database, Transaction
+
+    Guard = Callable[[Actor, Operation, Request], None]
+
+_log = logging.getLogger("weft.calls")
+_changes = logging.getLogger("weft.changes")
+_tracer = trace.get_tracer("weft")
+_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a call came in: with which credential, and from where if it came over a network."""
+
+    credential: Credential | None
+    peer: str = "local"
+
+
+class Dispatcher:
+    """Performs operations. Nothing else opens a transaction on a caller's behalf."""
+
+    def __init__(  # noqa: PLR0913 - the steps of the path, each by name
+        self,
+        *,
+        database: Database,
+        callers: Callers,
+        rates: RateLimits,
+        auditor: Auditor,
+        metrics: Metrics,
+        arguments: Mapping[str, Callable[[Call], list[Any]]],
+        guards: Sequence[Guard],
+    ) -> None:
+        self._database = database
+        self._callers = callers
+        self._rates = rates
+        self._auditor = auditor
+        self._metrics = metrics
+        self._arguments = arguments
+        self._guards = guards
+
+    async def call(self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool) -> Response:
+        """Perform an operation for whoever the credential proves the caller to be."""
+        started = time.perf_counter()
+        outcome = "ok"
+        try:
+            with _tracer.start_as_current_span(operation.name):
+                return await self._perform(operation, raw, arrival, strict=strict)
+        except WeftError as error:
+            outcome = error.code
+            raise
+        except Exception as error:
+            outcome = InternalError.code
+            _log.exception("operation failed", extra={"fields": {"operation": operation.name}})
+            raise InternalError from error
+        finally:
+            self._metrics.record(operation, outcome, time.perf_counter() - started)
+
+    async def identify(self, arrival: Arrival) -> Actor:
+        """Return who is calling. A credential that proves nobody is put on record, and may be tried only so often."""
+        if arrival.credential is None:
+            raise AuthenticationError
+        try:
+            return await self._callers.identify(arrival.credential)
+        except AuthenticationError as error:
+            await self._rates.check(RateClass.AUTHENTICATION, arrival.peer)
+            with contextlib.suppress(AuthenticationError):
+                tenant = self._callers.claimed_tenant(arrival.credential)
+                await self._auditor.denied(tenant, None, "authenticate", error)
+            raise
+
+    def forget(self, arrival: Arrival) -> None:
+        """Look the caller up again before its next call."""
+        if arrival.credential is not None:
+            self._callers.forget(arrival.credential)
+
+    async def _perform(
+        self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool
+    ) -> Response:
+        if operation.audience is Audience.ANONYMOUS:
+            return await self._perform_anonymously(operation, raw, arrival, strict=strict)
+        actor = await self.identify(arrival)
+        await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
+        for _ in range(_TRIES):
+            try:
+                authorise(operation, actor)
+                request = operation.parse(raw, strict=strict)
+                for guard in self._guards:
+                    guard(actor, operation, request)
+                return await self._run(operation, request, actor, Scope(actor.tenant, actor.epoch))
+            except AccessChanged:
+                self.forget(arrival)
+                actor = await self.identify(arrival)
+            except Forbidden as error:
+                await self._auditor.denied(actor.tenant, actor, operation.name, error)
+                raise
+        raise AuthenticationError("Your access is being changed right now; try again.")
+
+    async def _perform_anonymously(
+        self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool
+    ) -> Response:
+        """Perform what needs no credential beside the API key in the request itself."""
+        await self._rates.check(operation.rate, arrival.peer)
+        request = operation.parse(raw, strict=strict)
+        key = parse_key(request.api_key) if isinstance(request, AuthenticateAgent) else None
+        if key is None:
+            raise InvalidApiKey
+        try:
+            return await self._run(operation, request, None, Scope(key.tenant))
+        except Forbidden as error:
+            await self._auditor.denied(key.tenant, None, operation.name, error)
+            raise
+
+    async def _run(self, operation: Operation, request: Request, actor: Actor | None, scope: Scope) -> Response:
+        arguments = self._arguments[operation.name]
+        if operation.effect is Effect.WAIT:
+            response: Response = await operation.run(request, *arguments(Call(actor, None)))
+            return response
+        if operation.effect is Effect.READ:
+            return await self._database.read(scope, lambda tx: operation.run(request, *arguments(Call(actor, tx))))
+
+        async def work(transaction: Transaction) -> tuple[Response, Sequence[NewEvent]]:
+            result = await operation.run(request, *arguments(Call(actor, transaction)))
+            if operation.audited and actor is not None:
+                await self._auditor.done(transaction, actor, operation, request)
+            return result, transaction.published
+
+        result, events = await self._database.write(scope, work)
+        _log_changes(scope, events)
+        return result
+
+
+def authorise(operation: Operation, actor: Actor) -> None:
+    """Decide for every face. Hiding an operation is not forbidding it; this is."""
+    if operation.permission is not None and operation.permission not in actor.permissions:
+        raise PermissionDenied(
+            f"'{operation.tool}' needs the permission '{operation.permission}'.",
+            required_permission=operation.permission,
+            your_permissions=sorted(actor.permissions),
+        )
+    if operation.audience is Audience.NOT_SUBAGENTS and actor.is_subagent:
+        raise PermissionDenied(f"'{operation.tool}' is for orchestrators and humans, not for sub-agents.")
+
+
+def _log_changes(scope: Scope, events: Sequence[NewEvent]) -> None:
+    """Log what was changed as subscribers are told of it: keys, sizes and versions, never values."""
+    if not _changes.isEnabledFor(logging.INFO):
+        return
+    for event in events:
+        fields = {"tenant": scope.tenant, "session_id": event.session_id, "key": event.subject, "by": event.actor}
+        _changes.info(event.type, extra={"fields": {**fields, **event.data}})

@@ -1,0 +1,136 @@
+"""Live events: one reader a tenant follows the table; every subscriber is served from what it read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from weft.capabilities.events.model import Page
+from weft.capabilities.sessions.model import find_session
+from weft.storage.sql.access import SqlAccessStore
+from weft.storage.sql.database import AccessChanged, Scope
+from weft.storage.sql.events import SqlEventStore
+from weft.storage.sql.sessions import SqlSessionStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.events.model import Interest, Recorded
+    from weft.kernel.identity import Actor
+    from weft.storage.sql.database import Database, Transaction
+
+_PAGE = 500
+_REMEMBERED = 2_000
+
+
+class LiveFeed:
+    """Serves events from the table, waking subscribers when it may have grown."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._tails: dict[str, _Tail] = {}
+
+    async def run(self) -> None:
+        """Pass on wakes for as long as the process lives."""
+        async for tenants in self._database.wakes():
+            for name, tail in self._tails.items():
+                if not tenants or name in tenants:
+                    tail.wake()
+
+    async def next(self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float) -> Page:
+        await self._check_session(actor, interest)
+        tail = self._tails.get(actor.tenant)
+        if tail is None:
+            tail = self._tails[actor.tenant] = _Tail(self._database, actor.tenant)
+        deadline = asyncio.get_running_loop().time() + wait_seconds
+        position = await tail.end(actor.epoch) if after is None else min(after, await tail.end(actor.epoch))
+        while True:
+            changed = tail.changed
+            scanned = await tail.after(position, actor.epoch)
+            if scanned:
+                position = scanned[-1].event.seq
+            events = [recorded.event for recorded in scanned if interest.covers(recorded, actor)]
+            if events:
+                return Page(events, position)
+            if not scanned and not await _waited(changed, deadline):
+                return Page([], position)
+
+    async def _check_session(self, actor: Actor, interest: Interest) -> None:
+        session_id = interest.session_id
+        if session_id is None:
+            return
+
+        async def check(transaction: Transaction) -> None:
+            await find_session(session_id, actor, SqlSessionStore(transaction))
+
+        await self._database.read(Scope(actor.tenant, actor.epoch), check)
+
+
+class _Tail:
+    """The recent end of one tenant's events, read once for all who follow it."""
+
+    def __init__(self, database: Database, tenant: str) -> None:
+        self._database = database
+        self._tenant = tenant
+        self._recent: deque[Recorded] = deque(maxlen=_REMEMBERED)
+        self._complete_after = -1
+        self._end = -1
+        self._epoch = -1
+        self._stale = True
+        self._reading = asyncio.Lock()
+        self.changed = asyncio.Event()
+
+    def wake(self) -> None:
+        self._stale = True
+        self.changed.set()
+        self.changed = asyncio.Event()
+
+    async def end(self, epoch: int) -> int:
+        await self._refresh(epoch)
+        return self._end
+
+    async def after(self, seq: int, epoch: int) -> Sequence[Recorded]:
+        """Return the next events behind ``seq``, from memory where it reaches back far enough."""
+        await self._refresh(epoch)
+        if seq >= self._end:
+            return ()
+        if seq < self._complete_after:
+            return await self._database.read(
+                Scope(self._tenant), lambda transaction: SqlEventStore(transaction).after(seq, None, _PAGE)
+            )
+        newer = [recorded for recorded in self._recent if recorded.event.seq > seq]
+        return list(islice(newer, _PAGE))
+
+    async def _refresh(self, epoch: int) -> None:
+        async with self._reading:
+            if self._stale or self._epoch != epoch:
+                self._stale = False
+                await self._database.read(Scope(self._tenant), self._catch_up)
+        if self._epoch != epoch:
+            raise AccessChanged
+
+    async def _catch_up(self, transaction: Transaction) -> None:
+        store = SqlEventStore(transaction)
+        self._epoch = await SqlAccessStore(transaction).epoch() or 0
+        end = await store.last_seq()
+        if self._end < 0 or end - self._end > _REMEMBERED:
+            self._recent.clear()
+            self._complete_after = end
+        else:
+            if len(self._recent) + (end - self._end) > _REMEMBERED:
+                dropped = len(self._recent) + (end - self._end) - _REMEMBERED
+                self._complete_after = self._recent[min(dropped, len(self._recent)) - 1].event.seq
+            self._recent.extend(await store.after(self._end, None, _REMEMBERED))
+        self._end = end
+
+
+async def _waited(changed: asyncio.Event, deadline: float) -> bool:
+    """Wait for the next wake; False when the time is up."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            await changed.wait()
+    except TimeoutError:
+        return False
+    return True

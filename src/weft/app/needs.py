@@ -1,0 +1,95 @@
+"""Finding what an operation asked for, by type.
+
+This is the one untyped spot of the wiring; a test resolves every need of every operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from weft.capabilities.access.audit import AuditStore
+from weft.capabilities.access.operations import TokenLifetimes
+from weft.capabilities.access.store import AccessStore, TokenCodec
+from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally, TokenCounters
+from weft.capabilities.events.model import EventStore, Feed
+from weft.capabilities.history.store import LineStore
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import Clock
+from weft.kernel.events import Outbox
+from weft.kernel.identity import Actor
+from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
+from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
+from weft.storage.sql.events import SqlEventStore, SqlOutbox
+from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.sessions import SqlSessionStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.kernel.operation import Operation
+    from weft.storage.sql.database import Transaction
+
+    Source = Callable[["Call"], Any]
+
+
+@dataclass(slots=True)
+class Call:
+    """What one call brings: who makes it, and the transaction it runs in.
+
+    An operation that only waits has no transaction; it names no store among its needs.
+    """
+
+    actor: Actor | None
+    transaction: Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What lives as long as the process does."""
+
+    clock: Clock
+    codec: TokenCodec
+    lifetimes: TokenLifetimes
+    counters: TokenCounters
+    tally: ReadTally
+    feed: Feed
+
+
+class Resolver:
+    """Prepares, once for each operation, how its needs are met."""
+
+    def __init__(self, services: Services) -> None:
+        self._sources: dict[type, Source] = {
+            Actor: lambda call: call.actor,
+            Clock: lambda _: services.clock,
+            TokenCodec: lambda _: services.codec,
+            TokenLifetimes: lambda _: services.lifetimes,
+            TokenCounters: lambda _: services.counters,
+            ReadTally: lambda _: services.tally,
+            Feed: lambda _: services.feed,
+            Outbox: lambda call: SqlOutbox(call.transaction, services.clock),
+            AccessStore: lambda call: SqlAccessStore(call.transaction),
+            AuditStore: lambda call: SqlAuditStore(call.transaction),
+            SessionStore: lambda call: SqlSessionStore(call.transaction),
+            LineStore: lambda call: SqlLineStore(call.transaction),
+            EntryStore: lambda call: SqlEntryStore(call.transaction),
+            ConventionStore: lambda call: SqlConventionStore(call.transaction),
+            EventStore: lambda call: SqlEventStore(call.transaction),
+        }
+
+    def prepare(self, operation: Operation) -> Callable[[Call], list[Any]]:
+        """Return a function from a call to the arguments behind the request."""
+        sources = [self._source(need) for need in operation.needs]
+        return lambda call: [source(call) for source in sources]
+
+    def _source(self, need: type) -> Source:
+        found = self._sources.get(need)
+        if found is not None:
+            return found
+        if not is_dataclass(need):
+            raise LookupError(f"nothing provides {need!r}")
+        # A dataclass of needs is itself a need: it is built from its fields.
+        hints = get_type_hints(need)
+        parts = [self._source(hints[part.name]) for part in fields(need)]
+        return lambda call: need(*[part(call) for part in parts])

@@ -1,0 +1,81 @@
+"""Allowances by class and agent: in this process, or shared by all through Valkey."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from limits import RateLimitItem, parse_many
+from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from limits.errors import StorageError
+
+from weft.kernel.errors import RateLimited
+from weft.settings import InvalidSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.kernel.operation import RateClass
+
+_log = logging.getLogger("weft.rates")
+_RETRY_SHARED_SECONDS = 5.0
+
+
+class RateLimits:
+    """Counts calls and refuses those beyond an allowance."""
+
+    def __init__(self, rates: Mapping[RateClass, str], valkey_url: str) -> None:
+        self._items = {rate_class: _parse(rate_class, rate) for rate_class, rate in rates.items()}
+        self._local = SlidingWindowCounterRateLimiter(MemoryStorage())
+        self._shared = _shared_limiter(valkey_url) if valkey_url else None
+        self._shared_lost_at = float("-inf")
+
+    async def check(self, rate_class: RateClass, *who: str) -> None:
+        """Count one call; raise RateLimited when it is one too many."""
+        for item in self._items[rate_class]:
+            if not await self._hit(item, rate_class, *who):
+                raise await self._refusal(item, rate_class, *who)
+
+    async def _hit(self, item: RateLimitItem, *identifiers: str) -> bool:
+        limiter = self._limiter()
+        try:
+            return await limiter.hit(item, *identifiers)
+        except StorageError:
+            # Losing Valkey must not lose the service: each process limits by itself until it is back.
+            self._shared_lost_at = time.monotonic()
+            _log.warning("rate limits are kept per process: Valkey cannot be reached")
+            return await self._local.hit(item, *identifiers)
+
+    async def _refusal(self, item: RateLimitItem, rate_class: RateClass, *who: str) -> RateLimited:
+        reset_at = (await self._limiter().get_window_stats(item, rate_class, *who)).reset_time
+        wait = max(1, round(reset_at - time.time()))
+        return RateLimited(
+            f"More than {item} calls of the class '{rate_class}'.",
+            retry_after_seconds=wait,
+            limit=str(item),
+            rate_class=rate_class,
+        )
+
+    def _limiter(self) -> SlidingWindowCounterRateLimiter:
+        lost = time.monotonic() - self._shared_lost_at < _RETRY_SHARED_SECONDS
+        return self._local if self._shared is None or lost else self._shared
+
+
+def _parse(rate_class: RateClass, rate: str) -> list[RateLimitItem]:
+    try:
+        return parse_many(rate) if rate else []
+    except ValueError:
+        raise InvalidSetting(f"WEFT_RATE_LIMITS: '{rate}' for {rate_class} is not of the form 100/minute.") from None
+
+
+def _shared_limiter(url: str) -> SlidingWindowCounterRateLimiter:
+    scheme, _, rest = url.partition("://")
+    schemes = {"valkey": "async+valkey", "redis": "async+valkey", "valkeys": "async+valkeys", "rediss": "async+valkeys"}
+    if scheme not in schemes or not rest:
+        raise InvalidSetting("WEFT_VALKEY_URL: use valkey://HOST:PORT or redis://HOST:PORT.")
+    storage = RedisStorage(
+        f"{schemes[scheme]}://{rest}", wrap_exceptions=True, implementation="valkey", key_prefix="weft"
+    )
+    return SlidingWindowCounterRateLimiter(storage)

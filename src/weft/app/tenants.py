@@ -1,0 +1,88 @@
+"""Making tenants: the one act that belongs to whoever runs Weft rather than to anyone inside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.capabilities.access.model import DEFAULT_TENANT, Principal, new_key, new_signing_key
+from weft.kernel.clock import to_micros
+from weft.kernel.errors import Conflict, InvalidInput
+from weft.kernel.identity import Kind, Permission
+from weft.kernel.ids import is_name
+from weft.storage.sql.access import SqlAccessStore
+from weft.storage.sql.database import SYSTEM, Scope
+
+if TYPE_CHECKING:
+    from weft.kernel.clock import Clock
+    from weft.storage.sql.database import Database, Transaction
+
+ADMIN = "admin"
+_HIGHEST_CLEARANCE = 5
+
+
+class TenantExists(Conflict):
+    """A tenant with this name exists already."""
+
+    code = "TENANT_EXISTS"
+    hint = "Choose another name, or see the tenants there are with weft tenant list."
+
+
+@dataclass(frozen=True, slots=True)
+class NewTenant:
+    """A tenant just made, with its first admin's API key, which is shown this once."""
+
+    tenant: str
+    admin_key: str
+
+
+class Tenants:
+    """The tenants of one installation."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def create(self, tenant: str) -> NewTenant:
+        """Make a tenant with a human admin in it."""
+        if not is_name(tenant):
+            raise InvalidInput("tenant: use letters, digits, underscores and dashes, at most 100", field="tenant")
+        now = to_micros(self._clock.now())
+        key = new_key(tenant, ADMIN, now, None)
+        admin = Principal(ADMIN, Kind.HUMAN, ADMIN, None, False, _HIGHEST_CLEARANCE, frozenset(Permission), now, None)  # noqa: FBT003
+
+        async def insert(transaction: Transaction) -> bool:
+            row = await transaction.one(
+                "INSERT INTO tenants (tenant, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING 1",
+                tenant,
+                now,
+            )
+            if row is None:
+                return False
+            access = SqlAccessStore(transaction)
+            await access.add_principal(admin)
+            await access.add_key(key.stored)
+            await access.add_signing_key(new_signing_key(tenant, now))
+            return True
+
+        if not await self._database.write(Scope(tenant), insert):
+            raise TenantExists(f"There is a tenant '{tenant}' already.")
+        return NewTenant(tenant, key.text)
+
+    async def ensure_default(self) -> NewTenant | None:
+        """Make the default tenant on a fresh database; None if there is any tenant already."""
+        if await self.names():
+            return None
+        try:
+            return await self.create(DEFAULT_TENANT)
+        except TenantExists:
+            return None  # another process was faster
+
+    async def names(self) -> list[str]:
+        rows = await self._database.read(
+            SYSTEM, lambda transaction: transaction.all("SELECT tenant FROM tenants ORDER BY tenant")
+        )
+        return [row[0] for row in rows]
+
+    async def exists(self, tenant: str) -> bool:
+        return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch()) is not None

@@ -1,0 +1,96 @@
+"""The audit log: every denial and every administrative act, kept with the change it describes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
+
+import msgspec
+
+from weft.kernel.clock import from_micros
+from weft.kernel.fields import ShortText
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One thing somebody did or was refused."""
+
+    audit_id: str
+    at: int
+    actor: str
+    principal_id: str | None
+    action: str
+    outcome: str
+    target: str
+    detail: dict[str, Any]
+
+
+class AuditStore(Protocol):
+    """Where audit rows are kept; they are added and read, never changed."""
+
+    async def add(self, row: AuditRow) -> None: ...
+
+    async def read(self, before: str | None, outcome: str | None, limit: int) -> Sequence[AuditRow]:
+        """Return rows newest first, older than the row ``before``."""
+        ...
+
+
+class GetAuditLog(Request):
+    """Which audit rows to read."""
+
+    before: Annotated[ShortText | None, msgspec.Meta(description="Rows older than this audit_id; for paging.")] = None
+    outcome: Annotated[Literal["done", "denied"] | None, msgspec.Meta(description="Only these.")] = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
+
+
+class AuditEntry(Response):
+    """One act or denial."""
+
+    audit_id: str
+    at: datetime
+    actor: str
+    principal_id: str | None
+    action: str
+    outcome: str
+    target: str
+    detail: dict[str, Any]
+
+
+class AuditLog(Response):
+    """Audit rows, newest first."""
+
+    entries: list[AuditEntry]
+    has_more: bool
+
+
+@operation(
+    "audit.list",
+    tool="get_audit_log",
+    http="GET /v1/audit",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+)
+async def list_audit(request: GetAuditLog, audit: AuditStore) -> AuditLog:
+    """Read the tenant's audit log: every denial and every administrative act, newest first."""
+    rows = await audit.read(request.before, request.outcome, request.limit + 1)
+    entries = [
+        AuditEntry(
+            audit_id=row.audit_id,
+            at=from_micros(row.at),
+            actor=row.actor,
+            principal_id=row.principal_id,
+            action=row.action,
+            outcome=row.outcome,
+            target=row.target,
+            detail=row.detail,
+        )
+        for row in rows[: request.limit]
+    ]
+    return AuditLog(entries=entries, has_more=len(rows) > request.limit)

@@ -1,0 +1,92 @@
+"""From a credential to the Actor it proves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.access.model import actor_for, parse_key
+from weft.kernel.errors import AuthenticationError, InvalidApiKey, TokenExpired
+from weft.kernel.ids import is_name
+
+if TYPE_CHECKING:
+    from weft.capabilities.access.model import PresentedKey, Principal, StoredKey
+    from weft.capabilities.access.store import AccessStore, TokenCodec
+    from weft.kernel.identity import Actor
+
+
+def tenant_of(credential: str, codec: TokenCodec) -> str:
+    """Return the tenant a credential claims to belong to, so that it can be checked inside that tenant alone."""
+    key = parse_key(credential)
+    if key is not None:
+        return key.tenant
+    tenant, _, rest = (codec.kid_of(credential) or "").partition(".")
+    if not is_name(tenant) or not rest:
+        raise AuthenticationError("The credential is neither an API key nor a token of this server.")
+    return tenant
+
+
+async def authenticate(credential: str, store: AccessStore, codec: TokenCodec, now: int) -> Actor:
+    """Return who a credential proves the caller to be."""
+    key = parse_key(credential)
+    if key is not None:
+        return await _by_key(key, store, now)
+    return await _by_token(credential, store, codec, now)
+
+
+async def identify_local(principal_id: str, store: AccessStore) -> Actor:
+    """Return the actor for a principal named by whoever holds the database itself, and so needs no key."""
+    epoch = await store.epoch()
+    if epoch is None:
+        raise AuthenticationError(f"There is no tenant '{store.tenant}'.")
+    principal = await active_principal(principal_id, store)
+    return actor_for(store.tenant, principal, permissions=principal.permissions, epoch=epoch)
+
+
+async def check_key(presented: PresentedKey, store: AccessStore, now: int) -> StoredKey:
+    """Return the stored key that a presented one matches."""
+    stored = await store.key(presented.key_id)
+    if stored is None or not stored.accepts(presented.secret, now):
+        raise InvalidApiKey
+    return stored
+
+
+async def active_principal(principal_id: str, store: AccessStore) -> Principal:
+    principal = await store.principal(principal_id)
+    if principal is None or principal.disabled_at is not None:
+        raise AuthenticationError(f"The principal '{principal_id}' does not exist or has been disabled.")
+    return principal
+
+
+async def _by_key(presented: PresentedKey, store: AccessStore, now: int) -> Actor:
+    epoch = await store.epoch()
+    if epoch is None:
+        raise InvalidApiKey
+    stored = await check_key(presented, store, now)
+    principal = await active_principal(stored.principal_id, store)
+    return actor_for(
+        store.tenant, principal, permissions=principal.permissions, epoch=epoch, valid_until=stored.expires_at
+    )
+
+
+async def _by_token(token: str, store: AccessStore, codec: TokenCodec, now: int) -> Actor:
+    epoch = await store.epoch()
+    kid = codec.kid_of(token)
+    secret = next((key.secret for key in await store.signing_keys() if key.kid == kid), None)
+    claims = codec.decode(token, secret) if secret is not None else None
+    if epoch is None or claims is None:
+        raise AuthenticationError("The token was not signed by this server.")
+    stored = await store.token(str(claims.get("jti")))
+    if stored is None or stored.revoked_at is not None or stored.principal_id != claims.get("sub"):
+        raise AuthenticationError("The token has been revoked.")
+    if stored.expires_at <= now:
+        raise TokenExpired
+    principal = await active_principal(stored.principal_id, store)
+    return actor_for(
+        store.tenant,
+        principal,
+        permissions=stored.permissions,
+        epoch=epoch,
+        valid_until=stored.expires_at,
+        token_id=stored.token_id,
+        session_id=stored.session_id,
+    )

@@ -1,0 +1,203 @@
+"""Principals, credentials, and the rules of who may grant what."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+
+from weft.kernel.errors import Conflict, NotFound, PermissionDenied, Rejected
+from weft.kernel.identity import Actor, Kind, Permission
+from weft.kernel.ids import NAME_PATTERN, is_name, new_id
+
+DEFAULT_TENANT = "default"
+KEY_PREFIX = "weft"
+
+AgentId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=100,
+        pattern=NAME_PATTERN,
+        description="Letters, digits, underscores and dashes; unique in the tenant.",
+    ),
+]
+AgentType = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=50,
+        pattern=NAME_PATTERN,
+        description="What sort of agent it is, such as claude, gemini or custom.",
+    ),
+]
+Clearance = Annotated[int, msgspec.Meta(ge=1, le=5, description="1 (lowest) to 5 (highest).")]
+PermissionName = Literal["read", "write", "admin"]
+
+
+class AgentNotFound(NotFound):
+    """No principal of this tenant has this id."""
+
+    code = "AGENT_NOT_FOUND"
+    hint = "List the principals with list_agents."
+    related = ("list_agents",)
+
+
+class AgentExists(Conflict):
+    """A principal with this id exists already."""
+
+    code = "AGENT_EXISTS"
+    hint = "Choose another agent_id, or change the existing one with update_agent."
+    related = ("update_agent", "list_agents")
+
+
+class KeyUnknown(NotFound):
+    """No API key of this principal has this id."""
+
+    code = "KEY_UNKNOWN"
+    hint = "List the principal's keys with list_api_keys; secrets are never shown again."
+    related = ("list_api_keys",)
+
+
+class InvalidParent(Rejected):
+    """The parent must be an existing principal of the same tenant."""
+
+    code = "INVALID_PARENT"
+    hint = "Create the parent first with create_agent, or leave parent_id out for an orchestrator."
+    related = ("create_agent", "list_agents")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An agent or a human in a tenant's tree."""
+
+    principal_id: str
+    kind: Kind
+    agent_type: str
+    parent_id: str | None
+    parent_is_agent: bool
+    clearance: int
+    permissions: frozenset[Permission]
+    created_at: int
+    disabled_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """An API key as it is kept: the hash of its secret, never the secret."""
+
+    key_id: str
+    principal_id: str
+    secret_hash: bytes
+    created_at: int
+    expires_at: int | None
+    revoked_at: int | None
+
+    def accepts(self, secret: str, now: int) -> bool:
+        usable = self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+        return hmac.compare_digest(self.secret_hash, hash_secret(secret)) and usable
+
+
+@dataclass(frozen=True, slots=True)
+class StoredToken:
+    """An access token as it is kept. ``proven_at`` is when the API key behind it was last shown."""
+
+    token_id: str
+    principal_id: str
+    key_id: str | None
+    permissions: frozenset[Permission]
+    session_id: str | None
+    proven_at: int
+    expires_at: int
+    revoked_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A secret that signs a tenant's tokens; a retired one still verifies until its tokens have expired."""
+
+    kid: str
+    secret: bytes
+    created_at: int
+    retired_at: int | None
+
+
+class PresentedKey(NamedTuple):
+    """An API key as a caller shows it."""
+
+    tenant: str
+    key_id: str
+    secret: str
+
+
+class NewKey(NamedTuple):
+    """A fresh API key: what is kept, and the text its owner is shown once."""
+
+    stored: StoredKey
+    text: str
+
+
+def hash_secret(secret: str) -> bytes:
+    # The secret has 256 random bits, so one round of SHA-256 is enough; a slow hash only protects guessable secrets.
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+def new_key(tenant: str, principal_id: str, now: int, expires_at: int | None) -> NewKey:
+    secret = secrets.token_urlsafe(32)
+    stored = StoredKey(new_id("key"), principal_id, hash_secret(secret), now, expires_at, None)
+    return NewKey(stored, f"{KEY_PREFIX}.{tenant}.{stored.key_id}.{secret}")
+
+
+def parse_key(text: str) -> PresentedKey | None:
+    """Take an API key apart, or return None for anything that does not look like one."""
+    prefix, _, rest = text.partition(".")
+    parts = rest.split(".")
+    if prefix != KEY_PREFIX or len(parts) != len(PresentedKey._fields) or not all(map(is_name, parts[:2])):
+        return None
+    return PresentedKey(*parts)
+
+
+def new_signing_key(tenant: str, now: int) -> SigningKey:
+    return SigningKey(f"{tenant}.{secrets.token_hex(8)}", secrets.token_bytes(32), now, None)
+
+
+def actor_for(  # noqa: PLR0913 - an actor is exactly these facts
+    tenant: str,
+    principal: Principal,
+    *,
+    permissions: frozenset[Permission],
+    epoch: int,
+    valid_until: int | None = None,
+    token_id: str | None = None,
+    session_id: str | None = None,
+) -> Actor:
+    return Actor(
+        tenant=tenant,
+        principal_id=principal.principal_id,
+        kind=principal.kind,
+        agent_type=principal.agent_type,
+        parent_is_agent=principal.parent_is_agent,
+        permissions=permissions & principal.permissions,
+        clearance=principal.clearance,
+        epoch=epoch,
+        valid_until=valid_until,
+        token_id=token_id,
+        session_id=session_id,
+    )
+
+
+def check_may_edit(actor: Actor, target: Principal) -> None:
+    """Edits go downward only: never to oneself, never to someone cleared higher."""
+    if actor.principal_id == target.principal_id:
+        raise PermissionDenied("Nobody can change their own permissions, clearance or state.")
+    if target.clearance > actor.clearance:
+        raise PermissionDenied("The principal has a higher clearance than yours.", your_clearance=actor.clearance)
+
+
+def check_may_grant(actor: Actor, clearance: int) -> None:
+    if clearance > actor.clearance:
+        raise PermissionDenied("You cannot grant a clearance above your own.", your_clearance=actor.clearance)

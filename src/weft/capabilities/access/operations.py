@@ -1,0 +1,585 @@
+"""What callers can ask of access: principals, keys and tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Literal
+
+import msgspec
+
+from weft.capabilities.access.authentication import active_principal, check_key
+from weft.capabilities.access.model import (
+    AgentExists,
+    AgentId,
+    AgentNotFound,
+    AgentType,
+    Clearance,
+    InvalidParent,
+    KeyUnknown,
+    PermissionName,
+    Principal,
+    StoredToken,
+    check_may_edit,
+    check_may_grant,
+    new_key,
+    new_signing_key,
+    parse_key,
+)
+from weft.capabilities.access.store import AccessStore, TokenCodec
+from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
+from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
+from weft.kernel.fields import ShortText
+from weft.kernel.identity import Actor, Kind, Permission
+from weft.kernel.ids import new_id
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+DAY_SECONDS = 86_400
+YEAR_SECONDS = 31_536_000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLifetimes:
+    """How long a token lasts, and how long refreshing may go on before the API key must be shown again."""
+
+    token: timedelta
+    proof: timedelta
+
+
+class AuthenticateAgent(Request):
+    """An API key in exchange for a token."""
+
+    agent_id: AgentId
+    agent_type: AgentType
+    api_key: Annotated[str, msgspec.Meta(min_length=1, max_length=500, description="The agent's API key.")]
+    requested_permissions: Annotated[
+        tuple[PermissionName, ...],
+        msgspec.Meta(description="Permissions the token shall carry; it gets those that were granted as well."),
+    ] = ("read", "write")
+
+
+class RefreshToken(Request):
+    """A new token for the one this call is made with."""
+
+
+class TokenIssued(Response, omit_defaults=False):
+    """A token, shown once."""
+
+    success: Literal[True] = True
+    token: str
+    agent_id: str
+    agent_type: str
+    permissions: list[str]
+    expires_at: datetime
+    token_type: Literal["Bearer"] = "Bearer"
+    issued_at: datetime
+
+
+class RevokeToken(Request):
+    """Which token to end; the one this call is made with if none is named."""
+
+    token_id: Annotated[ShortText | None, msgspec.Meta(description="The token's jti claim.")] = None
+
+
+class Done(Response, omit_defaults=False):
+    """The change was made."""
+
+    success: Literal[True] = True
+
+
+class CreateAgent(Request):
+    """A new principal for the tenant's tree."""
+
+    agent_id: AgentId
+    agent_type: Annotated[AgentType | None, msgspec.Meta(description="Defaults to the agent_id.")] = None
+    kind: Annotated[Literal["agent", "human"], msgspec.Meta(description="An agent or a human.")] = "agent"
+    parent_id: Annotated[
+        AgentId | None,
+        msgspec.Meta(description="An agent below another agent is its sub-agent; without one it is an orchestrator."),
+    ] = None
+    clearance: Clearance = 1
+    permissions: Annotated[tuple[PermissionName, ...], msgspec.Meta(description="What it may do.")] = ("read", "write")
+
+
+class UpdateAgent(Request):
+    """What to change of a principal; what is left out stays."""
+
+    agent_id: AgentId
+    permissions: Annotated[list[PermissionName] | None, msgspec.Meta(description="The new full set.")] = None
+    clearance: Clearance | None = None
+    disabled: Annotated[bool | None, msgspec.Meta(description="True locks it out at once; false lets it in.")] = None
+
+
+class ListAgents(Request):
+    """Which principals to list."""
+
+    after: Annotated[str, msgspec.Meta(max_length=100, description="Those behind this agent_id; for paging.")] = ""
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
+
+
+class AgentInfo(Response, omit_defaults=False):
+    """A principal as others see it."""
+
+    agent_id: str
+    agent_type: str
+    kind: str
+    participant: str
+    parent_id: str | None
+    clearance: int
+    permissions: list[str]
+    created_at: datetime
+    disabled: bool
+
+
+class AgentCreated(AgentInfo):
+    """A new principal with its API key, which is shown this once."""
+
+    api_key: str
+
+
+class Agents(Response):
+    """Principals, by id."""
+
+    agents: list[AgentInfo]
+    has_more: bool
+
+
+class CreateApiKey(Request):
+    """A further API key for a principal."""
+
+    agent_id: AgentId
+    expires_in: Annotated[
+        Annotated[int, msgspec.Meta(ge=60, le=10 * YEAR_SECONDS)] | None,
+        msgspec.Meta(description="Seconds until it ends; never if left out."),
+    ] = None
+
+
+class RotateKey(Request):
+    """Which key to replace."""
+
+    key_id: Annotated[str, msgspec.Meta(max_length=100, description="The id inside the key, behind the tenant.")]
+
+
+class RevokeKey(Request):
+    """Which key to end."""
+
+    key_id: Annotated[str, msgspec.Meta(max_length=100, description="The id inside the key, behind the tenant.")]
+
+
+class ListApiKeys(Request):
+    """Whose keys to list."""
+
+    agent_id: AgentId
+
+
+class ApiKeyInfo(Response, omit_defaults=False):
+    """A key without its secret."""
+
+    key_id: str
+    agent_id: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class ApiKeyCreated(ApiKeyInfo):
+    """A key with its secret, which is shown this once."""
+
+    api_key: str
+
+
+class ApiKeys(Response):
+    """A principal's keys, newest first."""
+
+    keys: list[ApiKeyInfo]
+
+
+class RotateSigningKey(Request):
+    """How to change the secret that signs the tenant's tokens."""
+
+    revoke_existing: Annotated[
+        bool, msgspec.Meta(description="Also end every token signed so far, instead of letting them run out.")
+    ] = False
+
+
+@operation(
+    "token.issue",
+    tool="authenticate_agent",
+    http="POST /v1/tokens",
+    permission=None,
+    rate=RateClass.AUTHENTICATION,
+    effect=Effect.WRITE,
+    audience=Audience.ANONYMOUS,
+    errors=(InvalidApiKey, AuthenticationError, PermissionDenied),
+)
+async def authenticate_agent(
+    request: AuthenticateAgent, access: AccessStore, codec: TokenCodec, lifetimes: TokenLifetimes, clock: Clock
+) -> TokenIssued:
+    """Exchange an agent's API key for a token that expires.
+
+    The token carries those of the requested permissions that an admin granted; asking for more never gives more.
+    """
+    now = to_micros(clock.now())
+    presented = parse_key(request.api_key)
+    if presented is None or await access.epoch() is None:
+        raise InvalidApiKey
+    key = await check_key(presented, access, now)
+    if key.principal_id != request.agent_id:
+        raise InvalidApiKey("The API key does not belong to this agent_id.")
+    principal = await active_principal(key.principal_id, access)
+    if principal.agent_type != request.agent_type:
+        raise AuthenticationError("The agent_type is not the one this agent was created with.")
+    permissions = principal.permissions & {Permission(name) for name in request.requested_permissions}
+    if not permissions:
+        raise PermissionDenied("None of the requested permissions was granted to this agent.")
+    return await _issue(access, codec, lifetimes, principal, permissions, key_id=key.key_id, proven_at=now, now=now)
+
+
+@operation(
+    "token.refresh",
+    tool="refresh_token",
+    http="POST /v1/tokens/refresh",
+    permission=None,
+    rate=RateClass.AUTHENTICATION,
+    effect=Effect.WRITE,
+    errors=(AuthenticationError,),
+)
+async def refresh_token(
+    request: RefreshToken, actor: Actor, access: AccessStore, codec: TokenCodec, lifetimes: TokenLifetimes, clock: Clock
+) -> TokenIssued:
+    """Exchange the token this call is made with for one that lasts longer; the old one ends at once."""
+    del request
+    now = to_micros(clock.now())
+    stored = await access.token(actor.token_id) if actor.token_id else None
+    if stored is None:
+        raise AuthenticationError("Only a token can be refreshed; an API key needs no refreshing.")
+    if now - stored.proven_at > lifetimes.proof / timedelta(microseconds=1):
+        raise AuthenticationError("This token has been refreshed for as long as allowed; show the API key again.")
+    principal = await active_principal(stored.principal_id, access)
+    await access.revoke_token(stored.token_id, now)
+    await access.advance_epoch()
+    return await _issue(
+        access,
+        codec,
+        lifetimes,
+        principal,
+        stored.permissions,
+        key_id=stored.key_id,
+        proven_at=stored.proven_at,
+        now=now,
+    )
+
+
+@operation(
+    "token.revoke",
+    tool="revoke_token",
+    http="POST /v1/tokens/revoke",
+    permission=None,
+    rate=RateClass.AUTHENTICATION,
+    effect=Effect.WRITE,
+    audited=True,
+    errors=(PermissionDenied, AuthenticationError),
+)
+async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, clock: Clock) -> Done:
+    """End a token at once: your own, or, as an admin, anyone's in the tenant."""
+    token_id = request.token_id or actor.token_id
+    stored = await access.token(token_id) if token_id else None
+    if stored is None or (stored.principal_id != actor.principal_id and not actor.is_admin):
+        raise PermissionDenied("There is no such token of yours to revoke.")
+    await access.revoke_token(stored.token_id, to_micros(clock.now()))
+    await access.advance_epoch()
+    return Done()
+
+
+@operation(
+    "agent.create",
+    tool="create_agent",
+    http="POST /v1/agents",
+    status=201,
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(AgentExists, InvalidParent, PermissionDenied),
+)
+async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentCreated:
+    """Add an agent or a human to the tenant, with an API key that is shown this once.
+
+    An agent below another agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` when it
+    is not named after its type); any other agent is an orchestrator.
+    """
+    check_may_grant(actor, request.clearance)
+    parent = await access.principal(request.parent_id) if request.parent_id else None
+    if request.parent_id and (parent is None or parent.disabled_at is not None):
+        raise InvalidParent(f"There is no principal '{request.parent_id}' to stand under.")
+    now = to_micros(clock.now())
+    principal = Principal(
+        principal_id=request.agent_id,
+        kind=Kind(request.kind),
+        agent_type=request.agent_type or request.agent_id[:50],
+        parent_id=request.parent_id,
+        parent_is_agent=parent is not None and parent.kind is Kind.AGENT,
+        clearance=request.clearance,
+        permissions=frozenset(map(Permission, request.permissions)),
+        created_at=now,
+        disabled_at=None,
+    )
+    if not await access.add_principal(principal):
+        raise AgentExists(f"There is a principal '{request.agent_id}' already.")
+    key = new_key(access.tenant, principal.principal_id, now, None)
+    await access.add_key(key.stored)
+    return AgentCreated(**msgspec.structs.asdict(_info(principal, access.tenant)), api_key=key.text)
+
+
+@operation(
+    "agent.list",
+    tool="list_agents",
+    http="GET /v1/agents",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+)
+async def list_agents(request: ListAgents, access: AccessStore) -> Agents:
+    """List the tenant's principals by id."""
+    found = await access.principals(request.after, request.limit + 1)
+    return Agents(
+        agents=[_info(principal, access.tenant) for principal in found[: request.limit]],
+        has_more=len(found) > request.limit,
+    )
+
+
+@operation(
+    "agent.update",
+    tool="update_agent",
+    http="PATCH /v1/agents/{agent_id}",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(AgentNotFound, PermissionDenied),
+)
+async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentInfo:
+    """Change what a principal may do, or lock it out. Acts on its next call, in every process."""
+    principal = await _find(request.agent_id, access)
+    check_may_edit(actor, principal)
+    clearance = request.clearance or principal.clearance
+    check_may_grant(actor, clearance)
+    granted = principal.permissions if request.permissions is None else frozenset(map(Permission, request.permissions))
+    disabled_at = principal.disabled_at
+    if request.disabled is not None:
+        disabled_at = to_micros(clock.now()) if request.disabled else None
+    await access.update_principal(principal.principal_id, granted, clearance, disabled_at)
+    await access.advance_epoch()
+    return _info(await _find(request.agent_id, access), access.tenant)
+
+
+@operation(
+    "key.create",
+    tool="create_api_key",
+    http="POST /v1/agents/{agent_id}/keys",
+    status=201,
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(AgentNotFound, PermissionDenied),
+)
+async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
+    """Give a principal a further API key, shown this once."""
+    principal = await _find(request.agent_id, access)
+    _check_may_hold_keys_of(actor, principal)
+    now = to_micros(clock.now())
+    expires_at = now + request.expires_in * 1_000_000 if request.expires_in else None
+    return await _add_key(access, principal.principal_id, now, expires_at)
+
+
+@operation(
+    "key.list",
+    tool="list_api_keys",
+    http="GET /v1/agents/{agent_id}/keys",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+    errors=(AgentNotFound,),
+)
+async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeys:
+    """List a principal's API keys, without their secrets."""
+    principal = await _find(request.agent_id, access)
+    return ApiKeys(
+        keys=[
+            ApiKeyInfo(
+                key_id=key.key_id,
+                agent_id=key.principal_id,
+                created_at=from_micros(key.created_at),
+                expires_at=optional_moment(key.expires_at),
+                revoked_at=optional_moment(key.revoked_at),
+            )
+            for key in await access.keys_of(principal.principal_id)
+        ]
+    )
+
+
+@operation(
+    "key.rotate",
+    tool="rotate_key",
+    http="POST /v1/keys/{key_id}/rotate",
+    permission=None,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audited=True,
+    errors=(KeyUnknown, PermissionDenied),
+)
+async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
+    """Replace an API key: the new one is shown this once, the old one and its tokens end at once.
+
+    Everyone may rotate their own key; an admin may rotate those of others.
+    """
+    now = to_micros(clock.now())
+    key = await access.key(request.key_id)
+    if key is None or (key.principal_id != actor.principal_id and not actor.is_admin):
+        raise KeyUnknown(f"There is no key '{request.key_id}' that you may rotate.")
+    if key.revoked_at is not None:
+        raise KeyUnknown(f"The key '{request.key_id}' was revoked; create a new one with create_api_key.")
+    _check_may_hold_keys_of(actor, await _find(key.principal_id, access))
+    await access.revoke_key(key.key_id, now)
+    await access.advance_epoch()
+    return await _add_key(access, key.principal_id, now, key.expires_at)
+
+
+@operation(
+    "key.revoke",
+    tool="revoke_key",
+    http="DELETE /v1/keys/{key_id}",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(KeyUnknown, PermissionDenied),
+)
+async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, clock: Clock) -> Done:
+    """End an API key and every token it was used to get, at once."""
+    key = await access.key(request.key_id)
+    if key is None:
+        raise KeyUnknown(f"There is no key '{request.key_id}'.")
+    _check_may_hold_keys_of(actor, await _find(key.principal_id, access))
+    await access.revoke_key(key.key_id, to_micros(clock.now()))
+    await access.advance_epoch()
+    return Done()
+
+
+@operation(
+    "signing_key.rotate",
+    tool="rotate_signing_key",
+    http="POST /v1/signing-keys/rotate",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+)
+async def rotate_signing_key(request: RotateSigningKey, access: AccessStore, clock: Clock) -> Done:
+    """Sign the tenant's tokens with a new secret from now on."""
+    now = to_micros(clock.now())
+    await access.retire_signing_keys(now, forget=request.revoke_existing)
+    await access.add_signing_key(new_signing_key(access.tenant, now))
+    await access.advance_epoch()
+    return Done()
+
+
+async def _issue(  # noqa: PLR0913 - a token is exactly these facts
+    access: AccessStore,
+    codec: TokenCodec,
+    lifetimes: TokenLifetimes,
+    principal: Principal,
+    permissions: frozenset[Permission],
+    *,
+    key_id: str | None,
+    proven_at: int,
+    now: int,
+) -> TokenIssued:
+    signing = next(key for key in await access.signing_keys() if key.retired_at is None)
+    expires_at = now + lifetimes.token // timedelta(microseconds=1)
+    stored = StoredToken(
+        token_id=new_id("token"),
+        principal_id=principal.principal_id,
+        key_id=key_id,
+        permissions=permissions,
+        session_id=None,
+        proven_at=proven_at,
+        expires_at=expires_at,
+        revoked_at=None,
+    )
+    await access.forget_expired_tokens(principal.principal_id, now - DAY_SECONDS * 1_000_000)
+    await access.add_token(stored)
+    claims = {
+        "iss": "weft",
+        "sub": principal.principal_id,
+        "jti": stored.token_id,
+        "iat": now // 1_000_000,
+        "exp": expires_at // 1_000_000,
+        "permissions": sorted(permissions),
+    }
+    return TokenIssued(
+        token=codec.encode(claims, signing.kid, signing.secret),
+        agent_id=principal.principal_id,
+        agent_type=principal.agent_type,
+        permissions=sorted(permissions),
+        expires_at=from_micros(expires_at),
+        issued_at=from_micros(now),
+    )
+
+
+async def _add_key(access: AccessStore, principal_id: str, now: int, expires_at: int | None) -> ApiKeyCreated:
+    key = new_key(access.tenant, principal_id, now, expires_at)
+    await access.add_key(key.stored)
+    return ApiKeyCreated(
+        key_id=key.stored.key_id,
+        agent_id=principal_id,
+        created_at=from_micros(now),
+        expires_at=optional_moment(expires_at),
+        revoked_at=None,
+        api_key=key.text,
+    )
+
+
+async def _find(agent_id: str, access: AccessStore) -> Principal:
+    principal = await access.principal(agent_id)
+    if principal is None:
+        raise AgentNotFound(f"There is no principal '{agent_id}'.", agent_id=agent_id)
+    return principal
+
+
+def _check_may_hold_keys_of(actor: Actor, principal: Principal) -> None:
+    """A key is its owner's whole identity: only the owner, or an admin cleared at least as high, may have one made."""
+    if principal.principal_id != actor.principal_id and principal.clearance > actor.clearance:
+        raise PermissionDenied("The principal has a higher clearance than yours.", your_clearance=actor.clearance)
+
+
+def _info(principal: Principal, tenant: str) -> AgentInfo:
+    participant = Actor(
+        tenant=tenant,
+        principal_id=principal.principal_id,
+        kind=principal.kind,
+        agent_type=principal.agent_type,
+        parent_is_agent=principal.parent_is_agent,
+        permissions=principal.permissions,
+        clearance=principal.clearance,
+        epoch=0,
+    ).participant
+    return AgentInfo(
+        agent_id=principal.principal_id,
+        agent_type=principal.agent_type,
+        kind=principal.kind,
+        participant=participant,
+        parent_id=principal.parent_id,
+        clearance=principal.clearance,
+        permissions=sorted(principal.permissions),
+        created_at=from_micros(principal.created_at),
+        disabled=principal.disabled_at is not None,
+    )

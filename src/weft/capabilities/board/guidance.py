@@ -1,0 +1,226 @@
+"""Telling agents what to keep on the board: a domain's key conventions, and how to write and read."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+
+from weft.capabilities.board.store import ConventionStore
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import NotFound
+from weft.kernel.fields import Name
+from weft.kernel.identity import Actor, Permission
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+Part = Literal["all", "conventions", "writing", "reading"]
+_Line = Annotated[str, msgspec.Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f]+\Z")]
+
+
+class ConventionsNotFound(NotFound):
+    """No key conventions have this name."""
+
+    code = "CONVENTIONS_NOT_FOUND"
+    hint = "See the names there are with list_conventions; an admin adds one with define_conventions."
+    related = ("list_conventions", "define_conventions")
+
+
+class KeyConvention(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key everyone in the domain agrees on."""
+
+    key: Annotated[str, msgspec.Meta(pattern=r"^(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z", description="The key.")]
+    purpose: Annotated[_Line, msgspec.Meta(description="What it holds, in one line.")]
+
+
+class ConventionGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Keys that belong together."""
+
+    title: Annotated[_Line, msgspec.Meta(description="What the keys have in common.")]
+    keys: Annotated[list[KeyConvention], msgspec.Meta(min_length=1, max_length=100)]
+
+
+class DefineConventions(Request):
+    """The key conventions of a domain."""
+
+    name: Annotated[Name, msgspec.Meta(description="The domain's name.")]
+    groups: Annotated[
+        list[ConventionGroup], msgspec.Meta(min_length=1, max_length=50, description="The keys, in groups.")
+    ]
+
+
+class ConventionsDefined(Response, omit_defaults=False):
+    """The conventions are in force for every session that names them."""
+
+    success: Literal[True] = True
+    name: str
+    key_count: int
+
+
+class ListConventions(Request):
+    """All names."""
+
+
+class ConventionNames(Response):
+    """The conventions there are."""
+
+    names: list[str]
+
+
+class GetGuidance(Request):
+    """Whose conventions, and which part of the text."""
+
+    session_id: Annotated[
+        SessionId | None, msgspec.Meta(description="Use the conventions this session was created with.")
+    ] = None
+    conventions: Annotated[Name | None, msgspec.Meta(description="Or name the conventions yourself.")] = None
+    part: Annotated[Part, msgspec.Meta(description="The whole text or one part of it.")] = "all"
+
+
+class Guidance(Response):
+    """Text for an agent's system prompt."""
+
+    conventions: str
+    text: str
+
+
+DEFAULT_CONVENTIONS = [
+    ConventionGroup(
+        title="Where the work stands",
+        keys=[
+            KeyConvention(key="current_phase", purpose="the phase the work is in now"),
+            KeyConvention(key="phase_status", purpose="what this phase has finished and what comes next"),
+            KeyConvention(key="blocking_issues", purpose="whatever keeps the work from going on"),
+        ],
+    ),
+    ConventionGroup(
+        title="What the task is",
+        keys=[
+            KeyConvention(key="problem_summary", purpose="the goal or problem in a few sentences"),
+            KeyConvention(key="scope", purpose="what is part of the task and what is not"),
+            KeyConvention(key="constraints", purpose="rules and limits that must be respected"),
+        ],
+    ),
+    ConventionGroup(
+        title="What is known",
+        keys=[
+            KeyConvention(key="findings_summary", purpose="the results so far and what they mean"),
+            KeyConvention(key="open_questions", purpose="what still has to be answered, and by whom"),
+            KeyConvention(key="decisions_made", purpose="what the user decided, each with its reason"),
+        ],
+    ),
+    ConventionGroup(
+        title="What has been delivered",
+        keys=[
+            KeyConvention(key="deliverables_status", purpose="which results exist and which are outstanding"),
+            KeyConvention(key="quality_checks", purpose="which checks passed or failed, and why"),
+        ],
+    ),
+]
+
+WRITING = """\
+Writing to the board (tool shared_context, action write):
+
+Worth keeping:
+  - what is true now: conclusions, the state of the work, blockers
+  - what the user decided, with the reason in half a sentence
+  - findings boiled down to what they mean for the task
+  - ids of records and documents, so that others can fetch them
+  - questions that somebody must answer
+
+Keep elsewhere:
+  - raw output, whole documents, transcripts
+  - whatever the system of record is there to hold
+  - personal data, credentials and other secrets
+  - text copied from a source: note its id and fetch it when needed
+  - thinking in progress
+
+Habits:
+  - Around 500 tokens, stop and ask whether this is a conclusion or raw material; shorten it.
+  - One topic, one key: update the key there is before inventing another.
+  - A result that someone will review belongs in the system of record as well.
+  - Delete what has been settled, such as a question that was answered.
+  - When others may be changing the same key, read it first and pass its version as if_version."""
+
+READING = """\
+Reading from the board (tool shared_context):
+
+  1. Begin with list_keys: it shows what there is, how large and how recent, without the values.
+  2. Read what your task needs, several keys at once with read_batch. Leave the rest.
+  3. value_size_tokens tells what a key will cost you; a large one must be worth it.
+  4. What a user has approved (see decisions_made and phase_status) is settled: build on it.
+  5. What another agent wrote and nobody has approved is a proposal: weigh it, do not repeat it as fact.
+  6. A missing key is normal. The board is a digest, not the source: when it does not say, look in the source."""
+
+
+@operation(
+    "board.guidance",
+    tool="get_board_guidance",
+    http="GET /v1/board-guidance",
+    permission=Permission.READ,
+    rate=RateClass.BOARD,
+    effect=Effect.READ,
+    errors=(SessionNotFound, ConventionsNotFound),
+)
+async def get_guidance(
+    request: GetGuidance, actor: Actor, sessions: SessionStore, conventions: ConventionStore
+) -> Guidance:
+    """Get the text that tells an agent how to use the board, ready for its system prompt."""
+    name = request.conventions or "default"
+    if request.session_id is not None and request.conventions is None:
+        name = (await find_session(request.session_id, actor, sessions)).config.conventions
+    groups = await _groups(name, conventions)
+    parts = {"conventions": _render(groups), "writing": WRITING, "reading": READING}
+    chosen = list(parts.values()) if request.part == "all" else [parts[request.part]]
+    return Guidance(conventions=name, text="\n\n".join(chosen))
+
+
+@operation(
+    "conventions.define",
+    tool="define_conventions",
+    http="PUT /v1/conventions/{name}",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+)
+async def define_conventions(
+    request: DefineConventions, actor: Actor, conventions: ConventionStore, clock: Clock
+) -> ConventionsDefined:
+    """Define the keys a domain's agents agree on; sessions name them in their config."""
+    definition = {"groups": msgspec.to_builtins(request.groups)}
+    await conventions.put(request.name, definition, actor.principal_id, to_micros(clock.now()))
+    return ConventionsDefined(name=request.name, key_count=sum(len(group.keys) for group in request.groups))
+
+
+@operation(
+    "conventions.list",
+    tool="list_conventions",
+    http="GET /v1/conventions",
+    permission=Permission.READ,
+    rate=RateClass.BOARD,
+    effect=Effect.READ,
+)
+async def list_conventions(request: ListConventions, conventions: ConventionStore) -> ConventionNames:
+    """List the key conventions that sessions can name."""
+    del request
+    return ConventionNames(names=sorted({"default", *await conventions.names()}))
+
+
+async def _groups(name: str, conventions: ConventionStore) -> list[ConventionGroup]:
+    stored = await conventions.get(name)
+    if stored is not None:
+        return msgspec.convert(stored["groups"], list[ConventionGroup])
+    if name == "default":
+        return DEFAULT_CONVENTIONS
+    raise ConventionsNotFound(f"There are no key conventions named '{name}'.", resource_id=name)
+
+
+def _render(groups: list[ConventionGroup]) -> str:
+    width = max(len(key.key) for group in groups for key in group.keys) + 2
+    lines = ["Keys everyone here uses on the board (others are allowed, these come first):"]
+    for group in groups:
+        lines += ["", f"{group.title}:", *(f"  {key.key:<{width}}{key.purpose}" for key in group.keys)]
+    return "\n".join(lines)

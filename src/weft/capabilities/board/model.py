@@ -1,0 +1,153 @@
+"""Entries of the board and the rules they obey."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.kernel.errors import Conflict, NotFound, Rejected
+from weft.kernel.identity import ANYONE
+
+if TYPE_CHECKING:
+    from weft.capabilities.sessions.model import SessionConfig
+    from weft.kernel.identity import Actor
+
+MAX_KEY_LENGTH = 64
+_FLAT_KEY = re.compile(r"[a-z0-9_]{1,64}\Z")
+_NAMESPACED_KEY = re.compile(r"(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")
+# Far above any limit a session can set, and cheap to check before anything is counted.
+MAX_VALUE_CHARS = 1_000_000
+
+
+class KeyNotFound(NotFound):
+    """No entry has this key."""
+
+    code = "KEY_NOT_FOUND"
+    hint = "Call list_keys first; optional keys are often absent, and an expired key is gone."
+    related = ("shared_context",)
+
+
+class InvalidKey(Rejected):
+    """The key is not of the accepted form."""
+
+    code = "INVALID_KEY"
+    hint = "Use 1 to 64 characters out of a-z, 0-9 and underscore, such as problem_summary."
+    related = ("shared_context",)
+
+
+class ValueTooLarge(Rejected):
+    """The value is larger than one entry may be."""
+
+    code = "VALUE_TOO_LARGE"
+    hint = "Store the conclusion, not the raw data: distil the value, or keep a reference to where the data lives."
+    related = ("shared_context",)
+    http_status = 413
+
+
+class StoreFull(Conflict):
+    """The board cannot hold this much more."""
+
+    code = "STORE_FULL"
+    hint = "Call list_keys, then delete or shorten what is no longer needed, and write again."
+    related = ("shared_context",)
+
+
+class VersionConflict(Conflict):
+    """The entry has changed since the version you named."""
+
+    code = "VERSION_CONFLICT"
+    hint = "Read the key again, merge your change into what it says now, and write with if_version = current_version."
+    related = ("shared_context",)
+
+
+class SnapshotNotFound(NotFound):
+    """No snapshot of this board has this label."""
+
+    code = "SNAPSHOT_NOT_FOUND"
+    hint = "See the labels there are with the action list_snapshots."
+    related = ("shared_context",)
+
+
+class SnapshotExists(Conflict):
+    """A snapshot with this label exists already."""
+
+    code = "SNAPSHOT_EXISTS"
+    hint = "Snapshots never change; choose another label, such as one with a date or a number."
+    related = ("shared_context",)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One key of the board, without its value. ``life`` tells it apart from a namesake deleted before."""
+
+    key: str
+    life: int
+    version: int
+    blob_hash: bytes
+    tokens: int
+    written_by: str
+    written_at: int
+    expires_at: int | None
+    readable_by: tuple[str, ...]
+    writable_by: tuple[str, ...]
+    reads: int = 0
+    last_read_at: int | None = None
+
+    def lives_at(self, now: int) -> bool:
+        return self.expires_at is None or now < self.expires_at
+
+    def readable(self, actor: Actor) -> bool:
+        return self.readable_by == ANYONE or actor.matches(self.readable_by)
+
+    def writable(self, actor: Actor) -> bool:
+        # An admin can always repair a key whose patterns match nobody any more.
+        return self.writable_by == ANYONE or actor.is_admin or actor.matches(self.writable_by)
+
+
+@dataclass(frozen=True, slots=True)
+class EntryWithValue:
+    """One key of the board with its value."""
+
+    entry: Entry
+    value: str
+
+
+def check_key(key: str, *, namespaces: bool) -> None:
+    pattern = _NAMESPACED_KEY if namespaces else _FLAT_KEY
+    if pattern.match(key) is None:
+        detail = "This session allows namespaces: namespace:key." if namespaces else "Namespaces are off here."
+        raise InvalidKey(f"The key {key[:80]!r} is not of the accepted form. {detail}", key=key[:80])
+
+
+def check_value_size(tokens: int, config: SessionConfig) -> None:
+    if tokens > config.max_value_tokens:
+        raise ValueTooLarge(
+            f"The value has {tokens} tokens; one entry may have {config.max_value_tokens}.",
+            value_size_tokens=tokens,
+            limit_tokens=config.max_value_tokens,
+        )
+
+
+def check_room(total: int, freed: int, added: int, config: SessionConfig) -> None:
+    """Refuse what would make the board too large; shrinking it is always allowed."""
+    after = total - freed + added
+    if after > config.max_total_tokens and added > freed:
+        raise StoreFull(
+            f"The board holds {total} of {config.max_total_tokens} tokens; this write would make it {after}.",
+            total_size_tokens=total,
+            limit_tokens=config.max_total_tokens,
+            value_size_tokens=added,
+        )
+
+
+def remark_on_size(tokens: int, config: SessionConfig) -> str | None:
+    """Return what a writer should be told of a value that is large but accepted."""
+    if tokens >= config.warn_value_tokens:
+        return (
+            f"{tokens} tokens is close to the limit of {config.max_value_tokens} for one entry. "
+            "Distil it before it grows further."
+        )
+    if tokens >= config.advise_value_tokens:
+        return f"{tokens} tokens is long for shared state. Is this a conclusion, or raw data that could be shorter?"
+    return None

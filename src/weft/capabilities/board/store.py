@@ -1,0 +1,61 @@
+"""What the board needs of storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.board.model import Entry, EntryWithValue
+    from weft.kernel.tokens import TokenCounter
+
+
+class EntryStore(Protocol):
+    """The present entries of boards. Expired ones may still be among them; callers look at the time."""
+
+    async def get(self, session_id: str, key: str) -> Entry | None: ...
+
+    async def read(self, session_id: str, keys: Sequence[str]) -> Sequence[EntryWithValue]:
+        """Return those of the keys that exist, with their values."""
+        ...
+
+    async def list(self, session_id: str) -> Sequence[Entry]:
+        """Return all entries, by key."""
+        ...
+
+    async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
+        """Return all entries with their values, by key."""
+        ...
+
+    async def put(self, session_id: str, entry: Entry) -> None: ...
+
+    async def remove(self, session_id: str, key: str) -> None: ...
+
+    async def next_expiry(self, session_id: str) -> int | None:
+        """Return when the next entry expires, if any does."""
+        ...
+
+    async def add_reads(self, session_id: str, key: str, reads: int, last_read_at: int) -> None: ...
+
+
+class ConventionStore(Protocol):
+    """A tenant's key conventions, by name."""
+
+    async def get(self, name: str) -> dict[str, Any] | None: ...
+
+    async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None: ...
+
+    async def names(self) -> Sequence[str]: ...
+
+
+class ReadTally(Protocol):
+    """Notes which keys are read, so that the ones nobody reads can be found. Counting must cost a read nothing."""
+
+    def note(self, tenant: str, session_id: str, key: str, at: int) -> None: ...
+
+
+class TokenCounters(Protocol):
+    """Token counters by the names a session's configuration may give."""
+
+    def named(self, tokenizer: str) -> TokenCounter: ...

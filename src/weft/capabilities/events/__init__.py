@@ -1,0 +1,1 @@
+"""What happened, told in order to whoever may know."""

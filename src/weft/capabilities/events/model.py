@@ -1,0 +1,70 @@
+"""Which events a caller is told of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from weft.kernel.events import Event
+from weft.kernel.identity import ANYONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.kernel.identity import Actor
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event with those who may be told of it."""
+
+    event: Event
+    participants: tuple[str, ...]
+    readable_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Interest:
+    """What a subscriber wants to hear of: one session or all it takes part in, and board keys by pattern."""
+
+    session_id: str | None = None
+    keys: tuple[str, ...] = ANYONE
+
+    def covers(self, recorded: Recorded, actor: Actor) -> bool:
+        """Tell whether the subscriber asked for this event and may be told of it."""
+        event = recorded.event
+        if self.session_id is not None:
+            # Whoever follows one session was checked to take part in it when the following began.
+            if event.session_id != self.session_id:
+                return False
+        elif recorded.participants != ANYONE and not actor.is_admin and not actor.matches(recorded.participants):
+            return False
+        if recorded.readable_by != ANYONE and not actor.matches(recorded.readable_by):
+            return False
+        return self.keys == ANYONE or any(fnmatchcase(event.subject, pattern) for pattern in self.keys)
+
+
+class Page(NamedTuple):
+    """Events of interest, and how far the reading got: nothing up to ``reached`` is missing."""
+
+    events: Sequence[Event]
+    reached: int
+
+
+class EventStore(Protocol):
+    """The committed events of the transaction's tenant: the truth that every subscription reads from."""
+
+    async def last_seq(self) -> int: ...
+
+    async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[Recorded]:
+        """Return events behind ``seq`` in order, of one session or of all."""
+        ...
+
+
+class Feed(Protocol):
+    """Live events: the table is read again whenever a wake says there may be more."""
+
+    async def next(self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float) -> Page:
+        """Return events behind ``after`` (None: behind the present), waiting for the first one if need be."""
+        ...

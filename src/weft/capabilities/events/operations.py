@@ -1,0 +1,66 @@
+"""Reading events by asking: from an offset, waiting for the next one if there is none yet."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from weft.capabilities.events.model import Feed, Interest
+from weft.capabilities.sessions.model import SessionId, SessionNotFound
+from weft.kernel.events import Event
+from weft.kernel.fields import Count
+from weft.kernel.identity import ANYONE, Actor, Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+KeyPattern = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=129,
+        pattern=r"^[a-z0-9_:*?]+\Z",
+        description="A key, with * and ? as wildcards.",
+    ),
+]
+
+
+class ReadEvents(Request):
+    """Which events, from where, and how long to wait for them."""
+
+    session_id: Annotated[
+        SessionId | None, msgspec.Meta(description="Events of this session; of all you may see if left out.")
+    ] = None
+    keys: Annotated[tuple[KeyPattern, ...], msgspec.Meta(max_length=100, description="Board keys of interest.")] = (
+        ANYONE
+    )
+    after: Annotated[Count | None, msgspec.Meta(description="Events behind this seq; only new ones if left out.")] = (
+        None
+    )
+    wait_seconds: Annotated[
+        float, msgspec.Meta(ge=0, le=60, description="How long to wait when there is nothing yet.")
+    ] = 0.0
+
+
+class Events(Response, omit_defaults=False):
+    """Events in order. Pass ``next_after`` as ``after`` to go on without missing one."""
+
+    events: list[Event]
+    next_after: int
+
+
+@operation(
+    "events.read",
+    tool="read_events",
+    http="GET /v1/events",
+    permission=Permission.READ,
+    rate=RateClass.BOARD,
+    effect=Effect.WAIT,
+    errors=(SessionNotFound,),
+)
+async def read_events(request: ReadEvents, actor: Actor, feed: Feed) -> Events:
+    """Read what happened since an offset, waiting for the next event if there is none yet.
+
+    Events come in order and are never lost: repeat the call with ``after`` set to the ``next_after`` you were given.
+    """
+    page = await feed.next(actor, Interest(request.session_id, request.keys), request.after, request.wait_seconds)
+    return Events(events=list(page.events), next_after=page.reached)

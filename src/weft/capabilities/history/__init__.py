@@ -1,0 +1,1 @@
+"""One content-addressed history for everything that changes."""

@@ -1,0 +1,122 @@
+"""A line: the history of one mutable thing, as commits that each name the one before.
+
+A commit's hash covers its parent's hash and every change it makes; a change names its value by SHA-256. So the head
+pins the whole past: no value, author or time can be altered without every later hash failing to match.
+State is never copied into a commit. What stood at any moment is the latest change of each key up to it, which an
+index finds directly, so a write costs the same however long or wide the line has become.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+
+import msgspec
+
+EMPTY = bytes(32)
+_encode = msgspec.json.Encoder().encode
+
+
+class Act(StrEnum):
+    """What a change did to its key."""
+
+    WRITE = "write"
+    DELETE = "delete"
+    EXPIRE = "expire"
+
+
+class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What belongs to a version beside its value."""
+
+    tokens: int = 0
+    expires_at: int | None = None
+    readable_by: tuple[str, ...] | None = None
+    writable_by: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key's new state. ``life`` tells apart a key and its namesake created after a deletion."""
+
+    key: str
+    life: int
+    version: int
+    act: Act
+    blob_hash: bytes | None
+    meta: ChangeMeta
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who made a commit: the name others see, and the principal behind it."""
+
+    participant: str
+    principal_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Where a line stands. ``weight`` is what its live keys add up to."""
+
+    line_id: str
+    seq: int
+    hash: bytes
+    weight: int
+    next_expiry_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One step of a line."""
+
+    line_id: str
+    seq: int
+    author: Author
+    committed_at: int
+    reason: str
+    step: str | None
+    changes: tuple[Change, ...]
+
+    def hash_after(self, parent: bytes) -> bytes:
+        """Return the commit's identity, given the hash of the commit before it."""
+        content = (
+            self.line_id,
+            self.seq,
+            parent.hex(),
+            self.author.participant,
+            self.author.principal_id,
+            self.committed_at,
+            self.reason,
+            self.step,
+            [
+                (c.key, c.life, c.version, c.act, c.blob_hash.hex() if c.blob_hash else None, c.meta)
+                for c in self.changes
+            ],
+        )
+        return hashlib.sha256(_encode(content)).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A change as history shows it: with its commit, and its value unless that was pruned."""
+
+    change: Change
+    seq: int
+    author: str
+    committed_at: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A named moment of a line."""
+
+    label: str
+    seq: int
+    created_by: str
+    created_at: int
+
+
+def blob_hash(value: str) -> bytes:
+    return hashlib.sha256(value.encode()).digest()

@@ -1,0 +1,1 @@
+"""Sessions: one unit of work each, from creation to archive to deletion."""

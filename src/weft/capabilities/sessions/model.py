@@ -1,0 +1,126 @@
+"""What a session is, who takes part in it, and what it allows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import msgspec
+
+from weft.kernel.errors import Conflict, NotFound
+from weft.kernel.fields import Name
+from weft.kernel.identity import ANYONE
+from weft.kernel.ids import is_name
+
+if TYPE_CHECKING:
+    from weft.capabilities.sessions.store import SessionStore
+    from weft.kernel.identity import Actor
+
+SessionId = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=100,
+        description="The session's id.",
+        extra_json_schema={"examples": ["session_a1b2c3d4e5f60718"]},
+    ),
+]
+Pattern = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=200,
+        pattern=r"^[A-Za-z0-9_:*?-]+\Z",
+        description="A participant's name, with * and ? as wildcards, such as subagent:review:*.",
+    ),
+]
+TokenLimit = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
+
+
+class SessionNotFound(NotFound):
+    """There is no such session, or it has been closed."""
+
+    code = "SESSION_NOT_FOUND"
+    hint = "Check the session_id; see yours with list_sessions or make one with create_session."
+    related = ("list_sessions", "create_session")
+
+
+class SessionArchived(Conflict):
+    """The session has been archived and can only be read."""
+
+    code = "SESSION_ARCHIVED"
+    hint = "Read what it holds, and create a new session with create_session to go on working."
+    related = ("create_session", "get_session")
+
+
+class SessionExists(Conflict):
+    """A session with this id exists already."""
+
+    code = "SESSION_EXISTS"
+    hint = "Use the existing session, or leave session_id out to have one generated."
+    related = ("get_session", "create_session")
+
+
+class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How one session's board behaves."""
+
+    max_value_tokens: Annotated[TokenLimit, msgspec.Meta(description="A larger value is refused.")] = 1_000
+    warn_value_tokens: Annotated[TokenLimit, msgspec.Meta(description="A value from this size on is warned of.")] = 800
+    advise_value_tokens: Annotated[TokenLimit, msgspec.Meta(description="From this size on, advice to distil.")] = 500
+    max_total_tokens: Annotated[TokenLimit, msgspec.Meta(description="All values of the board together.")] = 10_000
+    keep_versions: Annotated[
+        int, msgspec.Meta(ge=1, le=1_000_000, description="Versions of each key whose values history keeps.")
+    ] = 100
+    namespaces: Annotated[bool, msgspec.Meta(description="Allow keys of the form namespace:key.")] = False
+    tokenizer: Annotated[
+        Literal["approximate", "o200k_base", "cl100k_base"],
+        msgspec.Meta(description="How tokens are counted; the exact ones need the weft[tokenizers] extra."),
+    ] = "approximate"
+    conventions: Annotated[Name, msgspec.Meta(description="The key conventions its agents are told of.")] = "default"
+    participants: Annotated[
+        tuple[Pattern, ...],
+        msgspec.Meta(min_length=1, max_length=100, description="Who may take part; to others it does not exist."),
+    ] = ANYONE
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A unit of work."""
+
+    session_id: str
+    purpose: str
+    metadata: dict[str, Any]
+    config: SessionConfig
+    created_by: str
+    created_at: int
+    updated_at: int
+    archived_at: int | None
+
+    def admits(self, actor: Actor) -> bool:
+        return (
+            self.config.participants == ANYONE
+            or actor.is_admin
+            or actor.principal_id == self.created_by
+            or actor.matches(self.config.participants)
+        )
+
+
+def line_of(session_id: str) -> str:
+    """Return the line that keeps the history of a session's board."""
+    return f"board:{session_id}"
+
+
+async def find_session(session_id: str, actor: Actor, sessions: SessionStore) -> Session:
+    """Return a session the caller takes part in; to everyone else it does not exist."""
+    session = await sessions.find(session_id) if is_name(session_id) else None
+    if session is None or not session.admits(actor):
+        raise SessionNotFound(f"There is no session '{session_id}'.", resource_type="session", resource_id=session_id)
+    return session
+
+
+async def find_active_session(session_id: str, actor: Actor, sessions: SessionStore) -> Session:
+    session = await find_session(session_id, actor, sessions)
+    if session.archived_at is not None:
+        raise SessionArchived(
+            f"The session '{session_id}' has been archived.", resource_type="session", resource_id=session_id
+        )
+    return session

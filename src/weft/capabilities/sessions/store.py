@@ -1,0 +1,37 @@
+"""What sessions need of storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.sessions.model import Session
+
+
+class Position(NamedTuple):
+    """Where a page of sessions ended."""
+
+    created_at: int
+    session_id: str
+
+
+class SessionStore(Protocol):
+    """The sessions of the transaction's tenant."""
+
+    async def add(self, session: Session) -> bool:
+        """Add a session; False if the id is taken."""
+        ...
+
+    async def find(self, session_id: str) -> Session | None: ...
+
+    async def newest(self, before: Position | None, limit: int, *, archived: bool) -> Sequence[Session]:
+        """Return sessions newest first, older than ``before``; archived ones only if asked for."""
+        ...
+
+    async def archive(self, session_id: str, at: int) -> None: ...
+
+    async def erase(self, session_id: str) -> None:
+        """Remove a session with its board and its events."""
+        ...

@@ -1,0 +1,1 @@
+"""The words every capability shares. Imports nothing else of Weft."""

@@ -1,0 +1,45 @@
+"""What happened, as others are told of it: metadata only, never values."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from weft.kernel.identity import ANYONE
+
+
+class NewEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A fact to be published with the transaction that made it true.
+
+    ``participants`` are those of its session, ``readable_by`` those of its key: who is told must be among both.
+    """
+
+    type: str
+    session_id: str | None
+    subject: str
+    actor: str
+    participants: tuple[str, ...] = ANYONE
+    readable_by: tuple[str, ...] = ANYONE
+    data: dict[str, Any] = {}
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """A published fact: ``seq`` orders all events of a tenant."""
+
+    seq: int
+    type: str
+    session_id: str | None
+    subject: str
+    actor: str
+    at: datetime
+    data: dict[str, Any]
+
+
+class Outbox(Protocol):
+    """Where a transaction leaves what subscribers must be told."""
+
+    async def publish(self, *events: NewEvent) -> None:
+        """Add events, in order; they become visible exactly when the transaction commits."""
+        ...

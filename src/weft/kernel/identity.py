@@ -1,0 +1,75 @@
+"""Who is calling, and what they were granted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ANYONE = ("*",)
+
+
+class Permission(StrEnum):
+    """What a principal was granted; admin includes nothing else by itself."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+class Kind(StrEnum):
+    """What sort of principal stands in a tenant's tree."""
+
+    AGENT = "agent"
+    HUMAN = "human"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The authenticated caller of one operation. Built from a credential, never from a request.
+
+    ``epoch`` is the state of the tenant's access rules it was built under; ``valid_until`` is when its credential ends.
+    """
+
+    tenant: str
+    principal_id: str
+    kind: Kind
+    agent_type: str
+    parent_is_agent: bool
+    permissions: frozenset[Permission]
+    clearance: int
+    epoch: int
+    valid_until: int | None = None
+    token_id: str | None = None
+    session_id: str | None = None
+
+    @property
+    def is_subagent(self) -> bool:
+        return self.kind is Kind.AGENT and self.parent_is_agent
+
+    @property
+    def is_admin(self) -> bool:
+        return Permission.ADMIN in self.permissions
+
+    @property
+    def participant(self) -> str:
+        """Return the name others see on this caller's work.
+
+        An agent named after its type is the one agent of that type and needs no number behind it.
+        """
+        if self.kind is Kind.HUMAN:
+            return f"human:{self.principal_id}"
+        if not self.parent_is_agent:
+            return "orchestrator"
+        if self.principal_id == self.agent_type:
+            return f"subagent:{self.agent_type}"
+        return f"subagent:{self.agent_type}:{self.principal_id}"
+
+    def matches(self, patterns: Iterable[str]) -> bool:
+        """Tell whether this caller is meant by any of the participant patterns (``*`` is a wildcard)."""
+        name = self.participant
+        return any(pattern == "*" or fnmatchcase(name, pattern) for pattern in patterns)

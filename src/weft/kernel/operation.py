@@ -1,0 +1,195 @@
+"""An operation: one thing the product can do, defined once.
+
+MCP tools, REST routes, CLI commands, client methods and reference pages are all read off the registry.
+The first parameter of the decorated function is the request; every further parameter is a need, found by its type.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import TYPE_CHECKING, Any, dataclass_transform, get_type_hints
+
+import msgspec
+
+from weft.kernel.errors import InvalidInput, UnknownOperation, WeftError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+
+    from weft.kernel.identity import Permission
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class _Wire(msgspec.StructMeta):
+    """Makes what crosses the wire frozen and built by keyword, without every class having to say so."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> _Wire:  # noqa: ANN401
+        return super().__new__(cls, name, bases, namespace, **{"frozen": True, "kw_only": True, **config})
+
+
+class Request(msgspec.Struct, metaclass=_Wire, forbid_unknown_fields=True):
+    """What a caller asks; anything it does not name is refused."""
+
+
+class Response(msgspec.Struct, metaclass=_Wire, omit_defaults=True):
+    """What a caller is told; optional parts are left out when there is nothing to say."""
+
+
+class Effect(Enum):
+    """What an operation does to storage, and so which transaction it runs in."""
+
+    READ = "read"
+    WRITE = "write"
+    WAIT = "wait"
+
+
+class Audience(Enum):
+    """Who is shown an operation, and may call it."""
+
+    EVERYONE = "everyone"
+    NOT_SUBAGENTS = "not_subagents"
+    ANONYMOUS = "anonymous"
+
+
+class RateClass(StrEnum):
+    """Calls that share one allowance per agent."""
+
+    AUTHENTICATION = "authentication"
+    SESSION = "session"
+    BOARD = "board"
+    MESSAGE = "message"
+    SEARCH = "search"
+    MEMORY = "memory"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where HTTP reaches an operation."""
+
+    method: str
+    path: str
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Everything any face needs to know of one operation."""
+
+    name: str
+    tool: str
+    action: str | None
+    route: Route
+    request: type[Request]
+    response: type[Response]
+    permission: Permission | None
+    rate: RateClass
+    effect: Effect
+    audience: Audience
+    errors: tuple[type[WeftError], ...]
+    audited: bool
+    help: str
+    run: Callable[..., Awaitable[Any]]
+    needs: tuple[type, ...]
+
+    @property
+    def group(self) -> str:
+        return self.name.partition(".")[0]
+
+    @property
+    def verb(self) -> str:
+        return self.name.partition(".")[2]
+
+    @property
+    def summary(self) -> str:
+        return self.help.partition("\n")[0]
+
+    def parse(self, raw: Mapping[str, Any], *, strict: bool = True) -> Request:
+        """Turn what a transport received into the typed request, or say which field is wrong."""
+        try:
+            return msgspec.convert(raw, self.request, strict=strict)
+        except msgspec.ValidationError as error:
+            raise _invalid_input(self, str(error), raw) from error
+
+
+def _invalid_input(operation: Operation, problem: str, raw: Mapping[str, Any]) -> InvalidInput:
+    what, _, where = problem.partition(" - at ")
+    name = where.strip("`").removeprefix("$").removeprefix(".")
+    context: dict[str, Any] = {"operation": operation.tool, "field": name or None}
+    if "unknown field" in what:
+        context["accepted_fields"] = list(operation.request.__struct_fields__)
+        if "written_by" in raw:
+            what += ". Weft sets written_by from your credential; a request cannot"
+    return InvalidInput(f"{name}: {what}" if name else what, **context)
+
+
+@dataclass(slots=True)
+class Registry:
+    """All operations, by name."""
+
+    _by_name: dict[str, Operation] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._by_name.values())
+
+    def __getitem__(self, name: str) -> Operation:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise UnknownOperation(f"There is no operation named '{name[:100]}'.") from None
+
+    def add(self, operation: Operation) -> None:
+        if operation.name in self._by_name:
+            raise ValueError(f"two operations are named {operation.name}")
+        self._by_name[operation.name] = operation
+
+    def tools(self) -> dict[str, list[Operation]]:
+        """Return the operations behind each tool: one, or several told apart by ``action``."""
+        grouped: dict[str, list[Operation]] = {}
+        for operation in self:
+            grouped.setdefault(operation.tool, []).append(operation)
+        return grouped
+
+
+def operation(  # noqa: PLR0913 - a definition names everything once, by keyword
+    name: str,
+    *,
+    tool: str,
+    http: str,
+    permission: Permission | None,
+    rate: RateClass,
+    effect: Effect,
+    action: str | None = None,
+    status: int = 200,
+    audience: Audience = Audience.EVERYONE,
+    errors: Iterable[type[WeftError]] = (),
+    audited: bool = False,
+) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
+    """Define an operation from the function that performs it."""
+
+    def define(run: Callable[..., Awaitable[Any]]) -> Operation:
+        hints = get_type_hints(run)
+        response = hints.pop("return")
+        request, *needs = (hints[parameter] for parameter in inspect.signature(run).parameters)
+        method, _, path = http.partition(" ")
+        return Operation(
+            name=name,
+            tool=tool,
+            action=action,
+            route=Route(method, path, status),
+            request=request,
+            response=response,
+            permission=permission,
+            rate=rate,
+            effect=effect,
+            audience=audience,
+            errors=tuple(errors),
+            audited=audited,
+            help=inspect.cleandoc(run.__doc__ or ""),
+            run=run,
+            needs=tuple(needs),
+        )
+
+    return define

@@ -1,0 +1,1 @@
+"""What Weft asks of others: token signing, tokenizers, rate-limit storage. Each implements a port."""

@@ -1,0 +1,107 @@
+"""Every setting of a Weft process: its name, meaning and default."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from weft.kernel.errors import Rejected
+from weft.kernel.operation import RateClass
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+DEFAULT_RATES = {
+    RateClass.AUTHENTICATION: "60/minute;1000/hour",
+    RateClass.SESSION: "1000/minute",
+    RateClass.BOARD: "6000/minute",
+    RateClass.MESSAGE: "1000/minute",
+    RateClass.SEARCH: "100/minute",
+    RateClass.MEMORY: "500/minute",
+    RateClass.ADMIN: "600/minute",
+}
+
+
+class InvalidSetting(Rejected):
+    """A setting has a value Weft cannot use."""
+
+    code = "INVALID_SETTING"
+    hint = "See docs/reference/settings.md for what each setting takes."
+
+
+def setting(default: Any, env: str, meaning: str) -> Any:  # noqa: ANN401 - a dataclass field of any type
+    return field(default=default, metadata={"env": env, "meaning": meaning})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How one Weft process behaves."""
+
+    host: str = setting("127.0.0.1", "WEFT_HOST", "Address the server listens on.")
+    port: int = setting(8787, "WEFT_PORT", "Port the server listens on.")
+    data: str = setting("~/.weft", "WEFT_DATA", "Folder for the embedded database.")
+    database_url: str = setting(
+        "", "WEFT_DATABASE_URL", "A SQLite file or postgresql:// address; weft.db in the data folder if empty."
+    )
+    valkey_url: str = setting(
+        "", "WEFT_VALKEY_URL", "valkey:// or redis:// address that makes rate limits hold across processes."
+    )
+    rate_limits: str = setting(
+        "", "WEFT_RATE_LIMITS", "Overrides such as 'board=100/second search=off', or 'off' for no limits at all."
+    )
+    token_minutes: int = setting(60, "WEFT_TOKEN_MINUTES", "How long a token lasts.")
+    token_refresh_hours: int = setting(
+        24, "WEFT_TOKEN_REFRESH_HOURS", "How long a token may be refreshed before the API key must be shown again."
+    )
+    max_body_bytes: int = setting(4_194_304, "WEFT_MAX_BODY_BYTES", "Larger request bodies are refused.")
+    allowed_hosts: str = setting(
+        "", "WEFT_ALLOWED_HOSTS", "Host names clients may use beside the loopback ones, separated by spaces."
+    )
+    allowed_origins: str = setting(
+        "", "WEFT_ALLOWED_ORIGINS", "Web origins allowed to call beside the loopback ones, separated by spaces."
+    )
+    log_level: str = setting("INFO", "WEFT_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.")
+    drain_seconds: int = setting(10, "WEFT_DRAIN_SECONDS", "How long calls in flight may finish after SIGTERM.")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None, **overrides: Any) -> Settings:  # noqa: ANN401
+        """Read settings from the environment; overrides that are not None go before it."""
+        environment = os.environ if environment is None else environment
+        given = {
+            item.name: environment[item.metadata["env"]]
+            for item in fields(cls)
+            if environment.get(item.metadata["env"])
+        }
+        given |= {name: value for name, value in overrides.items() if value is not None}
+        return cls(**{name: _convert(name, value) for name, value in given.items()})
+
+    @property
+    def storage_url(self) -> str:
+        return self.database_url or str(Path(self.data).expanduser() / "weft.db")
+
+    def rates(self) -> dict[RateClass, str]:
+        """Return the allowance of each class, empty where there is none."""
+        if self.rate_limits.strip() == "off":
+            return dict.fromkeys(RateClass, "")
+        rates = dict(DEFAULT_RATES)
+        for override in self.rate_limits.split():
+            name, _, rate = override.partition("=")
+            if name not in set(RateClass) or not rate:
+                raise InvalidSetting(f"WEFT_RATE_LIMITS: '{override}' is not CLASS=RATE with one of {list(RateClass)}.")
+            rates[RateClass(name)] = "" if rate == "off" else rate
+        return rates
+
+
+def _convert(name: str, value: Any) -> Any:  # noqa: ANN401 - text or an already typed value
+    default = next(item for item in fields(Settings) if item.name == name)
+    if not isinstance(default.default, int):
+        return str(value)
+    try:
+        number = int(value)
+    except ValueError:
+        raise InvalidSetting(f"{default.metadata['env']}: '{value}' is not a whole number.") from None
+    if number < 0 or (name == "port" and number > 65_535):  # noqa: PLR2004 - the largest port
+        raise InvalidSetting(f"{default.metadata['env']}: {number} is out of range.")
+    return number

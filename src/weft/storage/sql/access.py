@@ -1,0 +1,256 @@
+"""Principals, keys, tokens and the audit log in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.access.audit import AuditRow
+from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
+from weft.kernel.identity import Kind, Permission
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.storage.sql.database import Row, Transaction
+
+_PRINCIPAL = """
+SELECT p.principal_id, p.kind, p.agent_type, p.parent_id, parent.kind, p.clearance, p.permissions, p.created_at,
+       p.disabled_at
+FROM principals p
+LEFT JOIN principals parent ON parent.tenant = p.tenant AND parent.principal_id = p.parent_id
+"""
+_KEY = "SELECT key_id, principal_id, secret_hash, created_at, expires_at, revoked_at FROM api_keys"
+_TOKEN = """
+SELECT token_id, principal_id, key_id, permissions, session_id, proven_at, expires_at, revoked_at FROM access_tokens
+"""
+
+
+class SqlAccessStore:
+    """Access, as rows of one tenant."""
+
+    __slots__ = ("_tx", "tenant")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self.tenant = transaction.tenant
+
+    async def epoch(self) -> int | None:
+        row = await self._tx.one("SELECT access_epoch FROM tenants WHERE tenant = $1", self.tenant)
+        return None if row is None else int(row[0])
+
+    async def advance_epoch(self) -> None:
+        await self._tx.run("UPDATE tenants SET access_epoch = access_epoch + 1 WHERE tenant = $1", self.tenant)
+
+    async def principal(self, principal_id: str) -> Principal | None:
+        row = await self._tx.one(_PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id = $2", self.tenant, principal_id)
+        return None if row is None else _principal(row)
+
+    async def principals(self, after: str, limit: int) -> Sequence[Principal]:
+        rows = await self._tx.all(
+            _PRINCIPAL + "WHERE p.tenant = $1 AND p.principal_id > $2 ORDER BY p.principal_id LIMIT $3",
+            self.tenant,
+            after,
+            limit,
+        )
+        return [_principal(row) for row in rows]
+
+    async def add_principal(self, principal: Principal) -> bool:
+        row = await self._tx.one(
+            """
+            INSERT INTO principals (tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING 1
+            """,
+            self.tenant,
+            principal.principal_id,
+            principal.kind,
+            principal.agent_type,
+            principal.parent_id,
+            principal.clearance,
+            _names(principal.permissions),
+            principal.created_at,
+        )
+        return row is not None
+
+    async def update_principal(
+        self, principal_id: str, permissions: frozenset[Permission], clearance: int, disabled_at: int | None
+    ) -> None:
+        await self._tx.run(
+            """
+            UPDATE principals SET permissions = $1, clearance = $2, disabled_at = $3
+            WHERE tenant = $4 AND principal_id = $5
+            """,
+            _names(permissions),
+            clearance,
+            disabled_at,
+            self.tenant,
+            principal_id,
+        )
+
+    async def key(self, key_id: str) -> StoredKey | None:
+        row = await self._tx.one(_KEY + " WHERE tenant = $1 AND key_id = $2", self.tenant, key_id)
+        return None if row is None else StoredKey(*row)
+
+    async def keys_of(self, principal_id: str) -> Sequence[StoredKey]:
+        rows = await self._tx.all(
+            _KEY + " WHERE tenant = $1 AND principal_id = $2 ORDER BY created_at DESC", self.tenant, principal_id
+        )
+        return [StoredKey(*row) for row in rows]
+
+    async def add_key(self, key: StoredKey) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO api_keys (tenant, key_id, principal_id, secret_hash, created_at, expires_at)
+            VALUES ($1, $2, $3, $4, $5, $6)
+            """,
+            self.tenant,
+            key.key_id,
+            key.principal_id,
+            key.secret_hash,
+            key.created_at,
+            key.expires_at,
+        )
+
+    async def revoke_key(self, key_id: str, at: int) -> None:
+        await self._tx.run(
+            "UPDATE api_keys SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND revoked_at IS NULL",
+            at,
+            self.tenant,
+            key_id,
+        )
+        await self._tx.run(
+            "UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND revoked_at IS NULL",
+            at,
+            self.tenant,
+            key_id,
+        )
+
+    async def token(self, token_id: str) -> StoredToken | None:
+        row = await self._tx.one(_TOKEN + "WHERE tenant = $1 AND token_id = $2", self.tenant, token_id)
+        if row is None:
+            return None
+        found_id, principal_id, key_id, permissions, *rest = row
+        return StoredToken(found_id, principal_id, key_id, _permissions(permissions), *rest)
+
+    async def add_token(self, token: StoredToken) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO access_tokens
+                (tenant, token_id, principal_id, key_id, permissions, session_id, proven_at, expires_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+            """,
+            self.tenant,
+            token.token_id,
+            token.principal_id,
+            token.key_id,
+            _names(token.permissions),
+            token.session_id,
+            token.proven_at,
+            token.expires_at,
+        )
+
+    async def revoke_token(self, token_id: str, at: int) -> None:
+        await self._tx.run(
+            "UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND token_id = $3 AND revoked_at IS NULL",
+            at,
+            self.tenant,
+            token_id,
+        )
+
+    async def forget_expired_tokens(self, principal_id: str, before: int) -> None:
+        await self._tx.run(
+            "DELETE FROM access_tokens WHERE tenant = $1 AND principal_id = $2 AND expires_at < $3",
+            self.tenant,
+            principal_id,
+            before,
+        )
+
+    async def signing_keys(self) -> Sequence[SigningKey]:
+        rows = await self._tx.all(
+            """
+            SELECT kid, secret, created_at, retired_at FROM signing_keys
+            WHERE tenant = $1 ORDER BY created_at DESC, kid
+            """,
+            self.tenant,
+        )
+        return [SigningKey(*row) for row in rows]
+
+    async def add_signing_key(self, key: SigningKey) -> None:
+        await self._tx.run(
+            "INSERT INTO signing_keys (tenant, kid, secret, created_at) VALUES ($1, $2, $3, $4)",
+            self.tenant,
+            key.kid,
+            key.secret,
+            key.created_at,
+        )
+
+    async def retire_signing_keys(self, at: int, *, forget: bool) -> None:
+        if forget:
+            await self._tx.run("DELETE FROM signing_keys WHERE tenant = $1", self.tenant)
+        else:
+            await self._tx.run(
+                "UPDATE signing_keys SET retired_at = $1 WHERE tenant = $2 AND retired_at IS NULL", at, self.tenant
+            )
+
+
+class SqlAuditStore:
+    """The audit log, as rows that are only ever added."""
+
+    __slots__ = ("_tx",)
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+
+    async def add(self, row: AuditRow) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO audit_log (tenant, audit_id, at, actor, principal_id, action, outcome, target, detail)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+            """,
+            self._tx.tenant,
+            row.audit_id,
+            row.at,
+            row.actor,
+            row.principal_id,
+            row.action,
+            row.outcome,
+            row.target,
+            msgspec.json.encode(row.detail).decode(),
+        )
+
+    async def read(self, before: str | None, outcome: str | None, limit: int) -> Sequence[AuditRow]:
+        rows = await self._tx.all(
+            """
+            SELECT audit_id, at, actor, principal_id, action, outcome, target, detail FROM audit_log
+            WHERE tenant = $1 AND audit_id < $2 AND outcome LIKE $3 ORDER BY audit_id DESC LIMIT $4
+            """,
+            self._tx.tenant,
+            before or "~",
+            outcome or "%",
+            limit,
+        )
+        return [AuditRow(*row[:7], msgspec.json.decode(row[7])) for row in rows]
+
+
+def _principal(row: Row) -> Principal:
+    principal_id, kind, agent_type, parent_id, parent_kind, clearance, permissions, created_at, disabled_at = row
+    return Principal(
+        principal_id=principal_id,
+        kind=Kind(kind),
+        agent_type=agent_type,
+        parent_id=parent_id,
+        parent_is_agent=parent_kind == Kind.AGENT,
+        clearance=clearance,
+        permissions=_permissions(permissions),
+        created_at=created_at,
+        disabled_at=disabled_at,
+    )
+
+
+def _names(permissions: frozenset[Permission]) -> str:
+    return " ".join(sorted(permissions))
+
+
+def _permissions(names: str) -> frozenset[Permission]:
+    return frozenset(map(Permission, names.split()))

@@ -1,0 +1,155 @@
+"""Board entries and key conventions in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.capabilities.board.model import Entry, EntryWithValue
+from weft.storage.sql.patterns import decode_patterns, encode_patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.storage.sql.database import Row, Transaction
+
+_COLUMNS = """
+e.key, e.life, e.version, e.blob_hash, e.tokens, e.written_by, e.written_at, e.expires_at, e.readable_by, e.writable_by,
+e.reads, e.last_read_at
+"""
+_ENTRY = f"SELECT {_COLUMNS} FROM entries e "  # noqa: S608 - our own column names
+_WITH_VALUE = f"""
+SELECT {_COLUMNS}, b.content FROM entries e JOIN blobs b ON b.tenant = e.tenant AND b.hash = e.blob_hash
+"""  # noqa: S608 - our own column names
+
+
+class SqlEntryStore:
+    """Entries, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def get(self, session_id: str, key: str) -> Entry | None:
+        row = await self._tx.one(
+            _ENTRY + "WHERE e.tenant = $1 AND e.session_id = $2 AND e.key = $3", self._tenant, session_id, key
+        )
+        return None if row is None else _entry(row)
+
+    async def read(self, session_id: str, keys: Sequence[str]) -> Sequence[EntryWithValue]:
+        found = []
+        for key in keys:
+            row = await self._tx.one(
+                _WITH_VALUE + "WHERE e.tenant = $1 AND e.session_id = $2 AND e.key = $3",
+                self._tenant,
+                session_id,
+                key,
+            )
+            if row is not None:
+                found.append(_with_value(row))
+        return found
+
+    async def list(self, session_id: str) -> Sequence[Entry]:
+        rows = await self._tx.all(
+            _ENTRY + "WHERE e.tenant = $1 AND e.session_id = $2 ORDER BY e.key", self._tenant, session_id
+        )
+        return [_entry(row) for row in rows]
+
+    async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
+        rows = await self._tx.all(
+            _WITH_VALUE + "WHERE e.tenant = $1 AND e.session_id = $2 ORDER BY e.key", self._tenant, session_id
+        )
+        return [_with_value(row) for row in rows]
+
+    async def put(self, session_id: str, entry: Entry) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO entries (tenant, session_id, key, life, version, blob_hash, tokens, written_by, written_at,
+                                 expires_at, readable_by, writable_by)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+            ON CONFLICT (tenant, session_id, key) DO UPDATE SET
+                life = excluded.life, version = excluded.version, blob_hash = excluded.blob_hash,
+                tokens = excluded.tokens, written_by = excluded.written_by, written_at = excluded.written_at,
+                expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by
+            """,
+            self._tenant,
+            session_id,
+            entry.key,
+            entry.life,
+            entry.version,
+            entry.blob_hash,
+            entry.tokens,
+            entry.written_by,
+            entry.written_at,
+            entry.expires_at,
+            encode_patterns(entry.readable_by),
+            encode_patterns(entry.writable_by),
+        )
+
+    async def remove(self, session_id: str, key: str) -> None:
+        await self._tx.run(
+            "DELETE FROM entries WHERE tenant = $1 AND session_id = $2 AND key = $3", self._tenant, session_id, key
+        )
+
+    async def next_expiry(self, session_id: str) -> int | None:
+        row = await self._tx.one(
+            "SELECT MIN(expires_at) FROM entries WHERE tenant = $1 AND session_id = $2", self._tenant, session_id
+        )
+        return None if row is None else row[0]
+
+    async def add_reads(self, session_id: str, key: str, reads: int, last_read_at: int) -> None:
+        await self._tx.run(
+            """
+            UPDATE entries SET reads = reads + $1, last_read_at = $2
+            WHERE tenant = $3 AND session_id = $4 AND key = $5
+            """,
+            reads,
+            last_read_at,
+            self._tenant,
+            session_id,
+            key,
+        )
+
+
+class SqlConventionStore:
+    """Key conventions, as rows of one tenant."""
+
+    __slots__ = ("_tx",)
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+
+    async def get(self, name: str) -> dict[str, Any] | None:
+        row = await self._tx.one(
+            "SELECT definition FROM conventions WHERE tenant = $1 AND name = $2", self._tx.tenant, name
+        )
+        return None if row is None else msgspec.json.decode(row[0], type=dict[str, Any])
+
+    async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO conventions (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (tenant, name) DO UPDATE SET
+                definition = excluded.definition, updated_by = excluded.updated_by, updated_at = excluded.updated_at
+            """,
+            self._tx.tenant,
+            name,
+            msgspec.json.encode(definition).decode(),
+            updated_by,
+            at,
+        )
+
+    async def names(self) -> Sequence[str]:
+        rows = await self._tx.all("SELECT name FROM conventions WHERE tenant = $1 ORDER BY name", self._tx.tenant)
+        return [row[0] for row in rows]
+
+
+def _entry(row: Row) -> Entry:
+    return Entry(*row[:8], decode_patterns(row[8]), decode_patterns(row[9]), row[10], row[11])
+
+
+def _with_value(row: Row) -> EntryWithValue:
+    return EntryWithValue(_entry(row), row[12].decode())

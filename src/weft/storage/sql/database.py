@@ -1,0 +1,81 @@
+"""What both databases offer: transactions inside one tenant, in which plain SQL runs.
+
+SQL is written once. Parameters are ``$1, $2, ...`` in the order in which they first appear, which both engines
+bind by position. The few words that differ stand in braces (``{for_update}``) and are filled in by the dialect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from weft.kernel.events import NewEvent
+
+Row = Any
+Value = str | int | float | bytes | None
+T = TypeVar("T")
+
+
+class AccessChanged(Exception):
+    """Someone's access was changed since the caller was authenticated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The wall a transaction runs inside: one tenant, or the whole installation for the system itself.
+
+    ``epoch`` is the tenant's access epoch the caller was authenticated under. A transaction under another epoch
+    raises AccessChanged before it does anything, so a revocation acts at once in every process.
+    """
+
+    tenant: str | None
+    epoch: int | None = None
+
+
+SYSTEM = Scope(tenant=None)
+
+
+class Transaction(Protocol):
+    """One open transaction."""
+
+    tenant: str
+    published: list[NewEvent]
+
+    async def one(self, sql: str, *values: Value) -> Row | None:
+        """Run a statement and return its first row."""
+        ...
+
+    async def all(self, sql: str, *values: Value) -> Sequence[Row]:
+        """Run a statement and return every row."""
+        ...
+
+    async def run(self, sql: str, *values: Value) -> None:
+        """Run a statement for its effect."""
+        ...
+
+
+class Database(Protocol):
+    """A database that keeps everything Weft knows."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run ``work`` on one consistent view."""
+        ...
+
+    async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run ``work`` and commit durably, or leave no trace. ``work`` may be run again after a lost race."""
+        ...
+
+    def wakes(self) -> AsyncIterator[set[str]]:
+        """Yield the tenants that may have new events, from this process or any other."""
+        ...
+
+    async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Run ``work`` as the owner of the schema while no other process does the same."""
+        ...

@@ -1,0 +1,248 @@
+"""PostgreSQL through asyncpg: a pool, and row-level security that holds even if a query forgets its tenant.
+
+Every connection acts as ``weft_app``, which owns nothing and sees only the tenant named by ``weft.tenant``; that is
+set for one transaction at a time. Work on the installation itself acts as ``weft_system``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import asyncpg
+
+from weft.kernel.errors import InternalError, InvalidInput, PoolNotInitialized, StorageFull, SystemUnavailable
+from weft.storage.sql.database import AccessChanged
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+    from weft.kernel.events import NewEvent
+    from weft.storage.sql.database import Row, Scope, Transaction, Value
+
+T = TypeVar("T")
+
+DIALECT = {
+    "for_update": "FOR UPDATE",
+    "blob": "BYTEA",
+    "bigint": "BIGINT",
+    "table": "",
+}
+
+# Everything row-level security needs. Run after each migration, so a new table with a tenant is never forgotten.
+_SECURE = """
+DO $$
+DECLARE name text;
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'weft_app') THEN CREATE ROLE weft_app NOLOGIN; END IF;
+  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'weft_system') THEN CREATE ROLE weft_system NOLOGIN; END IF;
+  EXECUTE format('GRANT weft_app, weft_system TO %I', current_user);
+  EXECUTE format('GRANT USAGE ON SCHEMA %I TO weft_app, weft_system', current_schema());
+  FOR name IN SELECT table_name FROM information_schema.columns
+              WHERE table_schema = current_schema() AND column_name = 'tenant' LOOP
+    EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO weft_app, weft_system', name);
+    EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+    EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
+    EXECUTE format('DROP POLICY IF EXISTS one_tenant ON %I', name);
+    EXECUTE format('DROP POLICY IF EXISTS whole_installation ON %I', name);
+    EXECUTE format('CREATE POLICY one_tenant ON %I TO weft_app USING (tenant = current_setting(''weft.tenant'', true))'
+                   || ' WITH CHECK (tenant = current_setting(''weft.tenant'', true))', name);
+    EXECUTE format('CREATE POLICY whole_installation ON %I TO weft_system USING (true) WITH CHECK (true)', name);
+  END LOOP;
+END $$;
+CREATE OR REPLACE FUNCTION weft_enter(entering text) RETURNS bigint LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM set_config('role', 'weft_app', true);
+  PERFORM set_config('weft.tenant', entering, true);
+  RETURN (SELECT access_epoch FROM tenants WHERE tenant = entering);
+END $$;
+GRANT EXECUTE ON FUNCTION weft_enter(text) TO weft_app, weft_system;
+"""
+
+_CHANNEL = "weft_events"
+_SCHEMA_LOCK = 0x77656674
+_ATTEMPTS = 5
+_POOL_SIZE = 16
+_MISSED_WAKE_POLL_SECONDS = 1.0
+_WAKE_EVERY_SECONDS = 0.005
+_LOST_RACES = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
+_UNREACHABLE = (
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    OSError,
+    TimeoutError,
+)
+
+
+class PostgresTransaction:
+    """Statements inside one open transaction."""
+
+    __slots__ = ("_connection", "published", "tenant")
+
+    def __init__(self, connection: Any, tenant: str) -> None:  # noqa: ANN401 - asyncpg's pool proxies are untyped
+        self._connection = connection
+        self.tenant = tenant
+        self.published: list[NewEvent] = []
+
+    async def one(self, sql: str, *values: Value) -> Row | None:
+        return await self._connection.fetchrow(_rendered(sql), *values)
+
+    async def all(self, sql: str, *values: Value) -> Sequence[Row]:
+        rows: Sequence[Row] = await self._connection.fetch(_rendered(sql), *values)
+        return rows
+
+    async def run(self, sql: str, *values: Value) -> None:
+        await self._connection.execute(_rendered(sql), *values)
+
+
+_rendering: dict[str, str] = {}
+
+
+def _rendered(sql: str) -> str:
+    text = _rendering.get(sql)
+    if text is None:
+        text = _rendering[sql] = sql.format_map(DIALECT)
+    return text
+
+
+class PostgresDatabase:
+    """One PostgreSQL database, shared by any number of Weft processes."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._pool: Any = None
+        self._listeners: set[asyncio.Queue[set[str]]] = set()
+        self._to_announce: set[str] = set()
+        self._announcer: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        async with _translated():
+            self._pool = await asyncpg.create_pool(
+                self._url, min_size=1, max_size=_POOL_SIZE, reset=_nothing_to_reset, timeout=10
+            )
+
+    async def close(self) -> None:
+        if self._announcer is not None:
+            await self._announcer
+        if self._pool is not None:
+            pool, self._pool = self._pool, None
+            await pool.close()
+
+    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async with self._entered(scope, isolation="repeatable_read", readonly=True) as transaction:
+            return await work(transaction)
+
+    async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            try:
+                async with self._entered(scope, isolation="read_committed", readonly=False) as transaction:
+                    result = await work(transaction)
+            except _LOST_RACES as error:
+                if not attempts_left:
+                    raise SystemUnavailable("Too many callers changed the same thing at once.") from error
+            else:
+                if transaction.published:
+                    self._announce(transaction.tenant)
+                return result
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async with _translated(), self._connections().acquire() as connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
+            result = await work(PostgresTransaction(connection, ""))
+            await connection.execute(_SECURE)
+            return result
+
+    async def wakes(self) -> AsyncIterator[set[str]]:
+        """Yield tenants announced by any process, and an empty set now and then in case a wake was missed."""
+        mailbox: asyncio.Queue[set[str]] = asyncio.Queue()
+        self._listeners.add(mailbox)
+        listening = asyncio.create_task(self._listen(mailbox))
+        try:
+            while True:
+                try:
+                    yield await asyncio.wait_for(mailbox.get(), _MISSED_WAKE_POLL_SECONDS)
+                except TimeoutError:
+                    yield set()
+        finally:
+            self._listeners.discard(mailbox)
+            listening.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await listening
+
+    @asynccontextmanager
+    async def _entered(self, scope: Scope, *, isolation: str, readonly: bool) -> AsyncIterator[PostgresTransaction]:
+        async with (
+            _translated(),
+            self._connections().acquire() as connection,
+            connection.transaction(isolation=isolation, readonly=readonly),
+        ):
+            if scope.tenant is None:
+                await connection.execute("SET LOCAL ROLE weft_system")
+            else:
+                epoch = await connection.fetchval("SELECT weft_enter($1)", scope.tenant)
+                if scope.epoch is not None and epoch != scope.epoch:
+                    raise AccessChanged
+            yield PostgresTransaction(connection, scope.tenant or "")
+
+    def _connections(self) -> Any:  # noqa: ANN401 - asyncpg's pool is untyped
+        if self._pool is None:
+            raise PoolNotInitialized
+        return self._pool
+
+    def _announce(self, tenant: str) -> None:
+        for mailbox in self._listeners:
+            mailbox.put_nowait({tenant})
+        self._to_announce.add(tenant)
+        if self._announcer is None or self._announcer.done():
+            self._announcer = asyncio.create_task(self._announce_elsewhere())
+
+    async def _announce_elsewhere(self) -> None:
+        # NOTIFY inside the writing transactions would make all of them queue for one lock at commit; the table is
+        # the truth and wakes may be late, so they are gathered and sent apart from the writes.
+        while self._to_announce and self._pool is not None:
+            tenants, self._to_announce = self._to_announce, set()
+            with contextlib.suppress(*_UNREACHABLE):
+                async with self._pool.acquire() as connection:
+                    await connection.execute(
+                        "SELECT pg_notify($1, tenant) FROM unnest($2::text[]) AS tenant", _CHANNEL, list(tenants)
+                    )
+            await asyncio.sleep(_WAKE_EVERY_SECONDS)
+
+    async def _listen(self, mailbox: asyncio.Queue[set[str]]) -> None:
+        while True:
+            with contextlib.suppress(*_UNREACHABLE):
+                connection = await asyncpg.connect(self._url)
+                lost = asyncio.Event()
+                connection.add_termination_listener(lambda _, lost=lost: lost.set())
+                try:
+                    await connection.add_listener(_CHANNEL, lambda *heard: mailbox.put_nowait({str(heard[3])}))
+                    await lost.wait()
+                finally:
+                    await connection.close()
+            await asyncio.sleep(_MISSED_WAKE_POLL_SECONDS)
+
+
+async def _nothing_to_reset(_connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private
+    """Role and tenant are set for one transaction only, so a released connection carries nothing over."""
+
+
+@asynccontextmanager
+async def _translated() -> AsyncIterator[None]:
+    """Turn asyncpg's exceptions into ours, once, where they enter."""
+    try:
+        yield
+    except (asyncpg.DiskFullError, asyncpg.OutOfMemoryError) as error:
+        raise StorageFull from error
+    except asyncpg.DataCorruptedError as error:
+        raise InternalError("PostgreSQL reports damaged data; restore it from a backup.") from error
+    except asyncpg.DataError as error:
+        raise InvalidInput("A value cannot be stored as it was sent.") from error
+    except _UNREACHABLE as error:
+        raise SystemUnavailable(f"PostgreSQL cannot be reached right now ({type(error).__name__}).") from error

@@ -1,0 +1,296 @@
+"""SQLite through apsw: WAL, synchronous=FULL, one writer thread with group commit, readers that never wait.
+
+Work is written as coroutines so that the same code runs on PostgreSQL. Here nothing in a transaction ever has
+to wait, so a coroutine is simply run to its end: reads on the caller's thread (a WAL reader is never blocked),
+writes on the writer's, where all that are queued share one commit and its fsync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import apsw
+
+from weft.kernel.errors import InternalError, PoolNotInitialized, StorageFull, SystemUnavailable, WeftError
+from weft.storage.sql.database import SYSTEM, AccessChanged
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+
+    from weft.kernel.events import NewEvent
+    from weft.storage.sql.database import Row, Scope, Transaction, Value
+
+T = TypeVar("T")
+
+DIALECT = {
+    "for_update": "",
+    "blob": "BLOB",
+    "bigint": "INTEGER",
+    "table": "STRICT, WITHOUT ROWID",
+}
+
+_EPOCH = "SELECT access_epoch FROM tenants WHERE tenant = $1"
+_GROUP_LIMIT = 512
+_BUSY_MILLISECONDS = 10_000
+_CHECKPOINT_PAGES = 4_000
+_CACHE_KIBIBYTES = 32 * 1024
+_FOREIGN_WRITE_POLL_SECONDS = 0.1
+_STOP = None
+
+
+class SqliteTransaction:
+    """Statements on one connection; each completes before it returns."""
+
+    __slots__ = ("_cursor", "published", "tenant")
+
+    def __init__(self, cursor: apsw.Cursor, tenant: str) -> None:
+        self._cursor = cursor
+        self.tenant = tenant
+        self.published: list[NewEvent] = []
+
+    async def one(self, sql: str, *values: Value) -> Row | None:
+        # Stepping to the end matters: an unfinished statement would keep its lock.
+        rows = self._cursor.execute(_rendered(sql), values).fetchall()
+        return rows[0] if rows else None
+
+    async def all(self, sql: str, *values: Value) -> Sequence[Row]:
+        return self._cursor.execute(_rendered(sql), values).fetchall()
+
+    async def run(self, sql: str, *values: Value) -> None:
+        self._cursor.execute(_rendered(sql), values).fetchall()
+
+
+_rendering: dict[str, str] = {}
+
+
+def _rendered(sql: str) -> str:
+    text = _rendering.get(sql)
+    if text is None:
+        text = _rendering[sql] = sql.format_map(DIALECT)
+    return text
+
+
+class _Job:
+    """One write waiting for its turn."""
+
+    __slots__ = ("done", "error", "result", "scope", "work")
+
+    def __init__(self, scope: Scope, work: Callable[[Transaction], Awaitable[Any]], done: asyncio.Future[Any]) -> None:
+        self.scope = scope
+        self.work = work
+        self.done = done
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class SqliteDatabase:
+    """One SQLite file. Several processes may share it; SQLite's own locks keep them safe."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._reader: apsw.Connection | None = None
+        self._writer: apsw.Connection | None = None
+        self._thread: threading.Thread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listeners: set[asyncio.Queue[set[str]]] = set()
+
+    async def open(self) -> None:
+        with _translated():
+            _make_private_folder(self._path.parent)
+            self._writer = _connect(self._path)
+            self._reader = _connect(self._path)
+            self._reader.pragma("query_only", True)  # noqa: FBT003 - a pragma's value
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._write_forever, name="weft-writer", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        if self._thread is not None:
+            self._jobs.put(_STOP)
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+        for connection in (self._reader, self._writer):
+            if connection is not None:
+                connection.close()
+        self._reader = self._writer = None
+
+    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        if self._reader is None:
+            raise PoolNotInitialized
+        with _translated():
+            cursor = self._reader.cursor()
+            cursor.execute("BEGIN")
+            try:
+                return _run_to_end(cursor, scope, work)
+            finally:
+                cursor.execute("ROLLBACK")
+
+    async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        if self._thread is None or self._loop is None:
+            raise PoolNotInitialized
+        done: asyncio.Future[T] = self._loop.create_future()
+        self._jobs.put(_Job(scope, work, done))
+        # The write happens whether or not the caller still waits: what was sent may already be committed.
+        return await asyncio.shield(done)
+
+    async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        return await self.write(SYSTEM, work)
+
+    async def wakes(self) -> AsyncIterator[set[str]]:
+        """Yield tenants written to here at once, and an empty set when another process wrote to the file."""
+        mailbox: asyncio.Queue[set[str]] = asyncio.Queue()
+        self._listeners.add(mailbox)
+        seen = self._data_version()
+        try:
+            while True:
+                try:
+                    yield await asyncio.wait_for(mailbox.get(), _FOREIGN_WRITE_POLL_SECONDS)
+                except TimeoutError:
+                    version = self._data_version()
+                    if version != seen:
+                        seen = version
+                        yield set()
+        finally:
+            self._listeners.discard(mailbox)
+
+    def copy_to(self, path: Path) -> None:
+        """Write a consistent copy of the whole file while others go on reading and writing."""
+        with _translated():
+            source = _connect(self._path)
+            try:
+                source.execute("VACUUM INTO ?", (os.fspath(path),))
+            finally:
+                source.close()
+
+    def _data_version(self) -> int:
+        # Counts commits by every connection but this one; this process's own writer is counted too,
+        # which costs a spurious wake and never a missed one.
+        return int(self._reader.pragma("data_version")) if self._reader is not None else 0
+
+    def _write_forever(self) -> None:
+        while True:
+            group = self._next_group()
+            if group:
+                _commit_together(self._writer, group)
+                self._announce(group)
+            else:
+                return
+
+    def _next_group(self) -> list[_Job]:
+        first = self._jobs.get()
+        group = [first] if first is not None else []
+        while group and len(group) < _GROUP_LIMIT and not self._jobs.empty():
+            job = self._jobs.get()
+            if job is None:
+                self._jobs.put(_STOP)
+                break
+            group.append(job)
+        return group
+
+    def _announce(self, group: list[_Job]) -> None:
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._settle, group)
+
+    def _settle(self, group: list[_Job]) -> None:
+        written: set[str] = set()
+        for job in group:
+            if job.done.cancelled():
+                continue
+            if job.error is not None:
+                job.done.set_exception(job.error)
+            else:
+                job.done.set_result(job.result)
+                if job.scope.tenant is not None:
+                    written.add(job.scope.tenant)
+        if written:
+            for mailbox in self._listeners:
+                mailbox.put_nowait(written)
+
+
+def _make_private_folder(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def _connect(path: Path) -> apsw.Connection:
+    connection = apsw.Connection(os.fspath(path), statementcachesize=256)
+    connection.set_busy_timeout(_BUSY_MILLISECONDS)
+    connection.pragma("journal_mode", "WAL")
+    # NORMAL may lose the last commits when the machine loses power; an acknowledged write must not be lost.
+    connection.pragma("synchronous", "FULL")
+    connection.pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
+    connection.pragma("cache_size", -_CACHE_KIBIBYTES)
+    connection.pragma("foreign_keys", True)  # noqa: FBT003 - a pragma's value
+    path.chmod(0o600)
+    return connection
+
+
+def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> None:
+    """Run every job of the group in one transaction, each behind its own savepoint, and commit once."""
+    if connection is None:
+        raise PoolNotInitialized
+    cursor = connection.cursor()
+    try:
+        with _translated():
+            cursor.execute("BEGIN IMMEDIATE")
+            for job in group:
+                _attempt(cursor, job)
+                if not connection.in_transaction:
+                    raise StorageFull
+            cursor.execute("COMMIT")
+    except WeftError as error:
+        if connection.in_transaction:
+            cursor.execute("ROLLBACK")
+        for job in group:
+            job.error = job.error or error
+
+
+def _attempt(cursor: apsw.Cursor, job: _Job) -> None:
+    cursor.execute("SAVEPOINT job")
+    try:
+        with _translated():
+            job.result = _run_to_end(cursor, job.scope, job.work)
+    except BaseException as error:  # noqa: BLE001 - handed to the caller that waits for this job
+        job.error = error
+        # SQLite itself may have rolled everything back, as it does when the disk is full.
+        if cursor.connection.in_transaction:
+            cursor.execute("ROLLBACK TO job")
+            cursor.execute("RELEASE job")
+    else:
+        cursor.execute("RELEASE job")
+
+
+def _run_to_end(cursor: apsw.Cursor, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    if scope.epoch is not None:
+        row = cursor.execute(_EPOCH, (scope.tenant,)).fetchall()
+        if not row or row[0][0] != scope.epoch:
+            raise AccessChanged
+    running = work(SqliteTransaction(cursor, scope.tenant or "")).__await__()
+    try:
+        next(running)
+    except StopIteration as finished:
+        result: T = finished.value
+        return result
+    raise RuntimeError("a transaction waited for something other than its own statements")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn apsw's exceptions into ours, once, where they enter."""
+    try:
+        yield
+    except apsw.FullError as error:
+        raise StorageFull from error
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        raise InternalError("The database file is damaged; restore it from a backup with weft db restore.") from error
+    except (apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
+        raise SystemUnavailable(f"The database cannot be used right now ({type(error).__name__}).") from error
+    except OSError as error:
+        raise SystemUnavailable(f"The data folder cannot be used: {error.strerror or type(error).__name__}.") from error

@@ -1,0 +1,104 @@
+"""Sessions in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.sessions.model import Session, SessionConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.sessions.store import Position
+    from weft.storage.sql.database import Row, Transaction
+
+# A board's last commit is a session's last activity; keeping a second copy of that time would cost every write.
+_SESSION = """
+SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at,
+       COALESCE((SELECT c.committed_at FROM lines l JOIN commits c
+                 ON c.tenant = l.tenant AND c.line_id = l.line_id AND c.seq = l.seq
+                 WHERE l.tenant = s.tenant AND l.line_id = 'board:' || s.session_id), s.updated_at),
+       s.archived_at
+FROM sessions s
+"""
+
+_config = msgspec.json.Decoder(SessionConfig)
+_known_configs: dict[str, SessionConfig] = {}
+
+
+class SqlSessionStore:
+    """Sessions, as rows of one tenant."""
+
+    __slots__ = ("_tx",)
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+
+    async def add(self, session: Session) -> bool:
+        row = await self._tx.one(
+            """
+            INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING 1
+            """,
+            self._tx.tenant,
+            session.session_id,
+            session.purpose,
+            msgspec.json.encode(session.metadata).decode(),
+            msgspec.json.encode(session.config).decode(),
+            session.created_by,
+            session.created_at,
+            session.updated_at,
+        )
+        return row is not None
+
+    async def find(self, session_id: str) -> Session | None:
+        row = await self._tx.one(_SESSION + "WHERE s.tenant = $1 AND s.session_id = $2", self._tx.tenant, session_id)
+        return None if row is None else _session(row)
+
+    async def newest(self, before: Position | None, limit: int, *, archived: bool) -> Sequence[Session]:
+        rows = await self._tx.all(
+            _SESSION
+            + """
+            WHERE s.tenant = $1 AND (s.created_at, s.session_id) < ($2, $3) AND (s.archived_at IS NULL OR $4 = 1)
+            ORDER BY s.created_at DESC, s.session_id DESC LIMIT $5
+            """,
+            self._tx.tenant,
+            before.created_at if before else 2**62,
+            before.session_id if before else "",
+            int(archived),
+            limit,
+        )
+        return [_session(row) for row in rows]
+
+    async def archive(self, session_id: str, at: int) -> None:
+        await self._tx.run(
+            "UPDATE sessions SET archived_at = $1, updated_at = $1 WHERE tenant = $2 AND session_id = $3",
+            at,
+            self._tx.tenant,
+            session_id,
+        )
+
+    async def erase(self, session_id: str) -> None:
+        for table in ("entries", "events", "sessions"):
+            await self._tx.run(
+                f"DELETE FROM {table} WHERE tenant = $1 AND session_id = $2",  # noqa: S608 - a fixed list of tables
+                self._tx.tenant,
+                session_id,
+            )
+
+
+def _session(row: Row) -> Session:
+    session_id, purpose, metadata, config, *rest = row
+    return Session(session_id, purpose, msgspec.json.decode(metadata), _decode_config(config), *rest)
+
+
+def _decode_config(text: str) -> SessionConfig:
+    # Most sessions share a handful of configurations, and every call on a board needs one.
+    config = _known_configs.get(text)
+    if config is None:
+        if len(_known_configs) > 1_000:  # noqa: PLR2004 - a bound on memory, not a rule
+            _known_configs.clear()
+        config = _known_configs[text] = _config.decode(text)
+    return config
