@@ -66,7 +66,7 @@ class Settings:
     drain_seconds: int = setting(10, "WEFT_DRAIN_SECONDS", "How long calls in flight may finish after SIGTERM.")
 
     @classmethod
-    def from_environment(cls, environment: Mapping[str, str] | None = None, **overrides: Any) -> Settings:  # noqa: ANN401
+    def from_environment(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Settings:  # noqa: ANN401
         """Read settings from the environment; overrides that are not None go before it."""
         environment = os.environ if environment is None else environment
         given = {

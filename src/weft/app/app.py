@@ -25,7 +25,8 @@ from weft.providers.jwt import JwtCodec
 from weft.providers.tokenizers import InstalledTokenizers
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.connect import connect
-from weft.storage.sql.database import AccessChanged
+from weft.storage.sql.database import AccessChanged, Scope
+from weft.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -125,6 +126,12 @@ class App:
                 continue
             after = page.reached
             yield page
+
+    async def position(self, arrival: Arrival) -> int:
+        """Return the number of the tenant's latest event: where following from now on begins."""
+        actor = await self.identify(arrival)
+        scope = Scope(actor.tenant)
+        return await self.database.read(scope, lambda transaction: SqlEventStore(transaction).last_seq())
 
     async def settle(self) -> None:
         """Write down what is only counted in memory so far."""

@@ -51,7 +51,7 @@ class Arrival:
 class Dispatcher:
     """Performs operations. Nothing else opens a transaction on a caller's behalf."""
 
-    def __init__(  # noqa: PLR0913 - the steps of the path, each by name
+    def __init__(
         self,
         *,
         database: Database,

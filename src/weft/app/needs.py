@@ -37,11 +37,17 @@ if TYPE_CHECKING:
 class Call:
     """What one call brings: who makes it, and the transaction it runs in.
 
-    An operation that only waits has no transaction; it names no store among its needs.
+    An operation that only waits has no transaction, and names no store among its needs.
     """
 
     actor: Actor | None
-    transaction: Transaction
+    _transaction: Transaction | None
+
+    @property
+    def transaction(self) -> Transaction:
+        if self._transaction is None:
+            raise LookupError("an operation that waits asked for a store")
+        return self._transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What the product does. A folder may import those listed above it in the layer contract, never a driver or a framework."""
+"""What the product does, a folder each. None imports a driver or a framework."""

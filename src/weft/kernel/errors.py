@@ -109,6 +109,21 @@ class ContentTooLarge(Rejected):
     http_status = 413
 
 
+class MethodNotAllowed(Rejected):
+    """This path does not take this HTTP method."""
+
+    code = "METHOD_NOT_ALLOWED"
+    hint = "Use one of the methods in the Allow header; GET /openapi.json lists every route."
+    http_status = 405
+
+
+class HostNotAllowed(Forbidden):
+    """The request came by a host name or from a web page this server does not serve."""
+
+    code = "HOST_NOT_ALLOWED"
+    hint = "Whoever runs Weft can allow it with WEFT_ALLOWED_HOSTS or WEFT_ALLOWED_ORIGINS."
+
+
 class UnknownOperation(NotFound):
     """No operation has this name."""
 
@@ -130,7 +145,7 @@ class AuthenticationError(Forbidden):
 
     code = "AUTHENTICATION_ERROR"
     hint = "Send 'Authorization: Bearer <API key or token>'; get a token with authenticate_agent."
-    related = ("authenticate_agent",)
+    related: ClassVar[tuple[str, ...]] = ("authenticate_agent",)
     http_status = 401
 
 

@@ -45,7 +45,6 @@ class Actor:
     epoch: int
     valid_until: int | None = None
     token_id: str | None = None
-    session_id: str | None = None
 
     @property
     def is_subagent(self) -> bool:

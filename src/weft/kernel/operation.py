@@ -153,7 +153,7 @@ class Registry:
         return grouped
 
 
-def operation(  # noqa: PLR0913 - a definition names everything once, by keyword
+def operation(
     name: str,
     *,
     tool: str,

@@ -88,5 +88,4 @@ async def _by_token(token: str, store: AccessStore, codec: TokenCodec, now: int)
         epoch=epoch,
         valid_until=stored.expires_at,
         token_id=stored.token_id,
-        session_id=stored.session_id,
     )

@@ -110,7 +110,6 @@ class StoredToken:
     principal_id: str
     key_id: str | None
     permissions: frozenset[Permission]
-    session_id: str | None
     proven_at: int
     expires_at: int
     revoked_at: int | None
@@ -165,7 +164,7 @@ def new_signing_key(tenant: str, now: int) -> SigningKey:
     return SigningKey(f"{tenant}.{secrets.token_hex(8)}", secrets.token_bytes(32), now, None)
 
 
-def actor_for(  # noqa: PLR0913 - an actor is exactly these facts
+def actor_for(
     tenant: str,
     principal: Principal,
     *,
@@ -173,7 +172,6 @@ def actor_for(  # noqa: PLR0913 - an actor is exactly these facts
     epoch: int,
     valid_until: int | None = None,
     token_id: str | None = None,
-    session_id: str | None = None,
 ) -> Actor:
     return Actor(
         tenant=tenant,
@@ -186,7 +184,6 @@ def actor_for(  # noqa: PLR0913 - an actor is exactly these facts
         epoch=epoch,
         valid_until=valid_until,
         token_id=token_id,
-        session_id=session_id,
     )
 
 

@@ -62,7 +62,7 @@ class RefreshToken(Request):
     """A new token for the one this call is made with."""
 
 
-class TokenIssued(Response, omit_defaults=False):
+class TokenIssued(Response, kw_only=True, omit_defaults=False):
     """A token, shown once."""
 
     success: Literal[True] = True
@@ -71,7 +71,7 @@ class TokenIssued(Response, omit_defaults=False):
     agent_type: str
     permissions: list[str]
     expires_at: datetime
-    token_type: Literal["Bearer"] = "Bearer"
+    token_type: Literal["Bearer"] = "Bearer"  # noqa: S105 - the scheme's name
     issued_at: datetime
 
 
@@ -81,7 +81,7 @@ class RevokeToken(Request):
     token_id: Annotated[ShortText | None, msgspec.Meta(description="The token's jti claim.")] = None
 
 
-class Done(Response, omit_defaults=False):
+class Done(Response, kw_only=True, omit_defaults=False):
     """The change was made."""
 
     success: Literal[True] = True
@@ -117,7 +117,7 @@ class ListAgents(Request):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
 
 
-class AgentInfo(Response, omit_defaults=False):
+class AgentInfo(Response, kw_only=True, omit_defaults=False):
     """A principal as others see it."""
 
     agent_id: str
@@ -172,7 +172,7 @@ class ListApiKeys(Request):
     agent_id: AgentId
 
 
-class ApiKeyInfo(Response, omit_defaults=False):
+class ApiKeyInfo(Response, kw_only=True, omit_defaults=False):
     """A key without its secret."""
 
     key_id: str
@@ -492,7 +492,7 @@ async def rotate_signing_key(request: RotateSigningKey, access: AccessStore, clo
     return Done()
 
 
-async def _issue(  # noqa: PLR0913 - a token is exactly these facts
+async def _issue(
     access: AccessStore,
     codec: TokenCodec,
     lifetimes: TokenLifetimes,
@@ -510,7 +510,6 @@ async def _issue(  # noqa: PLR0913 - a token is exactly these facts
         principal_id=principal.principal_id,
         key_id=key_id,
         permissions=permissions,
-        session_id=None,
         proven_at=proven_at,
         expires_at=expires_at,
         revoked_at=None,
@@ -556,7 +555,7 @@ async def _find(agent_id: str, access: AccessStore) -> Principal:
 
 
 def _check_may_hold_keys_of(actor: Actor, principal: Principal) -> None:
-    """A key is its owner's whole identity: only the owner, or an admin cleared at least as high, may have one made."""
+    """Refuse a key, which is its owner's whole identity, to anyone but the owner or an admin cleared as high."""
     if principal.principal_id != actor.principal_id and principal.clearance > actor.clearance:
         raise PermissionDenied("The principal has a higher clearance than yours.", your_clearance=actor.clearance)
 

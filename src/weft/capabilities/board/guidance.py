@@ -50,7 +50,7 @@ class DefineConventions(Request):
     ]
 
 
-class ConventionsDefined(Response, omit_defaults=False):
+class ConventionsDefined(Response, kw_only=True, omit_defaults=False):
     """The conventions are in force for every session that names them."""
 
     success: Literal[True] = True

@@ -16,7 +16,7 @@ class InspectSession(Request):
     session_id: SessionId
 
 
-class InspectedEntry(Response, omit_defaults=False):
+class InspectedEntry(Response, kw_only=True, omit_defaults=False):
     """One entry with everything known about it."""
 
     info: KeyInfo

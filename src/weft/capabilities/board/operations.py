@@ -62,7 +62,7 @@ class KeyInfo(Response):
     writable_by: tuple[str, ...] = ANYONE
 
 
-class BoardSize(Response, omit_defaults=False):
+class BoardSize(Response, kw_only=True, omit_defaults=False):
     """How full the board is, keys you cannot read included."""
 
     total_size_tokens: int
@@ -172,7 +172,7 @@ class ReadHistory(Request):
     ] = None
 
 
-class PastVersion(Response, omit_defaults=False):
+class PastVersion(Response, kw_only=True, omit_defaults=False):
     """What a key said at one version; ``value`` is null once it is no longer kept."""
 
     version: int

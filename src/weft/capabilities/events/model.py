@@ -42,7 +42,10 @@ class Interest:
             return False
         if recorded.readable_by != ANYONE and not actor.matches(recorded.readable_by):
             return False
-        return self.keys == ANYONE or any(fnmatchcase(event.subject, pattern) for pattern in self.keys)
+        return self.wants_key(event.subject)
+
+    def wants_key(self, key: str) -> bool:
+        return self.keys == ANYONE or any(fnmatchcase(key, pattern) for pattern in self.keys)
 
 
 class Page(NamedTuple):

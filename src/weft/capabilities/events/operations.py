@@ -41,7 +41,7 @@ class ReadEvents(Request):
     ] = 0.0
 
 
-class Events(Response, omit_defaults=False):
+class Events(Response, kw_only=True, omit_defaults=False):
     """Events in order. Pass ``next_after`` as ``after`` to go on without missing one."""
 
     events: list[Event]

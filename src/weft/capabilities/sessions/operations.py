@@ -46,7 +46,7 @@ class CreateSession(Request):
     config: Annotated[SessionConfig | None, msgspec.Meta(description="Limits and options; defaults otherwise.")] = None
 
 
-class SessionCreated(Response, omit_defaults=False):
+class SessionCreated(Response, kw_only=True, omit_defaults=False):
     """The session is there."""
 
     success: Literal[True] = True
@@ -61,7 +61,7 @@ class GetSession(Request):
     session_id: SessionId
 
 
-class SessionInfo(Response, omit_defaults=False):
+class SessionInfo(Response, kw_only=True, omit_defaults=False):
     """A session as its participants see it."""
 
     id: str
@@ -75,7 +75,7 @@ class SessionInfo(Response, omit_defaults=False):
     config: SessionConfig
 
 
-class SessionFound(Response, omit_defaults=False):
+class SessionFound(Response, kw_only=True, omit_defaults=False):
     """One session."""
 
     success: Literal[True] = True
@@ -90,7 +90,7 @@ class ListSessions(Request):
     include_archived: Annotated[bool, msgspec.Meta(description="Archived ones too.")] = False
 
 
-class Sessions(Response, omit_defaults=False):
+class Sessions(Response, kw_only=True, omit_defaults=False):
     """Sessions, newest first."""
 
     success: Literal[True] = True
@@ -106,7 +106,7 @@ class ArchiveSession(Request):
     session_id: SessionId
 
 
-class SessionArchivedAt(Response, omit_defaults=False):
+class SessionArchivedAt(Response, kw_only=True, omit_defaults=False):
     """The session is read-only from now on."""
 
     success: Literal[True] = True
@@ -120,7 +120,7 @@ class DeleteSession(Request):
     session_id: SessionId
 
 
-class SessionDeleted(Response, omit_defaults=False):
+class SessionDeleted(Response, kw_only=True, omit_defaults=False):
     """The session is gone."""
 
     success: Literal[True] = True

@@ -50,7 +50,6 @@ CREATE TABLE access_tokens (
     principal_id TEXT NOT NULL,
     key_id       TEXT,
     permissions  TEXT NOT NULL,
-    session_id   TEXT,
     proven_at    {bigint} NOT NULL,
     expires_at   {bigint} NOT NULL,
     revoked_at   {bigint},

@@ -1,0 +1,1 @@
+"""The schema, as ordered steps that are applied once and never edited."""

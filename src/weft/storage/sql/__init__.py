@@ -1,0 +1,1 @@
+"""One implementation of every port, in plain SQL."""

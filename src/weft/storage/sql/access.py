@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,8 +22,8 @@ FROM principals p
 LEFT JOIN principals parent ON parent.tenant = p.tenant AND parent.principal_id = p.parent_id
 """
 _KEY = "SELECT key_id, principal_id, secret_hash, created_at, expires_at, revoked_at FROM api_keys"
-_TOKEN = """
-SELECT token_id, principal_id, key_id, permissions, session_id, proven_at, expires_at, revoked_at FROM access_tokens
+_ISSUED = """
+SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revoked_at FROM access_tokens
 """
 
 
@@ -59,7 +59,8 @@ class SqlAccessStore:
     async def add_principal(self, principal: Principal) -> bool:
         row = await self._tx.one(
             """
-            INSERT INTO principals (tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at)
+            INSERT INTO principals
+                (tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING 1
             """,
             self.tenant,
@@ -127,7 +128,7 @@ class SqlAccessStore:
         )
 
     async def token(self, token_id: str) -> StoredToken | None:
-        row = await self._tx.one(_TOKEN + "WHERE tenant = $1 AND token_id = $2", self.tenant, token_id)
+        row = await self._tx.one(_ISSUED + "WHERE tenant = $1 AND token_id = $2", self.tenant, token_id)
         if row is None:
             return None
         found_id, principal_id, key_id, permissions, *rest = row
@@ -137,15 +138,14 @@ class SqlAccessStore:
         await self._tx.run(
             """
             INSERT INTO access_tokens
-                (tenant, token_id, principal_id, key_id, permissions, session_id, proven_at, expires_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+                (tenant, token_id, principal_id, key_id, permissions, proven_at, expires_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7)
             """,
             self.tenant,
             token.token_id,
             token.principal_id,
             token.key_id,
             _names(token.permissions),
-            token.session_id,
             token.proven_at,
             token.expires_at,
         )
@@ -230,7 +230,12 @@ class SqlAuditStore:
             outcome or "%",
             limit,
         )
-        return [AuditRow(*row[:7], msgspec.json.decode(row[7])) for row in rows]
+        return [_audit_row(*row) for row in rows]
+
+
+def _audit_row(*columns: Any) -> AuditRow:  # noqa: ANN401 - a row
+    *plain, detail = columns
+    return AuditRow(*plain, msgspec.json.decode(detail))  # type: ignore[call-arg]
 
 
 def _principal(row: Row) -> Principal:

@@ -148,7 +148,8 @@ class SqlConventionStore:
 
 
 def _entry(row: Row) -> Entry:
-    return Entry(*row[:8], decode_patterns(row[8]), decode_patterns(row[9]), row[10], row[11])
+    *plain, readable_by, writable_by, reads, last_read_at = row[:12]
+    return Entry(*plain, decode_patterns(readable_by), decode_patterns(writable_by), reads, last_read_at)  # type: ignore[call-arg]
 
 
 def _with_value(row: Row) -> EntryWithValue:

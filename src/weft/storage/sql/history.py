@@ -21,6 +21,10 @@ FROM changes c
 JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
 LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0
 """
+_STANDING_AT = """
+WHERE c.tenant = $1 AND c.line_id = $2 AND c.act = 'write' AND (c.key, c.seq) IN (
+    SELECT key, MAX(seq) FROM changes WHERE tenant = $1 AND line_id = $2 AND seq <= $3 GROUP BY key)
+"""
 _meta = msgspec.json.Decoder(ChangeMeta)
 _encode = msgspec.json.Encoder().encode
 
@@ -127,16 +131,7 @@ class SqlLineStore:
         return [_version(row) for row in rows]
 
     async def state_at(self, line_id: str, seq: int) -> Sequence[Version]:
-        rows = await self._tx.all(
-            _VERSION
-            + """
-            WHERE c.tenant = $1 AND c.line_id = $2 AND c.act = 'write' AND (c.key, c.seq) IN (
-                SELECT key, MAX(seq) FROM changes WHERE tenant = $1 AND line_id = $2 AND seq <= $3 GROUP BY key)
-            """,
-            self._tenant,
-            line_id,
-            seq,
-        )
+        rows = await self._tx.all(_VERSION + _STANDING_AT, self._tenant, line_id, seq)
         return [_version(row) for row in rows]
 
     async def prune(self, line_id: str, key: str, life: int, up_to_version: int) -> None:
@@ -253,15 +248,17 @@ class SqlLineStore:
 
 def _version(row: Row) -> Version:
     key, life, version, act, blob_hash, meta, seq, author, committed_at, content = row
-    change = Change(key, life, version, Act(act), blob_hash, _meta.decode(meta))
+    change = _change(key, life, version, act, blob_hash, meta)
     return Version(change, seq, author, committed_at, None if content is None else content.decode())
+
+
+def _change(key: str, life: int, version: int, act: str, blob_hash: bytes | None, meta: str) -> Change:
+    return Change(key, life, version, Act(act), blob_hash, _meta.decode(meta))
 
 
 def _commit(line_id: str, rows: list[Row]) -> Commit:
     seq, _, author, principal_id, committed_at, reason, step, *_ = rows[0]
-    changes = tuple(
-        Change(*row[7:10], Act(row[10]), row[11], _meta.decode(row[12])) for row in rows if row[7] is not None
-    )
+    changes = tuple(_change(*row[7:13]) for row in rows if row[7] is not None)
     return Commit(line_id, seq, Author(author, principal_id), committed_at, reason, step, changes)
 
 

@@ -1,0 +1,1 @@
+"""The two databases: how each connects, commits, locks and wakes."""

@@ -1,0 +1,204 @@
+"""The Python of the clients, written from the registry: one method an operation, async and sync."""
+
+from __future__ import annotations
+
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec.structs import FieldInfo
+
+from weft.kernel.operation import Operation
+
+_HEADER = "# Written by scripts/generate.py from the operation registry; change the operations instead.\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Flavour:
+    """The words in which the async and the sync client differ."""
+
+    prefix: str
+    define: str
+    wait: str
+    summary: str
+
+
+ASYNC = Flavour("", "async def", "await ", "Every operation as a typed async method.")
+SYNC = Flavour("Sync", "def", "", "Every operation as a typed method that blocks.")
+
+
+def operations_module(operations: Sequence[Operation], flavour: Flavour) -> str:
+    """Return the source of the module that holds one class for each group of operations."""
+    groups = {group: list(members) for group, members in groupby(sorted(operations, key=_group), key=_group)}
+    names = _Names()
+    classes = [_group_class(group, members, flavour, names) for group, members in groups.items()]
+    parts = [
+        f'{_HEADER}"""{flavour.summary}"""\n\nfrom __future__ import annotations\n',
+        *names.imports(),
+        f"from weft.client._calling import {flavour.prefix}Caller, given\n\n",
+        *([_routes(operations)] if flavour is ASYNC else []),
+        *classes,
+        _all_groups(groups, flavour),
+    ]
+    return "\n".join(parts)
+
+
+def sync_copy(source: str) -> str:
+    """Return the blocking twin of a module written for asyncio."""
+    for pattern, replacement in _SYNC_WORDS:
+        source = re.sub(pattern, replacement, source)
+    return "# Written by scripts/generate.py from _client.py; change that instead.\n" + source
+
+
+_SYNC_WORDS = (
+    (r"\bfrom weft\.client\._operations\b", "from weft.client._sync_operations"),
+    (r"\bimport asyncio\b", "import time"),
+    (r"\basyncio\.sleep\b", "time.sleep"),
+    (r"\bhttpx2\.AsyncClient\b", "httpx2.Client"),
+    (r"\bAsyncGenerator\b", "Generator"),
+    (r"\bAsyncIterator\b", "Iterator"),
+    (r"\b__aenter__\b", "__enter__"),
+    (r"\b__aexit__\b", "__exit__"),
+    (r"\baclosing\b", "closing"),
+    (r"\baclose\b", "close"),
+    (r"\baread\b", "read"),
+    (r"\bOperations\b", "SyncOperations"),
+    (r"(?<!httpx2\.)\bClient\b", "SyncClient"),
+    (r"\basync with\b", "with"),
+    (r"\basync for\b", "for"),
+    (r"\basync def\b", "def"),
+    (r"\bawait ", ""),
+    (r"\basync client\b", "blocking client"),
+)
+
+
+def _group(operation: Operation) -> str:
+    return operation.group
+
+
+class _Names:
+    """Which names the module uses, and from where."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, str] = {}
+
+    def use(self, named: type | Callable[..., Any], name: str | None = None) -> str:
+        name = name or named.__name__
+        module = self._modules.setdefault(name, named.__module__)
+        if module != named.__module__:
+            raise ValueError(f"both {module} and {named.__module__} define {name}")
+        return name
+
+    def use_typing(self, name: str) -> str:
+        self._modules[name] = "typing"
+        return name
+
+    def imports(self) -> Iterator[str]:
+        by_module = groupby(sorted(self._modules, key=lambda name: (self._modules[name], name)), self._modules.get)
+        for module, names in by_module:
+            yield f"from {module} import {', '.join(names)}"
+
+
+def _routes(operations: Sequence[Operation]) -> str:
+    lines = [f'    "{op.name}": ("{op.route.method}", "{op.route.path}"),' for op in operations]
+    return "ROUTES: dict[str, tuple[str, str]] = {\n" + "\n".join(lines) + "\n}\n\n"
+
+
+def _all_groups(groups: Mapping[str, object], flavour: Flavour) -> str:
+    lines = [f"        self.{group} = {flavour.prefix}{_class_name(group)}(caller)" for group in groups]
+    return (
+        f'class {flavour.prefix}Operations:\n    """All operations, by group."""\n\n'
+        f"    def __init__(self, caller: {flavour.prefix}Caller) -> None:\n" + "\n".join(lines) + "\n"
+    )
+
+
+def _class_name(group: str) -> str:
+    return "".join(part.title() for part in group.split("_")) + "Operations"
+
+
+def _group_class(group: str, operations: Sequence[Operation], flavour: Flavour, names: _Names) -> str:
+    title = group.replace("_", " ")
+    return (
+        f'class {flavour.prefix}{_class_name(group)}:\n    """The {title} operations."""\n\n'
+        '    __slots__ = ("_caller",)\n\n'
+        f"    def __init__(self, caller: {flavour.prefix}Caller) -> None:\n        self._caller = caller\n\n"
+        + "\n\n".join(_method(operation, flavour, names) for operation in operations)
+        + "\n\n"
+    )
+
+
+def _method(operation: Operation, flavour: Flavour, names: _Names) -> str:
+    fields = msgspec.structs.fields(operation.request)
+    hints = get_type_hints(operation.request)
+    required = [f"{field.name}: {annotation(hints[field.name], names)}" for field in fields if field.required]
+    optional = [
+        f"{field.name}: {annotation(hints[field.name], names)} = {default_of(field)!r}"
+        for field in fields
+        if not field.required
+    ]
+    parameters = ", ".join(["self", *required, *(["*", *optional] if optional else [])])
+    response = names.use(operation.response)
+    docstring = operation.help.replace("\n", "\n        ").replace("\n        \n", "\n\n")
+    end = "\n        " if "\n" in docstring else ""
+    return (
+        f"    {flavour.define} {operation.verb}({parameters}) -> {response}:\n"
+        f'        """{docstring}{end}"""\n'
+        f'        return {flavour.wait}self._caller.call("{operation.name}", {_arguments(fields)}, {response})'
+    )
+
+
+def _arguments(fields: Sequence[FieldInfo]) -> str:
+    always = [f'"{field.name}": {field.name}' for field in fields if field.required or default_of(field) is not None]
+    unless_none = [
+        f"{field.name}={field.name}" for field in fields if not field.required and default_of(field) is None
+    ]
+    if not always and unless_none:
+        return f"given({', '.join(unless_none)})"
+    return "{" + ", ".join([*always, *([f"**given({', '.join(unless_none)})"] if unless_none else [])]) + "}"
+
+
+def default_of(field: FieldInfo) -> Any:  # noqa: ANN401 - a default may be anything
+    """Return the default of a field that is not required."""
+    return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+
+
+def annotation(hint: Any, names: _Names) -> str:  # noqa: ANN401 - types are values of many kinds
+    """Return a type as a caller would write it; any sequence is accepted where the request keeps a list or tuple."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is type(None):
+        return "None"
+    if origin in {Union, types.UnionType}:
+        return " | ".join(annotation(argument, names) for argument in arguments)
+    if origin is Literal:
+        return f"{names.use_typing('Literal')}[{', '.join(map(repr, arguments))}]"
+    if origin in {list, tuple}:
+        return f"{names.use(Sequence, 'Sequence')}[{annotation(arguments[0], names)}]"
+    if origin is dict:
+        return f"dict[{', '.join(annotation(argument, names) for argument in arguments)}]"
+    if hint is Any:
+        return names.use_typing("Any")
+    return _plain(hint, names)
+
+
+def _plain(hint: type, names: _Names) -> str:
+    if hint in {str, int, float, bool}:
+        return hint.__name__
+    if hint is datetime or issubclass(hint, msgspec.Struct):
+        return names.use(hint)
+    raise TypeError(f"no annotation is known for {hint!r}")
+
+
+def client_files(operations: Sequence[Operation], root: Path) -> dict[str, str]:
+    """Return every generated module of the client, by path."""
+    folder = "src/weft/client"
+    return {
+        f"{folder}/_operations.py": operations_module(operations, ASYNC),
+        f"{folder}/_sync_operations.py": operations_module(operations, SYNC),
+        f"{folder}/_sync_client.py": sync_copy((root / folder / "_client.py").read_text("utf-8")),
+    }

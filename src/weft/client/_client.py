@@ -1,0 +1,160 @@
+"""The async client: every operation of a Weft server, typed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from itertools import count
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+
+from weft.client._operations import Operations
+from weft.client._wire import (
+    SILENCE_SECONDS,
+    Address,
+    Outgoing,
+    Retries,
+    decoded,
+    decoded_event,
+    outgoing,
+    pause_after,
+    refusal,
+    stream_target,
+    unreachable,
+)
+from weft.kernel.errors import RateLimited, Unavailable
+from weft.kernel.events import Event
+
+T = TypeVar("T")
+
+
+class Client(Operations):
+    """A Weft server, reached over HTTP.
+
+    ``url`` and ``api_key`` default to WEFT_URL and WEFT_API_KEY; a token serves as well as an API key.
+    Calls that were refused for their rate, and reads that got no answer, are made again up to ``retries`` times.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout_seconds: float = 30.0,
+        retries: int = 2,
+        longest_wait_seconds: float = 30.0,
+        reconnects: int = 10,
+    ) -> None:
+        self._connection = _Connection(
+            Address.resolve(url, api_key), timeout_seconds, Retries(retries, longest_wait_seconds)
+        )
+        self._reconnects = reconnects
+        super().__init__(self._connection)
+
+    def __repr__(self) -> str:
+        return f"Client({self._connection.address.url!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._connection.aclose()
+
+    async def follow(
+        self, session_id: str | None = None, keys: Sequence[str] = ("*",), after: int | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Yield events as they happen, in order and without a gap, until you stop.
+
+        Begins behind the seq ``after``, or with what happens from the first step on. A lost connection is taken up
+        again where it broke off; an error that repeating cannot cure is raised.
+        """
+        if after is None:
+            # Known before the stream begins, so that a connection lost before the first event loses none.
+            after = (await self.events.read(session_id=session_id, keys=keys)).next_after
+        failures = 0
+        while True:
+            pause = pause_after(failures)
+            try:
+                async with aclosing(self._connection.stream(session_id, keys, after)) as stream:
+                    async for event in stream:
+                        failures = 0
+                        if event is not None:
+                            after = event.seq
+                            yield event
+            except Unavailable as error:
+                failures += 1
+                if failures > self._reconnects:
+                    raise
+                if isinstance(error, RateLimited):
+                    pause = float(error.context.get("retry_after_seconds", pause))
+            await asyncio.sleep(pause)
+
+
+class _Connection:
+    """Carries calls over HTTP."""
+
+    def __init__(self, address: Address, timeout_seconds: float, retries: Retries) -> None:
+        self.address = address
+        self._timeout_seconds = timeout_seconds
+        self._retries = retries
+        self._http = httpx2.AsyncClient(
+            base_url=address.url,
+            headers=address.headers,
+            # Reading the certificates takes 0.1 s, and no proxy can reach this machine's own loopback.
+            verify=address.secure,
+            trust_env=not address.loopback,
+        )
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    async def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
+        """Perform an operation, again if need be."""
+        request = outgoing(operation, arguments)
+        for tried in count(1):
+            try:
+                return decoded(await self._send(request), response, self.address)
+            except Unavailable as error:
+                pause = self._retries.pause(request.method, error, tried)
+                if pause is None:
+                    raise
+            await asyncio.sleep(pause)
+        raise AssertionError  # count() has no end
+
+    async def stream(
+        self, session_id: str | None, keys: Sequence[str], after: int
+    ) -> AsyncGenerator[Event | None, None]:
+        """Yield None once the stream stands, then events until it ends."""
+        timeout = httpx2.Timeout(self._timeout_seconds, read=SILENCE_SECONDS)
+        try:
+            async with self._http.sse(stream_target(session_id, keys, after), timeout=timeout) as source:
+                if not source.response.is_success:
+                    raise refusal(source.response, await source.response.aread())
+                yield None
+                async for message in source:
+                    if message.data:
+                        yield decoded_event(message.data, self.address)
+        except httpx2.RequestError as error:
+            raise unreachable(self.address, error) from error
+
+    async def _send(self, request: Outgoing) -> bytes:
+        timeout = self._timeout_seconds + request.wait_seconds
+        headers = {} if request.content is None else {"Content-Type": "application/json"}
+        try:
+            reply = await self._http.request(
+                request.method, request.target, content=request.content, headers=headers, timeout=timeout
+            )
+        except httpx2.RequestError as error:
+            raise unreachable(self.address, error) from error
+        if not reply.is_success:
+            raise refusal(reply, reply.content)
+        return reply.content

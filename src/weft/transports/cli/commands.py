@@ -1,0 +1,46 @@
+"""What all commands share: how they report errors, how they are listed, and ``--json``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.kernel.errors import WeftError
+from weft.transports.cli.failures import exit_code, report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+json_option: Callable[[Any], Any] = click.option(
+    "--json", "as_json", is_flag=True, help="Print the answer as JSON, and an error as JSON on standard output too."
+)
+
+
+class Command(click.Command):
+    """A command that ends with a line and an exit code, never a traceback, when Weft refuses."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - whatever the command returns
+        try:
+            return super().invoke(ctx)
+        except WeftError as error:
+            report(error, as_json=bool(ctx.params.get("as_json")))
+            ctx.exit(exit_code(error))
+
+
+class Group(click.Group):
+    """Commands in the order they were defined, with a suggestion for a mistyped one."""
+
+    command_class = Command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not ctx.resilient_parsing and name[:1].isalnum() and self.get_command(ctx, name) is None:
+            raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx)
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,78 @@
+"""Commands derived from the registry: ``weft <group> <verb>`` for every operation there is."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.transports.cli.commands import Command, Group, json_option
+from weft.transports.cli.fields import given, parameters
+from weft.transports.cli.render import show
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weft.kernel.operation import Operation
+    from weft.transports.cli.target import Target
+
+# What cannot be taken back is asked about first, where somebody is there to answer.
+IRREVERSIBLE = frozenset({"session.delete", "key.revoke", "signing_key.rotate"})
+
+_yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask whether you are sure.")
+
+
+def group_of(name: str, summary: str, operations: Iterable[Operation]) -> Group:
+    """Return the group that holds these operations, in the order of their definition."""
+    commands = {dashed(operation.verb): command_for(operation) for operation in operations}
+    return Group(name, commands=commands, help=summary, no_args_is_help=True)
+
+
+def command_for(operation: Operation) -> click.Command:
+    command: click.Command = Command(
+        dashed(operation.verb),
+        params=list(parameters(operation)),
+        callback=_callback(operation),
+        help=operation.help.replace("``", "'"),
+        short_help=operation.summary.replace("``", "'"),
+        epilog=_epilog(operation),
+    )
+    command.params += _extra_options(operation)
+    return command
+
+
+def dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
+    @click.pass_context
+    def call(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click hands over every parameter
+        if operation.name in IRREVERSIBLE and not options["yes"] and interactive():
+            click.confirm(f"{operation.summary} Are you sure?", abort=True, err=True)
+        target: Target = ctx.obj
+        show(target.call(operation, given(ctx, operation)), as_json=options["as_json"])
+
+    return call
+
+
+def interactive() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def _extra_options(operation: Operation) -> list[click.Parameter]:
+    @json_option
+    def always() -> None: ...
+
+    @_yes_option
+    def irreversible() -> None: ...
+
+    options: list[Any] = [always, irreversible] if operation.name in IRREVERSIBLE else [always]
+    return [parameter for option in options for parameter in option.__click_params__]
+
+
+def _epilog(operation: Operation) -> str:
+    needs = f"Needs the permission '{operation.permission}'. " if operation.permission else ""
+    errors = ", ".join(sorted({error.code for error in operation.errors}))
+    return needs + (f"Can fail with {errors}." if errors else "")

@@ -1,0 +1,200 @@
+"""From a request's fields to a command's parameters: names, types, ranges, defaults and help, all read off the type."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+from msgspec.inspect import (
+    BoolType,
+    CollectionType,
+    DateTimeType,
+    EnumType,
+    Field,
+    FloatType,
+    IntType,
+    LiteralType,
+    Metadata,
+    NoneType,
+    StrType,
+    StructType,
+    Type,
+    UnionType,
+    type_info,
+)
+
+from weft.kernel.fields import LARGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.kernel.operation import Operation
+
+
+class Text(click.ParamType):
+    """Text as given, ``-`` for standard input, ``@FILE`` for a file, ``@@`` for a leading ``@``."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
+        text = self._fetch(str(value), param, ctx)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail("is not UTF-8 text.", param, ctx)
+        return text
+
+    def _fetch(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "-":
+            return self._decode(sys.stdin.buffer.read(), "standard input", param, ctx)
+        if value.startswith("@@"):
+            return value[1:]
+        if not value.startswith("@"):
+            return value
+        try:
+            return self._decode(Path(value[1:]).expanduser().read_bytes(), value[1:], param, ctx)
+        except OSError as error:
+            self.fail(f"{value[1:]!r} cannot be read: {error.strerror}.", param, ctx)
+
+    def _decode(self, content: bytes, source: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Decode a file or stream, without the newline that editors and ``echo`` put at the end."""
+        try:
+            return content.decode().removesuffix("\n").removesuffix("\r")
+        except UnicodeDecodeError:
+            self.fail(f"{source} is not UTF-8 text.", param, ctx)
+
+
+class Json(Text):
+    """JSON as text, from standard input or from a file."""
+
+    name = "json"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        if not isinstance(value, str):
+            return value
+        try:
+            return msgspec.json.decode(super().convert(value, param, ctx))
+        except msgspec.DecodeError as error:
+            self.fail(f"is not JSON: {error}.", param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A field's type without the wrapping: what one value of it is, and whether there may be several."""
+
+    type: Type
+    description: str
+    many: bool = False
+
+
+def parameters(operation: Operation) -> Iterator[click.Parameter]:
+    """Yield a parameter for each field of the operation's request."""
+    info = type_info(operation.request)
+    for field in info.fields if isinstance(info, StructType) else ():
+        yield _parameter(operation, field)
+
+
+def given(ctx: click.Context, operation: Operation) -> dict[str, Any]:
+    """Return those fields of the request that the user said something about; the rest is Weft's to decide."""
+    said = {
+        name: ctx.params[name]
+        for name in operation.request.__struct_fields__
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
+    }
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
+
+
+def _parameter(operation: Operation, field: Field) -> click.Parameter:
+    shape = _shape(field.type)
+    if field.name == "session_id" and operation.group != "session":
+        return click.Option(
+            ["--session", "-s", "session_id"],
+            envvar="WEFT_SESSION",
+            show_envvar=True,
+            required=field.required,
+            type=Text(),
+            help=shape.description,
+        )
+    if field.required:
+        count = -1 if shape.many else 1
+        return click.Argument([field.name], nargs=count, required=True, type=_click_type(shape), help=_help(shape))
+    return _option(field, shape)
+
+
+def _option(field: Field, shape: _Shape) -> click.Option:
+    name = field.name.replace("_", "-")
+    default = None if field.default is msgspec.NODEFAULT else field.default
+    if isinstance(shape.type, BoolType):
+        flag = f"--{name}" if default is False else f"--{name}/--no-{name}"
+        return click.Option([flag, field.name], default=default, help=_help(shape))
+    return click.Option(
+        [f"--{name}", field.name],
+        type=_click_type(shape),
+        multiple=shape.many,
+        default=default,
+        show_default=default not in (None, ""),
+        help=_help(shape),
+    )
+
+
+def _shape(kind: Type, description: str = "") -> _Shape:
+    while isinstance(kind, Metadata | UnionType):
+        if isinstance(kind, Metadata):
+            description = description or (kind.extra_json_schema or {}).get("description", "")
+            kind = kind.type
+        else:
+            choices = [choice for choice in kind.types if not isinstance(choice, NoneType)]
+            if len(choices) > 1:
+                break
+            kind = choices[0]
+    if isinstance(kind, CollectionType):
+        item = _shape(kind.item_type)
+        if not isinstance(_click_type(item), Json) and not item.many:
+            return _Shape(item.type, description or item.description, many=True)
+    return _Shape(kind, description)
+
+
+def _click_type(shape: _Shape) -> click.ParamType:
+    match shape.type:
+        case StrType() | DateTimeType():
+            return Text()
+        case LiteralType(values=values):
+            return click.Choice([str(value) for value in values])
+        case EnumType(cls=members):
+            return click.Choice([str(member.value) for member in members])
+        case IntType():
+            return click.IntRange(**_range(shape.type))
+        case FloatType():
+            return click.FloatRange(**_range(shape.type))
+        case BoolType():
+            return click.BOOL
+        case _:
+            return Json()
+
+
+def _range(kind: IntType | FloatType) -> dict[str, Any]:
+    highest = kind.le if kind.lt is None else kind.lt
+    return {
+        "min": kind.ge if kind.gt is None else kind.gt,
+        "min_open": kind.gt is not None,
+        "max": None if highest is not None and highest >= LARGEST else highest,
+        "max_open": kind.lt is not None,
+    }
+
+
+def _help(shape: _Shape) -> str:
+    """Return what the field says of itself, and how to write it where that is not plain to see."""
+    remarks = [shape.description]
+    if shape.many:
+        remarks.append("Repeatable.")
+    if isinstance(shape.type, StructType):
+        remarks.append(f"An object with any of: {', '.join(field.name for field in shape.type.fields)}.")
+    elif isinstance(shape.type, CollectionType):
+        item = _shape(shape.type.item_type).type
+        if isinstance(item, StructType):
+            remarks.append(f"A list of objects with: {', '.join(field.name for field in item.fields)}.")
+    return " ".join(filter(None, remarks))

@@ -1,0 +1,129 @@
+"""Answers for people: blocks of ``name: value``, tables for lists, and plain text as it is."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeGuard
+
+import click
+import msgspec
+
+from weft.kernel.operation import Response
+
+_GAP = "  "
+_NARROWEST = 8
+# What agents write is shown, never obeyed: a terminal acts on control characters.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+
+
+def show(response: msgspec.Struct, *, as_json: bool) -> None:
+    """Print an answer: exactly as JSON, or for people."""
+    click.echo(_json(response) if as_json else render(response))
+
+
+def render(response: msgspec.Struct) -> str:
+    text = getattr(response, "text", None)
+    if isinstance(text, str):
+        return _harmless(text)
+    return "\n\n".join(filter(None, _parts(response))) or "Done."
+
+
+def table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Lay rows out in columns, leaving out empty ones and shortening the widest to fit the terminal."""
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if any(row.get(name) for row in rows)]
+    cells = [[" ".join(row.get(name, "").split()) for name in names] for row in rows]
+    widths = _fit([max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)])
+    head = _GAP.join(click.style(f"{name:<{width}}", bold=True) for name, width in zip(names, widths, strict=True))
+    body = (
+        _GAP.join(f"{_short(cell, width):<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells
+    )
+    return "\n".join(line.rstrip() for line in (head, *body))
+
+
+def block(pairs: Mapping[str, str]) -> str:
+    """Lay pairs out one to a line; what has several lines goes below its name."""
+    width = max(map(len, pairs), default=0) + 1
+    return "\n".join(_pair(name, value, width) for name, value in pairs.items())
+
+
+def _parts(response: msgspec.Struct) -> Iterable[str]:
+    """Yield the plain fields as one block, then each nested thing under its own heading."""
+    values = {name: getattr(response, name) for name in response.__struct_fields__ if name != "success"}
+    nested = {name: value for name, value in values.items() if isinstance(value, msgspec.Struct) or _are_rows(value)}
+    plain = {name: cell(value) for name, value in values.items() if name not in nested and value not in (None, [], ())}
+    if plain:
+        yield block(plain)
+    for name, value in nested.items():
+        heading = "" if len(values) == 1 else click.style(f"{name}:", bold=True) + "\n"
+        yield heading + _indent(render(value) if isinstance(value, msgspec.Struct) else table([row(v) for v in value]))
+    for name, value in values.items():
+        if value in ([], ()):
+            yield f"No {name.replace('_', ' ')}."
+
+
+def row(item: msgspec.Struct) -> dict[str, str]:
+    """Return one line of a table: nested answers are part of it, settings are left to ``--json``."""
+    cells: dict[str, str] = {}
+    for name in item.__struct_fields__:
+        value = getattr(item, name)
+        if isinstance(value, Response):
+            cells |= row(value)
+        elif not isinstance(value, msgspec.Struct):
+            cells[name] = cell(value)
+    return cells
+
+
+def cell(value: Any) -> str:  # noqa: ANN401 - whatever an answer holds
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+        case dict():
+            return " ".join(f"{name}={cell(part)}" for name, part in value.items())
+        case list() | tuple():
+            return ", ".join(map(cell, value))
+        case _:
+            return _harmless(str(value))
+
+
+def _are_rows(value: Any) -> TypeGuard[Sequence[msgspec.Struct]]:  # noqa: ANN401 - whatever an answer holds
+    return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], msgspec.Struct)
+
+
+def _pair(name: str, value: str, width: int) -> str:
+    label = click.style(f"{name + ':':<{width}}", fg="cyan")
+    return f"{label} {value}" if "\n" not in value else f"{label}\n{_indent(value)}"
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
+
+
+def _fit(widths: list[int]) -> list[int]:
+    """Take from the widest columns until all fit; a pipe gets everything."""
+    if not sys.stdout.isatty():
+        return widths
+    room = shutil.get_terminal_size().columns - len(_GAP) * (len(widths) - 1)
+    while sum(widths) > room and max(widths) > _NARROWEST:
+        widest = widths.index(max(widths))
+        widths[widest] -= 1
+    return widths
+
+
+def _short(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _harmless(text: str) -> str:
+    return text.translate(_CONTROLS)
+
+
+def _json(response: msgspec.Struct) -> bytes:
+    encoded = msgspec.json.encode(response)
+    return msgspec.json.format(encoded, indent=2) if sys.stdout.isatty() else encoded

@@ -1,0 +1,75 @@
+"""Where a command does its work: a server reached by its address, or the data folder itself."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from weft.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from weft.app.app import App
+    from weft.kernel.operation import Operation, Response
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What the global options say."""
+
+    url: str | None
+    key: str | None
+    data: str | None
+    database_url: str | None
+    tenant: str
+    principal: str
+
+    def settings(self, **overrides: Any) -> Settings:  # noqa: ANN401 - settings are of several types
+        """Return the settings of this process; what a command itself was told goes first."""
+        given = {"data": self.data, "database_url": self.database_url}
+        given |= {name: value for name, value in overrides.items() if value is not None}
+        if overrides.get("data") is not None and overrides.get("database_url") is None:
+            given["database_url"] = ""
+        return Settings.from_environment(**given)
+
+    def call(self, operation: Operation, raw: Mapping[str, Any]) -> Response:
+        """Perform an operation there."""
+        return asyncio.run(
+            self._call_locally(operation, raw) if self.url is None else self._call_server(operation, raw)
+        )
+
+    async def _call_server(self, operation: Operation, raw: Mapping[str, Any]) -> Response:
+        from weft.client import Client  # noqa: PLC0415 - only those who ask a server pay for an HTTP client
+
+        async with Client(self.url, api_key=self.key) as client:
+            response: Response = await client._caller.call(operation.name, raw, operation.response)  # noqa: SLF001
+            return response
+
+    async def _call_locally(self, operation: Operation, raw: Mapping[str, Any]) -> Response:
+        from weft.app.callers import Local  # noqa: PLC0415 - help and completion need no database
+        from weft.app.dispatch import Arrival  # noqa: PLC0415 - likewise
+
+        async with opened(self.settings()) as app:
+            made = await app.tenants.ensure_default()
+            if made is not None:
+                click.echo(f"Made the tenant '{made.tenant}'. Its admin's API key, shown this once:", err=True)
+                click.echo(made.admin_key, err=True)
+            return await app.call(operation, raw, Arrival(Local(self.tenant, self.principal)))
+
+
+@asynccontextmanager
+async def opened(settings: Settings) -> AsyncIterator[App]:
+    """Run Weft inside this process for as long as the block lasts."""
+    from weft.app.app import App  # noqa: PLC0415 - help and completion need no database
+
+    app = App(settings)
+    try:
+        await app.open()
+        yield app
+    finally:
+        await app.close()

@@ -1,0 +1,1 @@
+"""REST, live events, the collaboration API's shims, health and metrics over HTTP."""

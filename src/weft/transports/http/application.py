@@ -1,0 +1,96 @@
+"""Everything Weft serves over HTTP, as one ASGI application."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from weft import __version__
+from weft.kernel.errors import MethodNotAllowed, NotFound, WeftError
+from weft.transports.http.guard import HostGuard
+from weft.transports.http.landing import landing_page
+from weft.transports.http.openapi import openapi_document
+from weft.transports.http.rest import rest_routes
+from weft.transports.http.shims import shim_routes
+from weft.transports.http.streams import OpenStreams, stream_route
+from weft.transports.http.wire import error_body
+from weft.transports.mcp.http import McpEndpoint
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from starlette.requests import Request
+    from starlette.types import ASGIApp
+
+    from weft.app.app import App
+    from weft.transports.mcp.http import Profile
+
+_METRICS_TYPE = "text/plain; version=1.0.0; charset=utf-8"
+
+
+class HttpApplication:
+    """The ASGI application, with what the server needs to stop it gracefully."""
+
+    def __init__(self, app: App, profile: Profile | None = None) -> None:
+        self._app = app
+        self._openapi = openapi_document(app.registry)
+        self.streams = OpenStreams()
+        self.mcp = McpEndpoint(app, profile)
+        self.asgi: ASGIApp = HostGuard(self._starlette(), app.settings, app.clock)
+
+    def _starlette(self) -> Starlette:
+        return Starlette(
+            lifespan=self._lifespan,
+            exception_handlers={HTTPException: self._not_routed},
+            routes=[
+                *rest_routes(self._app),
+                stream_route(self._app, self.streams),
+                *shim_routes(self._app),
+                *self.mcp.routes(),
+                Route("/", self._landing),
+                Route("/health", self._health),
+                Route("/ready", self._ready),
+                Route("/metrics", self._metrics),
+                Route("/openapi.json", self._document),
+            ],
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        async with self.mcp.running():
+            yield
+
+    async def _landing(self, _: Request) -> Response:
+        return HTMLResponse(landing_page(self._app.registry))
+
+    async def _health(self, _: Request) -> Response:
+        return JSONResponse({"status": "ok", "version": __version__})
+
+    async def _ready(self, _: Request) -> Response:
+        if not self._app.ready:
+            return JSONResponse({"status": "stopping"}, 503)
+        try:
+            await self._app.tenants.names()
+        except WeftError as error:
+            return JSONResponse({"status": "unavailable", "code": error.code}, 503)
+        return JSONResponse({"status": "ready", "version": __version__})
+
+    async def _metrics(self, _: Request) -> Response:
+        return PlainTextResponse(self._app.metrics.exposition(), media_type=_METRICS_TYPE)
+
+    async def _document(self, _: Request) -> Response:
+        return JSONResponse(self._openapi)
+
+    async def _not_routed(self, request: Request, problem: Exception) -> Response:
+        headers = dict(getattr(problem, "headers", None) or {})
+        error: WeftError = NotFound(f"There is nothing at '{request.url.path[:200]}'.")
+        if getattr(problem, "status_code", 404) == MethodNotAllowed.http_status:
+            error = MethodNotAllowed(f"'{request.method}' is not a method of '{request.url.path[:200]}'.")
+        body = msgspec.json.encode(error_body(error, self._app.clock))
+        return Response(body, error.http_status, headers, media_type="application/json")

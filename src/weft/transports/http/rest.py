@@ -1,0 +1,85 @@
+"""A REST route for every operation, read off the registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from urllib.parse import parse_qs
+
+from starlette.routing import Route
+
+from weft.kernel.errors import InvalidInput, WeftError
+from weft.transports.http.wire import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from weft.app.app import App
+    from weft.kernel.operation import Operation
+
+_WITHOUT_BODY = frozenset({"GET", "DELETE"})
+_MANY_PARAMETERS = 1_000
+
+
+class OperationEndpoint:
+    """One operation over HTTP. A plain ASGI application, because a call should cost little more than its work."""
+
+    def __init__(self, app: App, operation: Operation) -> None:
+        self._app = app
+        self._operation = operation
+        self._lists = list_fields(operation)
+        self._in_body = operation.route.method not in _WITHOUT_BODY
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            raw = await self._raw(scope, receive)
+            response = await self._app.call(self._operation, raw, arrival_of(scope), strict=self._in_body)
+        except WeftError as error:
+            await send_error(send, error, self._app.clock)
+        except ClientGone:
+            return
+        else:
+            await send_json(send, self._operation.route.status, response)
+
+    async def _raw(self, scope: Scope, receive: Receive) -> dict[str, Any]:
+        if self._in_body:
+            given = parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
+        else:
+            given = self._from_query(scope["query_string"])
+        named_twice = given.keys() & scope["path_params"].keys()
+        if named_twice:
+            raise InvalidInput(f"{min(named_twice)}: given in the path already", field=min(named_twice))
+        return {**given, **scope["path_params"]}
+
+    def _from_query(self, query: bytes) -> dict[str, Any]:
+        try:
+            parsed = parse_qs(
+                query.decode("ascii"),
+                keep_blank_values=True,
+                errors="strict",
+                max_num_fields=_MANY_PARAMETERS,
+            )
+        except ValueError as error:
+            raise InvalidInput("The query string is not valid.") from error
+        return {name: values if name in self._lists else values[-1] for name, values in parsed.items()}
+
+
+def rest_routes(app: App) -> Iterator[Route]:
+    for operation in app.registry:
+        yield Route(
+            operation.route.path,
+            endpoint=OperationEndpoint(app, operation),
+            methods=[operation.route.method],
+            name=operation.name,
+        )
+
+
+def list_fields(operation: Operation) -> frozenset[str]:
+    """Return the fields that may be repeated in a query string."""
+    hints = get_type_hints(operation.request, include_extras=False)
+    return frozenset(name for name, hint in hints.items() if _is_list(hint))
+
+
+def _is_list(hint: Any) -> bool:  # noqa: ANN401 - any annotation
+    return get_origin(hint) in {list, tuple} or any(get_origin(part) in {list, tuple} for part in get_args(hint))

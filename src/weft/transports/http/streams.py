@@ -1,0 +1,129 @@
+"""Live events as a stream (server-sent events), resumable from any offset."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.routing import Route
+
+from weft.capabilities.events.model import Interest
+from weft.capabilities.events.operations import Events, ReadEvents
+from weft.kernel.errors import InvalidInput, WeftError
+from weft.kernel.fields import LARGEST
+from weft.transports.http.rest import OperationEndpoint
+from weft.transports.http.wire import arrival_of, error_body, send_error
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from weft.app.app import App
+    from weft.app.dispatch import Arrival
+    from weft.capabilities.events.model import Page
+    from weft.kernel.events import Event
+
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class OpenStreams:
+    """The streams that are open, so that they can be ended before the server stops."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @contextlib.contextmanager
+    def tracking(self, task: asyncio.Task[Any]) -> Iterator[None]:
+        self._tasks.add(task)
+        try:
+            yield
+        finally:
+            self._tasks.discard(task)
+
+    def end_all(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+
+
+class EventStream(OperationEndpoint):
+    """Follows events for as long as the client listens. Takes what events.read takes, less the waiting."""
+
+    def __init__(self, app: App, streams: OpenStreams) -> None:
+        super().__init__(app, app.registry["events.read"])
+        self._streams = streams
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        arrival = arrival_of(scope)
+        try:
+            pages = await self._pages(self._request(scope), arrival)
+        except WeftError as error:
+            await send_error(send, error, self._app.clock)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        sending = asyncio.create_task(self._send_pages(pages, send))
+        leaving = asyncio.create_task(_until_gone(receive))
+        with self._streams.tracking(sending):
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (sending, leaving):
+            task.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+
+    async def _pages(self, request: ReadEvents, arrival: Arrival) -> AsyncIterator[Page]:
+        """Ask once without waiting, so that a refusal is a plain error and "from now on" begins before the answer."""
+        if request.after is None:
+            first = await self._app.call(self._operation, {"session_id": request.session_id}, arrival)
+            after = first.next_after if isinstance(first, Events) else None
+        else:
+            await self._app.call(self._operation, {"session_id": request.session_id, "after": LARGEST}, arrival)
+            after = request.after
+        return self._app.follow(arrival, Interest(request.session_id, request.keys), after)
+
+    def _request(self, scope: Scope) -> ReadEvents:
+        raw = self._from_query(scope["query_string"])
+        resumed = next((value for name, value in scope["headers"] if name == b"last-event-id"), None)
+        if resumed is not None:
+            raw["after"] = resumed.decode("latin-1")
+        if "wait_seconds" in raw:
+            raise InvalidInput("wait_seconds: a stream waits for as long as it is open", field="wait_seconds")
+        request = self._operation.parse(raw, strict=False)
+        assert isinstance(request, ReadEvents)  # noqa: S101 - what events.read takes
+        return request
+
+    async def _send_pages(self, pages: AsyncIterator[Page], send: Send) -> None:
+        await _send_text(send, ": open\n\n")
+        try:
+            async for page in pages:
+                text = "".join(map(_event_text, page.events)) or ": still here\n\n"
+                await _send_text(send, text)
+        except WeftError as error:
+            body = msgspec.json.encode(error_body(error, self._app.clock)).decode()
+            await _send_text(send, f"event: error\ndata: {body}\n\n")
+        except asyncio.CancelledError:
+            with contextlib.suppress(Exception):
+                await _send_text(send, ": the server is stopping; resume from your last id\n\n")
+        with contextlib.suppress(Exception):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def stream_route(app: App, streams: OpenStreams) -> Route:
+    return Route("/v1/events/stream", endpoint=EventStream(app, streams), methods=["GET"], name="events.stream")
+
+
+def _event_text(event: Event) -> str:
+    return f"id: {event.seq}\nevent: {event.type}\ndata: {msgspec.json.encode(event).decode()}\n\n"
+
+
+async def _send_text(send: Send, text: str) -> None:
+    await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,110 @@
+"""Who a message came from, and which session it is bound to, whatever the transport."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+import mcp_types as types
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.context import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from weft.app.dispatch import Arrival
+from weft.kernel.errors import NotFound, WeftError
+
+if TYPE_CHECKING:
+    from weft.kernel.identity import Actor
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_log = logging.getLogger("weft.mcp")
+_RESOURCE_NOT_FOUND = -32002
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """How a message arrived, and the session its endpoint is for, if it is for one."""
+
+    arrival: Arrival
+    session_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What lives as long as the server: over stdio, the one caller there is."""
+
+    local: Caller | None
+
+
+Context = ServerRequestContext[State, Any]
+
+
+class WeftUser(AuthenticatedUser):
+    """What the SDK binds a connection to, so that nobody can go on with someone else's.
+
+    It must be the SDK's own class: with any other, the session manager compares nothing with nothing.
+    """
+
+    def __init__(self, actor: Actor, caller: Caller) -> None:
+        super().__init__(
+            AccessToken(
+                token="",
+                client_id=actor.tenant,
+                subject=actor.principal_id,
+                scopes=sorted(actor.permissions),
+                claims={"iss": "weft"},
+            )
+        )
+        self.caller = caller
+
+
+def caller_of(context: Context) -> Caller:
+    """Return the caller of this very message: over HTTP each message carries its own credential."""
+    if context.request is not None:
+        user = context.request.scope.get("user")
+        if isinstance(user, WeftUser):
+            return user.caller
+    else:
+        local = context.lifespan_context.local
+        if local is not None:
+            return local
+    raise MCPError(types.INVALID_REQUEST, "Not authenticated")
+
+
+def is_modern(context: Context) -> bool:
+    return context.protocol_version in MODERN_PROTOCOL_VERSIONS
+
+
+def answering(handler: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    """Translate our errors into the protocol's, and keep the text of unexpected ones to ourselves.
+
+    Left to itself the SDK answers an unexpected exception with its message.
+    """
+
+    @wraps(handler)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return await handler(*args, **kwargs)
+        except MCPError:
+            raise
+        except WeftError as error:
+            raise _protocol_error(error, args) from error
+        except Exception as error:
+            _log.exception("handler failed")
+            raise MCPError(types.INTERNAL_ERROR, "Internal error") from error
+
+    return run
+
+
+def _protocol_error(error: WeftError, args: tuple[object, ...]) -> MCPError:
+    context = next((argument for argument in args if isinstance(argument, ServerRequestContext)), None)
+    modern = context is not None and is_modern(context)
+    code = _RESOURCE_NOT_FOUND if isinstance(error, NotFound) and not modern else types.INVALID_PARAMS
+    return MCPError(code, error.message, {"code": error.code, "hint": error.hint, **error.context})

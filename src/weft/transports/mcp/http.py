@@ -1,0 +1,78 @@
+"""MCP over streamable HTTP: at /mcp, and at /mcp/session/{session_id} for agents that work in one session."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.routing import Route
+
+from weft.kernel.errors import WeftError
+from weft.transports.http.wire import arrival_of, send_error
+from weft.transports.mcp.caller import Caller, WeftUser
+from weft.transports.mcp.server import build_server
+from weft.transports.mcp.subscriptions import Subscriptions
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from mcp.server.lowlevel.server import Server
+    from starlette.types import Receive, Scope, Send
+
+    from weft.app.app import App
+    from weft.transports.mcp.caller import State
+
+    Profile = Callable[[Server[State]], None]
+
+_IDLE_SECONDS = 1_800
+_MOST_CONNECTIONS = 20_000
+
+
+class McpEndpoint:
+    """Authenticates every message and hands it to the SDK."""
+
+    def __init__(self, app: App, profile: Profile | None = None) -> None:
+        self._app = app
+        self._subscriptions = Subscriptions(app)
+        self.calls_in_flight = 0
+        server = build_server(app, self._subscriptions)
+        if profile is not None:
+            profile(server)
+        self._manager = StreamableHTTPSessionManager(
+            server,
+            # Our tools answer at once, and a plain JSON answer costs half of a stream; a profile's may report progress.
+            json_response=profile is None,
+            session_idle_timeout=_IDLE_SECONDS,
+            max_request_body_size=app.settings.max_body_bytes,
+            max_sessions=_MOST_CONNECTIONS,
+        )
+
+    def routes(self) -> Iterator[Route]:
+        yield Route("/mcp", endpoint=self)
+        yield Route("/mcp/session/{session_id}", endpoint=self)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with self._manager.run():
+            yield
+
+    def end_streams(self) -> None:
+        self._subscriptions.end_all()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        arrival = arrival_of(scope)
+        try:
+            actor = await self._app.identify(arrival)
+        except WeftError as error:
+            await send_error(send, error, self._app.clock)
+            return
+        scope["user"] = WeftUser(actor, Caller(arrival, scope["path_params"].get("session_id")))
+        # White space around a header's value is no part of it; httptools leaves it there.
+        scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
+        is_call = scope["method"] == "POST"
+        self.calls_in_flight += is_call
+        try:
+            await self._manager.handle_request(scope, receive, send)
+        finally:
+            self.calls_in_flight -= is_call

@@ -1,0 +1,195 @@
+"""The MCP server: tools, resources and prompts, read off the registry."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+import msgspec
+from mcp.server.lowlevel.server import Server
+from mcp.shared.exceptions import MCPError
+
+from weft import __version__
+from weft.kernel.errors import WeftError
+from weft.transports.http.wire import error_body
+from weft.transports.mcp.caller import State, answering, caller_of
+from weft.transports.mcp.subscriptions import Subscriptions
+from weft.transports.resources import TEMPLATES, parse_uri, read_resource
+from weft.transports.tools import Toolbox
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from weft.app.app import App
+    from weft.transports.mcp.caller import Caller, Context
+    from weft.transports.tools import ToolView
+
+_INSTRUCTIONS = (
+    "Weft is working memory that the agents of a session share. Use the shared_context tool: list_keys first, read "
+    "what your task needs, write conclusions rather than raw data. The prompt 'board_guide' says more."
+)
+_JSON = "application/json"
+_PROMPTS = {
+    "board_guide": ("all", "How to use the board: its key conventions, what to write, how to read."),
+    "board_conventions": ("conventions", "The keys this domain's agents agree on."),
+    "board_writing": ("writing", "What belongs on the board and what does not."),
+    "board_reading": ("reading", "How to find and weigh what is on the board."),
+}
+
+
+class Handlers:
+    """What Weft answers to MCP requests."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._toolbox = Toolbox(app.registry)
+
+    @answering
+    async def list_tools(self, context: Context, params: object) -> types.ListToolsResult:
+        del params
+        caller = caller_of(context)
+        actor = await self._app.identify(caller.arrival)
+        views = self._toolbox.visible_to(actor, in_session=caller.session_id is not None)
+        return types.ListToolsResult(tools=[_tool(view) for view in views])
+
+    @answering
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        caller = caller_of(context)
+        try:
+            operation, raw = self._toolbox.resolve(params.name, params.arguments or {}, caller.session_id)
+            response = await self._app.call(operation, raw, caller.arrival)
+        except WeftError as error:
+            return _tool_result(error_body(error, self._app.clock), is_error=True)
+        return _tool_result(response, is_error=False)
+
+    @answering
+    async def list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
+        """List the boards a caller can name: of the session it is bound to, or of those it may list."""
+        del params
+        caller = caller_of(context)
+        actor = await self._app.identify(caller.arrival)
+        if caller.session_id is not None:
+            session_ids = [caller.session_id]
+        elif actor.is_subagent:
+            session_ids = []
+        else:
+            listed = await self._app.call(self._app.registry["session.list"], {}, caller.arrival)
+            session_ids = [session["id"] for session in msgspec.to_builtins(listed)["sessions"]]
+        return types.ListResourcesResult(
+            resources=[
+                types.Resource(uri=f"board://{session_id}", name=f"board of {session_id}", mime_type=_JSON)
+                for session_id in session_ids
+            ]
+        )
+
+    @answering
+    async def list_templates(self, context: Context, params: object) -> types.ListResourceTemplatesResult:
+        del context, params
+        return types.ListResourceTemplatesResult(
+            resource_templates=[
+                types.ResourceTemplate(
+                    uri_template=template.uri, name=template.name, description=template.description, mime_type=_JSON
+                )
+                for template in TEMPLATES
+            ]
+        )
+
+    @answering
+    async def read_resource(
+        self, context: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        uri = str(params.uri)
+        content = await read_resource(self._app, parse_uri(uri), caller_of(context).arrival)
+        return types.ReadResourceResult(
+            contents=[types.TextResourceContents(uri=uri, mime_type=_JSON, text=content.decode())]
+        )
+
+    @answering
+    async def list_prompts(self, context: Context, params: object) -> types.ListPromptsResult:
+        del context, params
+        session = types.PromptArgument(
+            name="session_id", description="Use the conventions this session was created with.", required=False
+        )
+        return types.ListPromptsResult(
+            prompts=[
+                types.Prompt(name=name, description=description, arguments=[session])
+                for name, (_, description) in _PROMPTS.items()
+            ]
+        )
+
+    @answering
+    async def get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        if params.name not in _PROMPTS:
+            raise MCPError(types.INVALID_PARAMS, f"There is no prompt named '{params.name[:100]}'")
+        part, description = _PROMPTS[params.name]
+        caller = caller_of(context)
+        raw: dict[str, Any] = {"part": part, **(params.arguments or {})}
+        if caller.session_id is not None:
+            raw.setdefault("session_id", caller.session_id)
+        guidance = await self._app.call(self._app.registry["board.guidance"], raw, caller.arrival)
+        text = types.TextContent(text=msgspec.to_builtins(guidance)["text"])
+        return types.GetPromptResult(description=description, messages=[types.PromptMessage(role="user", content=text)])
+
+    @answering
+    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+        """Complete session ids, for those who may list sessions."""
+        caller = caller_of(context)
+        values: list[str] = []
+        if params.argument.name == "session_id" and not (await self._app.identify(caller.arrival)).is_subagent:
+            listed = await self._app.call(self._app.registry["session.list"], {"limit": 1000}, caller.arrival)
+            names = [session["id"] for session in msgspec.to_builtins(listed)["sessions"]]
+            values = [name for name in names if name.startswith(params.argument.value)]
+        return types.CompleteResult(
+            completion=types.Completion(values=values[:100], total=len(values), has_more=len(values) > 100)  # noqa: PLR2004 - the protocol's limit
+        )
+
+
+def build_server(app: App, subscriptions: Subscriptions, local: Caller | None = None) -> Server[State]:
+    """Return a server for any transport; over stdio ``local`` is who it serves."""
+    handlers = Handlers(app)
+
+    @asynccontextmanager
+    async def lifespan(_: Server[State]) -> AsyncIterator[State]:
+        yield State(local)
+
+    server = Server[State](
+        "weft",
+        version=__version__,
+        instructions=_INSTRUCTIONS,
+        lifespan=lifespan,
+        # Without this the SDK asks for the whole tool list before every call of the stateless era.
+        get_tool_input_schema=lambda _: None,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
+        on_subscribe_resource=subscriptions.subscribe,
+        on_unsubscribe_resource=subscriptions.unsubscribe,
+        on_subscriptions_listen=subscriptions.listen,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
+        on_completion=handlers.complete,
+    )
+    # Every call is traced by the one dispatch path already.
+    server.middleware.clear()
+    return server
+
+
+def _tool(view: ToolView) -> types.Tool:
+    return types.Tool(
+        name=view.name,
+        description=view.description,
+        input_schema=view.input_schema,
+        output_schema=view.output_schema,
+        annotations=types.ToolAnnotations(read_only_hint=view.read_only, open_world_hint=False),
+    )
+
+
+def _tool_result(content: msgspec.Struct, *, is_error: bool) -> types.CallToolResult:
+    return types.CallToolResult(
+        content=[types.TextContent(text=msgspec.json.encode(content).decode())],
+        structured_content=msgspec.to_builtins(content),
+        is_error=is_error,
+    )

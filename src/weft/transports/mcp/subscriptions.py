@@ -1,0 +1,183 @@
+"""Telling MCP clients that a resource has changed, in both eras.
+
+Every watched URI is one follower of the event feed on the watcher's own credential, so each is authorised, filtered
+and ended like any other reading of events. Changes are level signals: a client too slow for each is told once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
+
+from weft.kernel.errors import WeftError
+from weft.transports.mcp.caller import answering, caller_of
+from weft.transports.resources import check_may_watch, parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from mcp.server.connection import Connection
+    from mcp.server.session import ServerSession
+
+    from weft.app.app import App
+    from weft.transports.mcp.caller import Caller, Context
+    from weft.transports.resources import Resource
+
+_MOST_URIS = 256
+_WATCHER = "weft_watcher"
+
+
+class Watcher:
+    """One client's watched URIs, and which of them have changed since it was last told."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._followers: dict[str, asyncio.Task[None]] = {}
+        self._changed: dict[str, None] = {}
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    async def watch(self, resource: Resource, caller: Caller) -> None:
+        """Begin watching; what changes after this returns is told."""
+        if resource.uri in self._followers:
+            return
+        if len(self._followers) >= _MOST_URIS:
+            raise MCPError(types.INVALID_PARAMS, f"At most {_MOST_URIS} resources can be watched at once")
+        await check_may_watch(self._app, resource, caller.arrival)
+        pages = self._app.follow(caller.arrival, resource.interest, await self._app.position(caller.arrival))
+        self._followers[resource.uri] = asyncio.create_task(self._follow(resource.uri, pages))
+
+    def unwatch(self, uri: str) -> None:
+        follower = self._followers.pop(uri, None)
+        if follower is not None:
+            follower.cancel()
+        self._changed.pop(uri, None)
+
+    def close(self) -> None:
+        self._closed = True
+        for uri in list(self._followers):
+            self.unwatch(uri)
+        self._wake.set()
+
+    async def changes(self) -> AsyncIterator[str]:
+        """Yield each changed URI once, however often it changed meanwhile."""
+        while True:
+            while self._changed:
+                uri = next(iter(self._changed))
+                del self._changed[uri]
+                yield uri
+            if self._closed:
+                return
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _follow(self, uri: str, pages: AsyncIterator[Any]) -> None:
+        with contextlib.suppress(WeftError):
+            async for page in pages:
+                if page.events:
+                    self._changed[uri] = None
+                    self._wake.set()
+        self._followers.pop(uri, None)
+
+
+class Subscriptions:
+    """The subscription handlers of both eras."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._watchers: set[Watcher] = set()
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    def end_all(self) -> None:
+        """End every watch: streams of the stateless era close with their final result."""
+        for watcher in list(self._watchers):
+            watcher.close()
+
+    @answering
+    async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+        """resources/subscribe (2025-11-25): told over the connection's own stream."""
+        connection = _connection(context.session)
+        if not connection.has_standalone_channel:
+            raise MCPError(types.INVALID_REQUEST, "Subscribing needs a connection with a session")
+        watcher = connection.state.get(_WATCHER) or self._attach(connection, context.session)
+        await watcher.watch(parse_uri(str(params.uri)), caller_of(context))
+        return types.EmptyResult()
+
+    @answering
+    async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+        watcher = _connection(context.session).state.get(_WATCHER)
+        if watcher is not None:
+            watcher.unwatch(str(params.uri))
+        return types.EmptyResult()
+
+    @answering
+    async def listen(
+        self, context: Context, params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """subscriptions/listen (2026-07-28): the answer is the stream. URIs the caller may not read are dropped."""
+        watcher = Watcher(self._app)
+        self._watchers.add(watcher)
+        try:
+            honoured = await self._watch_all(watcher, params.notifications.resource_subscriptions or [], context)
+            meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
+            acknowledged = types.SubscriptionsAcknowledgedNotificationParams(
+                notifications=types.SubscriptionFilter(resource_subscriptions=honoured or None), _meta=meta
+            )
+            await context.session.send_notification(
+                types.SubscriptionsAcknowledgedNotification(params=acknowledged), related_request_id=context.request_id
+            )
+            async for uri in watcher.changes():
+                updated = types.ResourceUpdatedNotificationParams(uri=uri, _meta=meta)
+                await context.session.send_notification(
+                    types.ResourceUpdatedNotification(params=updated), related_request_id=context.request_id
+                )
+        finally:
+            watcher.close()
+            self._watchers.discard(watcher)
+        return types.SubscriptionsListenResult(_meta=meta)
+
+    async def _watch_all(self, watcher: Watcher, uris: list[str], context: Context) -> list[str]:
+        honoured: list[str] = []
+        refusal: WeftError | None = None
+        for uri in uris:
+            try:
+                await watcher.watch(parse_uri(uri), caller_of(context))
+                honoured.append(uri)
+            except WeftError as error:
+                refusal = error
+        if refusal is not None and not honoured:
+            raise refusal
+        return honoured
+
+    def _attach(self, connection: Connection, session: ServerSession) -> Watcher:
+        """Give a connection its watcher and the task that tells its client; both end with the connection."""
+        watcher = Watcher(self._app)
+        connection.state[_WATCHER] = watcher
+        self._watchers.add(watcher)
+        pump = asyncio.create_task(_tell(session, watcher))
+        self._pumps.add(pump)
+        pump.add_done_callback(self._pumps.discard)
+
+        def detach() -> None:
+            watcher.close()
+            pump.cancel()
+            self._watchers.discard(watcher)
+
+        connection.exit_stack.callback(detach)
+        return watcher
+
+
+async def _tell(session: ServerSession, watcher: Watcher) -> None:
+    # A client that does not read its stream blocks this task, and nobody else.
+    async for uri in watcher.changes():
+        await session.send_resource_updated(uri)
+
+
+def _connection(session: ServerSession) -> Connection:
+    # The SDK offers no public way to a connection's own state and end; its minor version is pinned for this.
+    return session._connection  # noqa: SLF001

@@ -1,0 +1,40 @@
+"""MCP over stdio, straight on the data folder: whoever can open it is trusted to say which agent this is."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from mcp.server.stdio import stdio_server
+
+from weft.app.app import App
+from weft.app.callers import Local
+from weft.app.dispatch import Arrival
+from weft.transports.logs import configure_logging
+from weft.transports.mcp.caller import Caller
+from weft.transports.mcp.server import build_server
+from weft.transports.mcp.subscriptions import Subscriptions
+
+if TYPE_CHECKING:
+    from weft.settings import Settings
+
+
+def run(settings: Settings, *, tenant: str, principal: str, session: str | None) -> None:
+    """Serve one MCP client on standard input and output until it leaves."""
+    configure_logging(settings.log_level)
+    asyncio.run(_serve(settings, Caller(Arrival(Local(tenant, principal)), session)))
+
+
+async def _serve(settings: Settings, caller: Caller) -> None:
+    app = App(settings)
+    await app.open()
+    try:
+        await app.tenants.ensure_default()
+        await app.identify(caller.arrival)
+        subscriptions = Subscriptions(app)
+        server = build_server(app, subscriptions, local=caller)
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+        subscriptions.end_all()
+    finally:
+        await app.close()

@@ -1,0 +1,109 @@
+"""Operations as tools: what a caller is shown, and which operation a call by tool name means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from weft.app.dispatch import authorise
+from weft.kernel.errors import InvalidInput, PermissionDenied, UnknownOperation
+from weft.kernel.operation import Audience, Effect
+from weft.kernel.schema import ACTION, standalone, tool_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.kernel.identity import Actor
+    from weft.kernel.operation import Operation, Registry
+
+_SESSION = "session_id"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolView:
+    """A tool as one caller sees it."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+    output_schema: dict[str, Any] | None
+    read_only: bool
+
+
+class Toolbox:
+    """All tools, and the views of them that differ by what a caller may do."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._tools = registry.tools()
+        self._views: dict[tuple[frozenset[str], bool], list[ToolView]] = {}
+
+    def visible_to(self, actor: Actor, *, in_session: bool) -> list[ToolView]:
+        """Return the tools an actor may call; inside a session they need no session_id."""
+        allowed = frozenset(o.name for operations in self._tools.values() for o in operations if _may(actor, o))
+        views = self._views.get((allowed, in_session))
+        if views is None:
+            views = self._views[allowed, in_session] = [
+                _view([o for o in operations if o.name in allowed], in_session=in_session)
+                for operations in self._tools.values()
+                if any(o.name in allowed for o in operations)
+            ]
+        return views
+
+    def resolve(
+        self, name: str, arguments: Mapping[str, Any], session_id: str | None = None
+    ) -> tuple[Operation, Mapping[str, Any]]:
+        """Return the operation a tool call means, and its request as the operation takes it."""
+        operations = self._tools.get(name)
+        if operations is None:
+            raise UnknownOperation(f"There is no tool named '{name[:100]}'.")
+        operation = _by_action(operations, arguments)
+        raw = {key: value for key, value in arguments.items() if key != ACTION} if operation.action else arguments
+        if session_id is not None and _SESSION in operation.request.__struct_fields__:
+            raw = {_SESSION: session_id, **raw}
+        return operation, raw
+
+
+def _by_action(operations: Sequence[Operation], arguments: Mapping[str, Any]) -> Operation:
+    if operations[0].action is None:
+        return operations[0]
+    action = arguments.get(ACTION)
+    found = next((operation for operation in operations if operation.action == action), None)
+    if found is None:
+        actions = [operation.action for operation in operations]
+        problem = "is required" if ACTION not in arguments else f"'{str(action)[:60]}' is not one of them"
+        raise InvalidInput(
+            f"action: {problem}; use one of {', '.join(map(str, actions))}", field=ACTION, actions=actions
+        )
+    return found
+
+
+def _may(actor: Actor, operation: Operation) -> bool:
+    # Whoever has a connection is authenticated already, and the key has no business in a model's context.
+    if operation.audience is Audience.ANONYMOUS:
+        return False
+    try:
+        authorise(operation, actor)
+    except PermissionDenied:
+        return False
+    return True
+
+
+def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
+    first = operations[0]
+    grouped = first.action is not None
+    return ToolView(
+        name=first.tool,
+        description=_GROUPED_HELP[first.tool] if grouped else first.help,
+        input_schema=tool_schema(operations, without=frozenset({_SESSION}) if in_session else frozenset()),
+        output_schema=None if grouped else standalone(first.response),
+        read_only=all(operation.effect is not Effect.WRITE for operation in operations),
+    )
+
+
+_GROUPED_HELP = {
+    "shared_context": (
+        "The board: working memory shared by every agent of a session. Keep distilled state on it (conclusions, "
+        "decisions, open questions), never raw data or secrets. Call list_keys first, read only what you need, "
+        "update keys rather than adding new ones, delete what is settled."
+    )
+}

@@ -1,0 +1,203 @@
+"""A tenant with people and agents in it, and words to let them act, so that tests read like prose."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from weft.app.app import App
+from weft.app.dispatch import Arrival
+from weft.capabilities.access.model import parse_key
+from weft.kernel.errors import WeftError
+from weft.settings import Settings
+from weft.storage.sql.access import SqlAccessStore
+from weft.storage.sql.database import Scope
+from weft.storage.sql.events import SqlEventStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from weft.capabilities.events.model import Page
+    from weft.testing.clock import FrozenClock
+
+SESSION = "s1"
+
+
+@contextlib.contextmanager
+def refused(code: str) -> Iterator[pytest.ExceptionInfo[WeftError]]:
+    """Expect the error with this code; its context can be looked at afterwards."""
+    with pytest.raises(WeftError) as caught:
+        yield caught
+    assert caught.value.code == code, f"{caught.value.code}: {caught.value.message}"
+
+
+def on_the_wire(response: msgspec.Struct) -> Any:
+    return msgspec.json.decode(msgspec.json.encode(response))
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Someone with a credential. Answers come as they look on the wire."""
+
+    app: App
+    credential: str
+    session: str = SESSION
+
+    def at(self, app: App) -> Caller:
+        """Return the same caller, calling another process."""
+        return Caller(app, self.credential, self.session)
+
+    def in_session(self, session: str) -> Caller:
+        return Caller(self.app, self.credential, session)
+
+    def with_credential(self, credential: str) -> Caller:
+        return Caller(self.app, credential, self.session)
+
+    @property
+    def key_id(self) -> str:
+        key = parse_key(self.credential)
+        assert key is not None
+        return key.key_id
+
+    async def call(self, operation: str, **raw: Any) -> Any:
+        return on_the_wire(await self.app.call(self.app.registry[operation], raw, Arrival(self.credential)))
+
+    async def write(self, key: str, value: str = "text", **terms: Any) -> Any:
+        return await self.call("board.write", session_id=self.session, key=key, value=value, **terms)
+
+    async def read(self, key: str) -> Any:
+        return await self.call("board.read", session_id=self.session, key=key)
+
+    async def value(self, key: str) -> str:
+        return (await self.read(key))["value"]
+
+    async def delete(self, key: str, **terms: Any) -> Any:
+        return await self.call("board.delete", session_id=self.session, key=key, **terms)
+
+    async def list(self) -> Any:
+        return await self.call("board.list_keys", session_id=self.session)
+
+    async def keys(self) -> list[str]:
+        return [entry["key"] for entry in (await self.list())["keys"]]
+
+    async def size(self) -> int:
+        return (await self.list())["metadata"]["total_size_tokens"]
+
+    async def batch(self, *keys: str) -> Any:
+        return await self.call("board.read_batch", session_id=self.session, keys=list(keys))
+
+    async def history(self, key: str, **which: Any) -> Any:
+        return await self.call("board.read_history", session_id=self.session, key=key, **which)
+
+    async def snapshot(self, label: str) -> Any:
+        return await self.call("board.snapshot", session_id=self.session, label=label)
+
+    async def snapshots(self) -> list[str]:
+        answer = await self.call("board.list_snapshots", session_id=self.session)
+        return [snapshot["label"] for snapshot in answer["snapshots"]]
+
+    async def read_snapshot(self, label: str) -> dict[str, str]:
+        answer = await self.call("board.read_snapshot", session_id=self.session, label=label)
+        return {entry["key"]: entry["value"] for entry in answer["entries"]}
+
+    async def compare(self, label: str, other: str | None = None) -> Any:
+        return await self.call("board.compare_snapshots", session_id=self.session, from_label=label, to_label=other)
+
+    async def restore(self, label: str) -> Any:
+        return await self.call("board.restore_snapshot", session_id=self.session, label=label)
+
+    async def hygiene(self, **what: Any) -> Any:
+        return await self.call("board.hygiene", session_id=self.session, **what)
+
+    async def inspect(self) -> Any:
+        return await self.call("session.inspect", session_id=self.session)
+
+    async def events(self, **which: Any) -> Any:
+        return await self.call("events.read", **{"after": 0, **which})
+
+    async def create_session(self, session_id: str, **config: Any) -> Caller:
+        """Create a session and return this caller inside it."""
+        await self.call("session.create", purpose="a test", session_id=session_id, config=config or None)
+        return self.in_session(session_id)
+
+    async def create_agent(self, agent_id: str, **what: Any) -> Caller:
+        answer = await self.call("agent.create", agent_id=agent_id, **what)
+        return self.with_credential(answer["api_key"])
+
+    async def audit(self, **which: Any) -> list[dict[str, Any]]:
+        return (await self.call("audit.list", **which))["entries"]
+
+    async def token(self, agent_id: str, agent_type: str | None = None, **what: Any) -> str:
+        answer = await self.app.call(
+            self.app.registry["token.issue"],
+            {"agent_id": agent_id, "agent_type": agent_type or agent_id, "api_key": self.credential, **what},
+            Arrival(None),
+        )
+        return on_the_wire(answer)["token"]
+
+    async def with_token(self, agent_id: str, agent_type: str | None = None, **what: Any) -> Caller:
+        return self.with_credential(await self.token(agent_id, agent_type, **what))
+
+    def follow(self, interest: Any, after: int | None) -> AsyncIterator[Page]:
+        return self.app.follow(Arrival(self.credential), interest, after)
+
+
+@dataclass(slots=True)
+class World:
+    """One installation with a tenant that has a planner, two sub-agents and a session; and a second tenant."""
+
+    url: str
+    clock: FrozenClock
+    settings: Settings
+    app: App = field(init=False)
+    tenant: str = field(init=False)
+    other_tenant: str = field(init=False)
+    admin: Caller = field(init=False)
+    planner: Caller = field(init=False)
+    analysis: Caller = field(init=False)
+    review: Caller = field(init=False)
+    stranger: Caller = field(init=False)
+    _apps: list[App] = field(default_factory=list)
+
+    async def open(self) -> None:
+        self.app = await self.another_app()
+        self.tenant, self.other_tenant = (f"{name}{secrets.token_hex(4)}" for name in ("home", "away"))
+        self.admin = Caller(self.app, (await self.app.tenants.create(self.tenant)).admin_key)
+        self.stranger = Caller(self.app, (await self.app.tenants.create(self.other_tenant)).admin_key)
+        self.planner = await self.admin.create_agent("planner", agent_type="planning")
+        self.analysis = await self.admin.create_agent("analysis", parent_id="planner")
+        self.review = await self.admin.create_agent("review-2", agent_type="review", parent_id="planner")
+        await self.planner.create_session(SESSION)
+
+    async def close(self) -> None:
+        for app in self._apps:
+            await app.close()
+
+    async def another_app(self, **settings: Any) -> App:
+        """Open a further App on the same database, as a second process would."""
+        app = App(replace(self.settings, **settings), clock=self.clock)
+        await app.open()
+        self._apps.append(app)
+        return app
+
+    async def close_app(self, app: App) -> None:
+        self._apps.remove(app)
+        await app.close()
+
+    async def last_event(self, tenant: str | None = None) -> int:
+        return await self.app.database.read(Scope(tenant or self.tenant), lambda tx: SqlEventStore(tx).last_seq())
+
+    async def epoch(self) -> int | None:
+        return await self.app.database.read(Scope(self.tenant), lambda tx: SqlAccessStore(tx).epoch())
+
+    async def sql(self, statement: str, *values: Any) -> None:
+        """Change rows behind Weft's back."""
+        await self.app.database.write(Scope(self.tenant), lambda tx: tx.run(statement, *values))
+
+    async def rows(self, statement: str, *values: Any) -> Any:
+        return await self.app.database.read(Scope(self.tenant), lambda tx: tx.all(statement, *values))
