@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from msgspec.structs import FieldInfo
 from weft.kernel.operation import Operation
 
 _HEADER = "# Written by scripts/generate.py from the operation registry; change the operations instead.\n"
+_INDENT = " " * 8
+_DOC_WIDTH = 120 - len(_INDENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,8 @@ _SYNC_WORDS = (
     (r"\bimport asyncio\b", "import time"),
     (r"\basyncio\.sleep\b", "time.sleep"),
     (r"\bhttpx2\.AsyncClient\b", "httpx2.Client"),
+    (r"\bAsyncGenerator\[(.+?), None\]", r"Generator[\1, None, None]"),
     (r"\bAsyncGenerator\b", "Generator"),
-    (r"\bAsyncIterator\b", "Iterator"),
     (r"\b__aenter__\b", "__enter__"),
     (r"\b__aexit__\b", "__exit__"),
     (r"\baclosing\b", "closing"),
@@ -114,7 +117,9 @@ def _all_groups(groups: Mapping[str, object], flavour: Flavour) -> str:
     lines = [f"        self.{group} = {flavour.prefix}{_class_name(group)}(caller)" for group in groups]
     return (
         f'class {flavour.prefix}Operations:\n    """All operations, by group."""\n\n'
-        f"    def __init__(self, caller: {flavour.prefix}Caller) -> None:\n" + "\n".join(lines) + "\n"
+        f"    def __init__(self, caller: {flavour.prefix}Caller) -> None:\n        self._caller = caller\n"
+        + "\n".join(lines)
+        + "\n"
     )
 
 
@@ -144,20 +149,24 @@ def _method(operation: Operation, flavour: Flavour, names: _Names) -> str:
     ]
     parameters = ", ".join(["self", *required, *(["*", *optional] if optional else [])])
     response = names.use(operation.response)
-    docstring = operation.help.replace("\n", "\n        ").replace("\n        \n", "\n\n")
-    end = "\n        " if "\n" in docstring else ""
+    docstring = _docstring(operation.help)
     return (
         f"    {flavour.define} {operation.verb}({parameters}) -> {response}:\n"
-        f'        """{docstring}{end}"""\n'
+        f'        """{docstring}"""\n'
         f'        return {flavour.wait}self._caller.call("{operation.name}", {_arguments(fields)}, {response})'
     )
 
 
+def _docstring(text: str) -> str:
+    """Return an operation's help wrapped for where it stands in a class."""
+    summary, *paragraphs = [textwrap.fill(" ".join(part.split()), _DOC_WIDTH) for part in text.split("\n\n")]
+    whole = "\n\n".join([summary, *paragraphs]) + ("\n" if paragraphs else "")
+    return textwrap.indent(whole, _INDENT).lstrip() + (_INDENT if paragraphs else "")
+
+
 def _arguments(fields: Sequence[FieldInfo]) -> str:
     always = [f'"{field.name}": {field.name}' for field in fields if field.required or default_of(field) is not None]
-    unless_none = [
-        f"{field.name}={field.name}" for field in fields if not field.required and default_of(field) is None
-    ]
+    unless_none = [f"{field.name}={field.name}" for field in fields if not field.required and default_of(field) is None]
     if not always and unless_none:
         return f"given({', '.join(unless_none)})"
     return "{" + ", ".join([*always, *([f"**given({', '.join(unless_none)})"] if unless_none else [])]) + "}"
@@ -171,8 +180,6 @@ def default_of(field: FieldInfo) -> Any:  # noqa: ANN401 - a default may be anyt
 def annotation(hint: Any, names: _Names) -> str:  # noqa: ANN401 - types are values of many kinds
     """Return a type as a caller would write it; any sequence is accepted where the request keeps a list or tuple."""
     origin, arguments = get_origin(hint), get_args(hint)
-    if hint is type(None):
-        return "None"
     if origin in {Union, types.UnionType}:
         return " | ".join(annotation(argument, names) for argument in arguments)
     if origin is Literal:
@@ -181,12 +188,14 @@ def annotation(hint: Any, names: _Names) -> str:  # noqa: ANN401 - types are val
         return f"{names.use(Sequence, 'Sequence')}[{annotation(arguments[0], names)}]"
     if origin is dict:
         return f"dict[{', '.join(annotation(argument, names) for argument in arguments)}]"
-    if hint is Any:
-        return names.use_typing("Any")
     return _plain(hint, names)
 
 
-def _plain(hint: type, names: _Names) -> str:
+def _plain(hint: Any, names: _Names) -> str:  # noqa: ANN401 - likewise
+    if hint is Any:
+        return names.use_typing("Any")
+    if hint is type(None):
+        return "None"
     if hint in {str, int, float, bool}:
         return hint.__name__
     if hint is datetime or issubclass(hint, msgspec.Struct):

@@ -1,3 +1,57 @@
-"""Weft: the context layer for multi-agent systems."""
+"""Weft, the context layer for multi-agent systems.
 
-__version__ = "0.1.0"
+``Client`` and ``SyncClient`` call a server; ``Weft`` is the same API inside this process.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from weft.client import Client, SyncClient
+    from weft.kernel.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable, WeftError
+    from weft.open import Weft
+
+    __version__: str
+
+# Found when first asked for: importing weft costs nothing, and nobody pays for a face they do not use.
+_HOMES = {
+    "Client": "weft.client",
+    "Conflict": "weft.kernel.errors",
+    "Forbidden": "weft.kernel.errors",
+    "NotFound": "weft.kernel.errors",
+    "Rejected": "weft.kernel.errors",
+    "SyncClient": "weft.client",
+    "Unavailable": "weft.kernel.errors",
+    "Weft": "weft.open",
+    "WeftError": "weft.kernel.errors",
+}
+
+__all__ = [
+    "Client",
+    "Conflict",
+    "Forbidden",
+    "NotFound",
+    "Rejected",
+    "SyncClient",
+    "Unavailable",
+    "Weft",
+    "WeftError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    if name == "__version__":
+        value: Any = import_module("importlib.metadata").version("weft")
+    elif name in _HOMES:
+        value = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

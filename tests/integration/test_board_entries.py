@@ -11,15 +11,260 @@ from support.world import refused
 if TYPE_CHECKING:
     from support.world import World
 
-NOON = "2026-02-20T14:30:00Z"
+NOW = "2026-02-20T14:30:00Z"
+LATER = "2026-02-20T15:45:00Z"
 
 
 @pytest.mark.req("SC-02")
 @pytest.mark.req("SC-03")
 async def test_write_answers_in_the_seed_s_shape(world: World) -> None:
-    assert await world.analysis.write("problem_summary", "It broke.") == {
+    await world.planner.write("problem_summary", "It broke.")
+    world.clock.advance(minutes=75)
+    assert await world.analysis.write("problem_summary", "It broke on Monday.") == {
         "key": "problem_summary",
-        "version": 1,
+        "version": 2,
         "written_by": "subagent:analysis",
-        "written_at": NOON,
+        "written_at": LATER,
     }
+
+
+@pytest.mark.req("SC-03")
+async def test_read_answers_in_the_seed_s_shape(world: World) -> None:
+    await world.planner.write("problem_summary", "It broke.")
+    assert await world.analysis.read("problem_summary") == {
+        "key": "problem_summary",
+        "value": "It broke.",
+        "written_by": "orchestrator",
+        "written_at": NOW,
+        "version": 1,
+    }
+
+
+@pytest.mark.req("SC-03")
+@pytest.mark.req("SC-04")
+async def test_list_keys_gives_sizes_and_the_total_but_no_values(world: World) -> None:
+    await world.planner.write("problem_summary", "x" * 41)
+    await world.review.write("a_note", "yyyy")
+    assert await world.analysis.list() == {
+        "keys": [
+            {
+                "key": "a_note",
+                "written_by": "subagent:review:review-2",
+                "written_at": NOW,
+                "version": 1,
+                "value_size_tokens": 1,
+            },
+            {
+                "key": "problem_summary",
+                "written_by": "orchestrator",
+                "written_at": NOW,
+                "version": 1,
+                "value_size_tokens": 11,
+            },
+        ],
+        "metadata": {
+            "total_size_tokens": 12,
+            "limit_tokens": 10_000,
+            "value_limit_tokens": 1_000,
+            "key_count": 2,
+        },
+    }
+
+
+@pytest.mark.req("SC-03")
+async def test_delete_answers_in_the_seed_s_shape(world: World) -> None:
+    await world.planner.write("open_questions", "a")
+    await world.planner.write("open_questions", "b")
+    assert await world.analysis.delete("open_questions") == {"deleted": "open_questions", "previous_version": 2}
+
+
+@pytest.mark.req("SC-02")
+async def test_each_key_counts_its_own_versions(world: World) -> None:
+    versions = [(await world.planner.write(key))["version"] for key in ("a", "b", "a", "a", "b")]
+    assert versions == [1, 1, 2, 3, 2]
+
+
+@pytest.mark.req("SC-02")
+async def test_concurrent_writers_of_one_key_get_each_version_once(world: World) -> None:
+    second = world.analysis.at(await world.another_app())
+    answers = await asyncio.gather(
+        *(caller.write("shared", f"{n}") for n in range(40) for caller in (world.planner, second))
+    )
+    assert sorted(answer["version"] for answer in answers) == list(range(1, 81))
+
+
+async def test_values_come_back_byte_for_byte(world: World) -> None:
+    for value in ("", " ", "line\r\nline\n", "\x00\x01", "naïve 漢字 🧵", '{"json": [1, 2]}', "'; DROP TABLE entries; --"):
+        await world.planner.write("exact", value)
+        assert await world.analysis.value("exact") == value
+
+
+@pytest.mark.req("SC-09")
+@pytest.mark.parametrize("action", ["read", "delete"])
+async def test_a_missing_key_is_named_with_those_that_look_like_it(world: World, action: str) -> None:
+    await world.planner.write("problem_summary")
+    with refused("KEY_NOT_FOUND") as caught:
+        await getattr(world.planner, action)("problem_sumary")
+    assert caught.value.context["available_alternatives"] == ["problem_summary"]
+    assert "list_keys" in caught.value.hint
+
+
+@pytest.mark.req("SC-06")
+@pytest.mark.req("SC-09")
+async def test_a_key_outside_the_form_is_refused_everywhere(world: World) -> None:
+    refused_keys = ("", "Upper", "with space", "dot.dot", "a/b", "a:b", "ü", "key\n", "\nkey", "a" * 65, "-", "../x", "٣")
+    for key in refused_keys:
+        for use in (world.planner.write, world.planner.read, world.planner.delete, world.planner.batch):
+            with refused("INVALID_KEY"):
+                await use(key)
+        with refused("INVALID_KEY"):
+            await world.planner.history(key)
+
+
+@pytest.mark.req("SC-06")
+async def test_keys_of_one_to_64_lowercase_characters_are_accepted(world: World) -> None:
+    for key in ("a", "_", "0", "a" * 64):
+        assert (await world.planner.write(key))["key"] == key
+
+
+@pytest.mark.req("SC-06")
+async def test_namespaced_keys_are_an_opt_in_of_the_session(world: World) -> None:
+    planner = await world.planner.create_session("spaces", namespaces=True)
+    await planner.write("inv:findings", "by prefix")
+    await planner.write("findings", "flat")
+    assert await planner.keys() == ["findings", "inv:findings"]
+    assert await planner.value("inv:findings") == "by prefix"
+    await planner.write("n" * 64 + ":" + "k" * 64)
+    for key in ("a:b:c", ":a", "a:", "inv:Up"):
+        with refused("INVALID_KEY"):
+            await planner.write(key)
+
+
+@pytest.mark.req("SC-07")
+async def test_the_last_write_wins_unless_a_version_is_named(world: World) -> None:
+    await world.planner.write("goal", "first")
+    await world.analysis.write("goal", "second")
+    await world.planner.write("goal", "third")
+    assert await world.review.value("goal") == "third"
+
+
+@pytest.mark.req("SC-07")
+async def test_if_version_writes_only_over_the_version_it_names(world: World) -> None:
+    await world.planner.write("goal", "first")
+    await world.analysis.write("goal", "second", if_version=1)
+    with refused("VERSION_CONFLICT") as caught:
+        await world.planner.write("goal", "lost", if_version=1)
+    assert caught.value.context == {"key": "goal", "current_version": 2, "expected_version": 1}
+    assert await world.planner.value("goal") == "second"
+
+
+@pytest.mark.req("SC-07")
+async def test_if_version_zero_only_creates(world: World) -> None:
+    await world.planner.write("goal", "mine", if_version=0)
+    with refused("VERSION_CONFLICT") as caught:
+        await world.analysis.write("goal", "mine too", if_version=0)
+    assert caught.value.context["current_version"] == 1
+    with refused("VERSION_CONFLICT") as caught:
+        await world.analysis.write("absent", if_version=3)
+    assert caught.value.context["current_version"] == 0
+
+
+@pytest.mark.req("SC-07")
+async def test_if_version_deletes_only_the_version_it_names(world: World) -> None:
+    await world.planner.write("goal")
+    with refused("VERSION_CONFLICT"):
+        await world.planner.delete("goal", if_version=2)
+    await world.planner.delete("goal", if_version=1)
+    with refused("KEY_NOT_FOUND"):
+        await world.planner.delete("goal", if_version=1)
+
+
+@pytest.mark.req("SC-07")
+async def test_of_many_compare_and_set_writers_exactly_one_wins_each_version(world: World) -> None:
+    second = world.analysis.at(await world.another_app())
+    await world.planner.write("counter", "0")
+
+    async def increment(caller: object) -> bool:
+        try:
+            await caller.write("counter", "1", if_version=1)  # type: ignore[attr-defined]
+        except Exception as error:  # noqa: BLE001 - looked at below
+            assert getattr(error, "code", None) == "VERSION_CONFLICT"
+            return False
+        return True
+
+    won = await asyncio.gather(*(increment(caller) for _ in range(15) for caller in (world.planner, second)))
+    assert sum(won) == 1
+
+
+@pytest.mark.req("SC-13")
+async def test_read_batch_gives_what_exists_in_the_order_asked_for_and_names_the_rest(world: World) -> None:
+    await world.planner.write("a", "1")
+    await world.planner.write("b", "2")
+    answer = await world.analysis.batch("b", "none", "a", "b")
+    assert answer == {
+        "entries": [
+            {"key": "b", "value": "2", "written_by": "orchestrator", "written_at": NOW, "version": 1},
+            {"key": "a", "value": "1", "written_by": "orchestrator", "written_at": NOW, "version": 1},
+        ],
+        "missing": ["none"],
+    }
+
+
+@pytest.mark.req("SC-08")
+async def test_sessions_never_see_each_other(world: World) -> None:
+    elsewhere = await world.planner.create_session("s2")
+    await world.planner.write("goal", "here")
+    await world.planner.snapshot("mark")
+    assert await elsewhere.keys() == []
+    with refused("KEY_NOT_FOUND"):
+        await elsewhere.read("goal")
+    with refused("KEY_NOT_FOUND"):
+        await elsewhere.history("goal")
+    with refused("SNAPSHOT_NOT_FOUND"):
+        await elsewhere.read_snapshot("mark")
+    await elsewhere.write("goal", "there")
+    assert await world.planner.value("goal") == "here"
+
+
+@pytest.mark.req("SC-17")
+async def test_written_by_comes_from_the_credential(world: World) -> None:
+    human = await world.admin.create_agent("dana", kind="human")
+    below_human = await world.admin.create_agent("solo", parent_id="dana")
+    names = {
+        "orchestrator": world.planner,
+        "subagent:analysis": world.analysis,
+        "subagent:review:review-2": world.review,
+        "human:dana": human,
+        "human:admin": world.admin,
+    }
+    for name, caller in names.items():
+        assert (await caller.write("who"))["written_by"] == name
+    assert (await below_human.write("who"))["written_by"] == "orchestrator"
+
+
+@pytest.mark.req("SC-17")
+async def test_a_request_cannot_say_who_wrote(world: World) -> None:
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await world.analysis.write("who", written_by="orchestrator")
+    assert "written_by" in caught.value.message
+    assert await world.planner.keys() == []
+
+
+@pytest.mark.req("SC-21")
+async def test_the_seed_s_interaction_cycle_runs(world: World) -> None:
+    planner, analysis = world.planner, world.analysis
+    await planner.write("current_phase", "analysis")
+    await planner.write("problem_summary", "Throughput dropped 30% after config change on Feb 18.")
+    await planner.write("scope", "Identify which config parameter caused degradation.")
+    await planner.write("constraints", "Read-only access to prod.")
+    assert await analysis.keys() == ["constraints", "current_phase", "problem_summary", "scope"]
+    await analysis.batch("problem_summary", "scope", "constraints")
+    await analysis.write("findings_summary", "Pool size went from 200 to 20; restoring it resolves throughput.")
+    await analysis.write("open_questions", "Was the pool size change intentional?")
+    assert (await planner.read("open_questions"))["written_by"] == "subagent:analysis"
+    await planner.write("decisions_made", "Config change was accidental. User approves the revert.")
+    await planner.delete("open_questions")
+    remediation = await world.admin.create_agent("remediation", parent_id="planner")
+    found = await remediation.batch("findings_summary", "decisions_made", "open_questions")
+    assert [entry["key"] for entry in found["entries"]] == ["findings_summary", "decisions_made"]
+    assert found["missing"] == ["open_questions"]

@@ -8,9 +8,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from opentelemetry import trace
 
 from weft.app.needs import Call
@@ -22,6 +22,7 @@ from weft.storage.sql.database import AccessChanged, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from weft.app.auditing import Auditor
     from weft.app.callers import Callers, Credential
@@ -38,10 +39,10 @@ _log = logging.getLogger("weft.calls")
 _changes = logging.getLogger("weft.changes")
 _tracer = trace.get_tracer("weft")
 _TRIES = 5
+_no_span = contextlib.nullcontext()
 
 
-@dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(msgspec.Struct, frozen=True):
     """How a call came in: with which credential, and from where if it came over a network."""
 
     credential: Credential | None
@@ -75,7 +76,7 @@ class Dispatcher:
         started = time.perf_counter()
         outcome = "ok"
         try:
-            with _tracer.start_as_current_span(operation.name):
+            with _span(operation):
                 return await self._perform(operation, raw, arrival, strict=strict)
         except WeftError as error:
             outcome = error.code
@@ -159,6 +160,13 @@ class Dispatcher:
         result, events = await self._database.write(scope, work)
         _log_changes(scope, events)
         return result
+
+
+def _span(operation: Operation) -> AbstractContextManager[object]:
+    # Without a tracer installed, even an empty span would cost as much as a small query.
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
+        return _no_span
+    return _tracer.start_as_current_span(operation.name)
 
 
 def authorise(operation: Operation, actor: Actor) -> None:

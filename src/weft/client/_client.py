@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from itertools import count
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -18,10 +17,10 @@ from weft.client._wire import (
     Outgoing,
     Retries,
     decoded,
-    decoded_event,
     outgoing,
     pause_after,
     refusal,
+    reported,
     stream_target,
     unreachable,
 )
@@ -79,7 +78,8 @@ class Client(Operations):
         """
         if after is None:
             # Known before the stream begins, so that a connection lost before the first event loses none.
-            after = (await self.events.read(session_id=session_id, keys=keys)).next_after
+            present = await self.events.read(session_id=session_id, keys=keys)
+            after = present.next_after
         failures = 0
         while True:
             pause = pause_after(failures)
@@ -120,7 +120,9 @@ class _Connection:
     async def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
         """Perform an operation, again if need be."""
         request = outgoing(operation, arguments)
-        for tried in count(1):
+        tried = 0
+        while True:
+            tried += 1
             try:
                 return decoded(await self._send(request), response, self.address)
             except Unavailable as error:
@@ -128,7 +130,6 @@ class _Connection:
                 if pause is None:
                     raise
             await asyncio.sleep(pause)
-        raise AssertionError  # count() has no end
 
     async def stream(
         self, session_id: str | None, keys: Sequence[str], after: int
@@ -141,8 +142,10 @@ class _Connection:
                     raise refusal(source.response, await source.response.aread())
                 yield None
                 async for message in source:
+                    if message.event == "error":
+                        raise reported(message.data, self.address)
                     if message.data:
-                        yield decoded_event(message.data, self.address)
+                        yield decoded(message.data, Event, self.address)
         except httpx2.RequestError as error:
             raise unreachable(self.address, error) from error
 

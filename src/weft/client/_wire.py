@@ -28,7 +28,6 @@ from weft.kernel.errors import (
     Unavailable,
     WeftError,
 )
-from weft.kernel.events import Event
 
 T = TypeVar("T")
 
@@ -158,10 +157,6 @@ def decoded(content: bytes | str, response: type[T], address: Address) -> T:
         ) from error
 
 
-def decoded_event(content: str, address: Address) -> Event:
-    return decoded(content, Event, address)
-
-
 def refusal(reply: httpx2.Response, content: bytes) -> WeftError:
     """Return the error that an answer stands for."""
     try:
@@ -169,16 +164,22 @@ def refusal(reply: httpx2.Response, content: bytes) -> WeftError:
     except msgspec.DecodeError:
         error = _kind(reply.status_code)(f"{reply.url.host} answered with status {reply.status_code}.")
     else:
-        error = _restored(body, reply.status_code)
+        error = _restored(body, _class_of(body.code) or _kind(reply.status_code))
+        vars(error)["http_status"] = reply.status_code
     seconds = reply.headers.get("retry-after", "")
     if seconds.isdecimal():
         error.context.setdefault("retry_after_seconds", int(seconds))
     return error
 
 
-def _restored(body: ErrorBody, status: int) -> WeftError:
-    kind = next((leaf for leaf in _with_code(WeftError) if leaf.code == body.code), None)
-    error = (kind or _kind(status))(body.error, **body.context)
+def reported(content: str, address: Address) -> WeftError:
+    """Return the error that a stream ended with."""
+    body = decoded(content, ErrorBody, address)
+    return _restored(body, _class_of(body.code) or InternalError)
+
+
+def _restored(body: ErrorBody, kind: type[WeftError]) -> WeftError:
+    error = kind(body.error, **body.context)
     # The server may be newer than this client: what it says of the error goes before what the class says.
     vars(error).update(
         code=body.code,
@@ -186,9 +187,12 @@ def _restored(body: ErrorBody, status: int) -> WeftError:
         related=tuple(body.related_resources),
         severity=body.severity,
         recoverable=body.recoverable,
-        http_status=status,
     )
     return error
+
+
+def _class_of(code: str) -> type[WeftError] | None:
+    return next((error for error in _with_code(WeftError) if error.code == code), None)
 
 
 def _with_code(kind: type[WeftError]) -> Iterator[type[WeftError]]:

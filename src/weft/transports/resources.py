@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Response
 
 _URI = re.compile(r"(board|session)://([A-Za-z0-9][A-Za-z0-9_-]{0,99})(?:/([a-z0-9_:*?]{1,129}))?\Z")
+_LONGEST_URI = 250
 
 
 class Template(NamedTuple):
@@ -71,7 +72,7 @@ class Resource:
 def parse_uri(uri: str) -> Resource:
     match = _URI.match(uri)
     if match is None or (match[1] == "session" and match[3] is not None):
-        raise ResourceNotFound(f"'{uri[:200]}' is not a resource of Weft.", resource_id=uri[:200])
+        raise ResourceNotFound(f"'{uri[:_LONGEST_URI]}' is not a resource of Weft.", uri=uri[:_LONGEST_URI])
     return Resource(uri, match[1], match[2], match[3])
 
 
@@ -82,7 +83,12 @@ async def read_resource(app: App, resource: Resource, arrival: Arrival) -> bytes
         operation = "session.get"
     elif resource.key is not None and not resource.is_pattern:
         operation, raw = "board.read", {**raw, "key": resource.key}
-    response = await app.call(app.registry[operation], raw, arrival)
+    try:
+        response = await app.call(app.registry[operation], raw, arrival)
+    except NotFound as error:
+        # The protocol asks that whoever reads in vain is told what was read.
+        error.context["uri"] = resource.uri
+        raise
     return msgspec.json.encode(_matching(response, resource))
 
 

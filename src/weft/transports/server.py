@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -15,7 +16,7 @@ from weft.transports.http.application import HttpApplication
 from weft.transports.logs import configure_logging
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from weft.app.tenants import NewTenant
     from weft.settings import Settings
@@ -32,6 +33,13 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._application = application
         self._patience_seconds = patience_seconds
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        with super().capture_signals():
+            yield
+            # Raised again, as uvicorn means to, SIGTERM would end the process before the database is closed.
+            self._captured_signals.clear()
 
     async def shutdown(self, sockets: list[Any] | None = None) -> None:
         draining = asyncio.create_task(self._drain())

@@ -58,8 +58,10 @@ class Toolbox:
             raise UnknownOperation(f"There is no tool named '{name[:100]}'.")
         operation = _by_action(operations, arguments)
         raw = {key: value for key, value in arguments.items() if key != ACTION} if operation.action else arguments
-        if session_id is not None and _SESSION in operation.request.__struct_fields__:
-            raw = {_SESSION: session_id, **raw}
+        if session_id is not None and _works_in_session(operation):
+            if raw.get(_SESSION, session_id) != session_id:
+                raise InvalidInput(f"{_SESSION}: this connection works in '{session_id}' only", field=_SESSION)
+            raw = {**raw, _SESSION: session_id}
         return operation, raw
 
 
@@ -77,6 +79,11 @@ def _by_action(operations: Sequence[Operation], arguments: Mapping[str, Any]) ->
     return found
 
 
+def _works_in_session(operation: Operation) -> bool:
+    """Tell whether an operation works in a session there is: the id of a new one is for the caller to choose."""
+    return _SESSION in operation.request.__struct_fields__ and operation.name != "session.create"
+
+
 def _may(actor: Actor, operation: Operation) -> bool:
     # Whoever has a connection is authenticated already, and the key has no business in a model's context.
     if operation.audience is Audience.ANONYMOUS:
@@ -91,10 +98,11 @@ def _may(actor: Actor, operation: Operation) -> bool:
 def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
     first = operations[0]
     grouped = first.action is not None
+    bound = in_session and all(map(_works_in_session, operations))
     return ToolView(
         name=first.tool,
         description=_GROUPED_HELP[first.tool] if grouped else first.help,
-        input_schema=tool_schema(operations, without=frozenset({_SESSION}) if in_session else frozenset()),
+        input_schema=tool_schema(operations, without=frozenset({_SESSION} if bound else ())),
         output_schema=None if grouped else standalone(first.response),
         read_only=all(operation.effect is not Effect.WRITE for operation in operations),
     )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec import structs
 
 from weft.capabilities.board.model import (
@@ -34,12 +35,11 @@ if TYPE_CHECKING:
 
     from weft.capabilities.board.model import EntryWithValue
 
-_SYSTEM = Author("system", "system")
+SYSTEM = Author("system", "system")
 _PRUNE_EVERY = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Terms:
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """What a write may say beside the value. Patterns left out stay as they were."""
 
     if_version: int | None = None
@@ -187,7 +187,7 @@ class OpenBoard(Board):
         return tag
 
     async def restore(self, tag: Tag) -> tuple[list[str], list[str]]:
-        """Make the board hold what it held at a snapshot, as one new commit; return what was written and removed."""
+        """Make the board hold what it held at a snapshot, as one new commit; name what was written and removed."""
         then = await self.state_at(tag.seq)
         now = {entry.key: entry for entry in await self.list()}
         removed = [entry for key, entry in now.items() if key not in then]
@@ -210,7 +210,7 @@ class OpenBoard(Board):
             *(self._event("board.deleted", entry, restored_from=tag.label) for entry in removed),
             self._session_event("board.restored", tag.label, {"seq": self.head.seq}),
         )
-        return [entry.key for entry in written], [entry.key for entry in removed]
+        return self._names(written), self._names(removed)
 
     async def bury_expired(self) -> None:
         """Turn keys whose time has run out into history, before anything else is decided."""
@@ -218,8 +218,10 @@ class OpenBoard(Board):
             return
         expired = [e for e in await self.parts.entries.list(self.session.session_id) if not e.lives_at(self.now)]
         if expired:
-            await self._remove(expired, Act.EXPIRE, "expire", author=_SYSTEM)
-        self.head = replace(self.head, next_expiry_at=await self.parts.entries.next_expiry(self.session.session_id))
+            await self._remove(expired, Act.EXPIRE, "expire", author=SYSTEM)
+        self.head = structs.replace(
+            self.head, next_expiry_at=await self.parts.entries.next_expiry(self.session.session_id)
+        )
 
     async def _remove(self, entries: Sequence[Entry], act: Act, reason: str, *, author: Author | None = None) -> None:
         for entry in entries:
@@ -270,6 +272,10 @@ class OpenBoard(Board):
             readable_by=change.meta.readable_by or ANYONE,
             writable_by=change.meta.writable_by or ANYONE,
         )
+
+    def _names(self, entries: Iterable[Entry]) -> list[str]:
+        """Return the keys among these that the caller may know of."""
+        return [entry.key for entry in entries if entry.readable(self.parts.actor)]
 
     async def _prune(self, entry: Entry) -> None:
         # Readers are shown the last keep_versions exactly; the values behind them are dropped a few at a time.

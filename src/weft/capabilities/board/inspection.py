@@ -54,7 +54,7 @@ async def inspect_session(request: InspectSession, boards: Boards) -> Inspection
     live = await boards.entries.read_all(request.session_id)
     problem = await boards.lines.verify(board.line_id)
     return Inspection(
-        session=describe(board.session),
+        session=await describe(board.session, boards.sessions),
         entries=[
             InspectedEntry(info=key_info(found.entry), value=found.value, reads=found.entry.reads)
             for found in live

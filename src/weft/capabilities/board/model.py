@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from weft.kernel.errors import Conflict, NotFound, Rejected
 from weft.kernel.identity import ANYONE
@@ -77,8 +78,7 @@ class SnapshotExists(Conflict):
     related = ("shared_context",)
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One key of the board, without its value. ``life`` tells it apart from a namesake deleted before."""
 
     key: str
@@ -105,8 +105,7 @@ class Entry:
         return self.writable_by == ANYONE or actor.is_admin or actor.matches(self.writable_by)
 
 
-@dataclass(frozen=True, slots=True)
-class EntryWithValue:
+class EntryWithValue(msgspec.Struct, frozen=True):
     """One key of the board with its value."""
 
     entry: Entry

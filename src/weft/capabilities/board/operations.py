@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.board.boards import Boards, Terms
+from weft.capabilities.board.boards import SYSTEM, Boards, Terms
 from weft.capabilities.board.model import (
     MAX_VALUE_CHARS,
     Entry,
@@ -19,6 +19,7 @@ from weft.capabilities.board.model import (
     StoreFull,
     ValueTooLarge,
     VersionConflict,
+    check_key,
     remark_on_size,
 )
 from weft.capabilities.history.model import Act, Tag, Version
@@ -28,6 +29,9 @@ from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Count, Ordinal
 from weft.kernel.identity import ANYONE, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000
@@ -411,6 +415,7 @@ async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:
 async def read_history(request: ReadHistory, boards: Boards) -> History:
     """See how a key came to say what it says: its earlier versions, who wrote them and when."""
     board = await boards.to_read(request.session_id)
+    check_key(request.key, namespaces=board.session.config.namespaces)
     lives = await boards.lines.last_life(board.line_id, request.key)
     life = request.life or lives
     past = await boards.lines.versions(board.line_id, request.key, life, board.session.config.keep_versions + 1)
@@ -421,15 +426,15 @@ async def read_history(request: ReadHistory, boards: Boards) -> History:
         raise await board.missing(request.key)
     wanted = None if request.versions is None else set(request.versions)
     written = [v for v in reversed(shown) if v.change.act is Act.WRITE][-board.session.config.keep_versions :]
-    end = next((v for v in shown if v.change.act is not Act.WRITE), None)
+    end = _end_of(shown, board.now)
     return History(
         key=request.key,
         life=life,
         lives=lives,
         versions=[_past_version(v) for v in written if wanted is None or v.change.version in wanted],
-        ended=None if end is None else {Act.DELETE: "deleted", Act.EXPIRE: "expired"}[end.change.act],
-        ended_at=None if end is None else from_micros(end.committed_at),
-        ended_by=None if end is None else end.author,
+        ended=end.how if end else None,
+        ended_at=from_micros(end.at) if end else None,
+        ended_by=end.by if end else None,
     )
 
 
@@ -534,6 +539,25 @@ async def restore_snapshot(request: RestoreSnapshot, boards: Boards) -> Snapshot
     board = await boards.to_write(request.session_id)
     written, deleted = await board.restore(await board.find_snapshot(request.label))
     return SnapshotRestored(restored=request.label, written=sorted(written), deleted=sorted(deleted))
+
+
+class _End(NamedTuple):
+    """How one life of a key was over."""
+
+    how: str
+    at: int
+    by: str
+
+
+def _end_of(life: Sequence[Version], now: int) -> _End | None:
+    """Tell how a life ended, newest change first. An expiry counts from its moment, not from when it was noticed."""
+    last = life[0]
+    if last.change.act is Act.DELETE:
+        return _End("deleted", last.committed_at, last.author)
+    expires_at = next((v.change.meta.expires_at for v in life if v.change.act is Act.WRITE), None)
+    if expires_at is not None and expires_at <= now:
+        return _End("expired", expires_at, SYSTEM.participant)
+    return None
 
 
 def _compare(before: dict[str, EntryRead], after: dict[str, EntryRead]) -> Comparison:

@@ -9,7 +9,6 @@ index finds directly, so a write costs the same however long or wide the line ha
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from enum import StrEnum
 
 import msgspec
@@ -35,8 +34,7 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     writable_by: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """One key's new state. ``life`` tells apart a key and its namesake created after a deletion."""
 
     key: str
@@ -47,16 +45,14 @@ class Change:
     meta: ChangeMeta
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
+class Author(msgspec.Struct, frozen=True):
     """Who made a commit: the name others see, and the principal behind it."""
 
     participant: str
     principal_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """Where a line stands. ``weight`` is what its live keys add up to."""
 
     line_id: str
@@ -66,8 +62,7 @@ class Head:
     next_expiry_at: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """One step of a line."""
 
     line_id: str
@@ -79,7 +74,10 @@ class Commit:
     changes: tuple[Change, ...]
 
     def hash_after(self, parent: bytes) -> bytes:
-        """Return the commit's identity, given the hash of the commit before it."""
+        """Return the commit's identity, given the hash of the commit before it.
+
+        Changes count in the order of their keys: storage does not keep the order in which they were made.
+        """
         content = (
             self.line_id,
             self.seq,
@@ -91,14 +89,13 @@ class Commit:
             self.step,
             [
                 (c.key, c.life, c.version, c.act, c.blob_hash.hex() if c.blob_hash else None, c.meta)
-                for c in self.changes
+                for c in sorted(self.changes, key=lambda change: change.key)
             ],
         )
         return hashlib.sha256(_encode(content)).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """A change as history shows it: with its commit, and its value unless that was pruned."""
 
     change: Change
@@ -108,8 +105,7 @@ class Version:
     value: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(msgspec.Struct, frozen=True):
     """A named moment of a line."""
 
     label: str

@@ -147,8 +147,7 @@ async def create_session(
     """
     now = clock.now()
     metadata = request.metadata or {}
-    if len(msgspec.json.encode(metadata)) > _METADATA_LIMIT_BYTES:
-        raise InvalidInput(f"metadata: at most {_METADATA_LIMIT_BYTES} bytes of JSON", field="metadata")
+    _check_metadata(metadata)
     session = Session(
         session_id=request.session_id or new_session_id(),
         purpose=request.purpose,
@@ -178,7 +177,8 @@ async def create_session(
 )
 async def get_session(request: GetSession, actor: Actor, sessions: SessionStore) -> SessionFound:
     """Look at one session: its purpose, state and settings."""
-    return SessionFound(session=describe(await find_session(request.session_id, actor, sessions)))
+    session = await find_session(request.session_id, actor, sessions)
+    return SessionFound(session=await describe(session, sessions))
 
 
 @operation(
@@ -203,7 +203,7 @@ async def list_sessions(request: ListSessions, actor: Actor, sessions: SessionSt
     shown = admitted[: request.limit]
     has_more = len(admitted) > request.limit
     return Sessions(
-        sessions=[describe(session) for session in shown],
+        sessions=[await describe(session, sessions) for session in shown],
         count=len(shown),
         has_more=has_more,
         next_cursor=f"{shown[-1].created_at}.{shown[-1].session_id}" if has_more else None,
@@ -257,12 +257,12 @@ async def delete_session(
     return SessionDeleted(session_id=session.session_id)
 
 
-def describe(session: Session) -> SessionInfo:
+async def describe(session: Session, sessions: SessionStore) -> SessionInfo:
     return SessionInfo(
         id=session.session_id,
         purpose=session.purpose,
         created_at=from_micros(session.created_at),
-        updated_at=from_micros(session.updated_at),
+        updated_at=from_micros(await sessions.last_activity(session)),
         created_by=session.created_by,
         is_active=session.archived_at is None,
         metadata=session.metadata,
@@ -279,6 +279,15 @@ def _event(event_type: str, session: Session, actor: Actor) -> NewEvent:
         actor=actor.participant,
         participants=session.config.participants,
     )
+
+
+def _check_metadata(metadata: dict[str, Any]) -> None:
+    try:
+        size = len(msgspec.json.encode(metadata))
+    except (UnicodeEncodeError, RecursionError) as error:
+        raise InvalidInput("metadata: not valid text, or nested too deeply", field="metadata") from error
+    if size > _METADATA_LIMIT_BYTES:
+        raise InvalidInput(f"metadata: at most {_METADATA_LIMIT_BYTES} bytes of JSON", field="metadata")
 
 
 def _parse_cursor(cursor: str | None) -> Position | None:

@@ -30,6 +30,10 @@ class SessionStore(Protocol):
         """Return sessions newest first, older than ``before``; archived ones only if asked for."""
         ...
 
+    async def last_activity(self, session: Session) -> int:
+        """Return when anything in the session was last changed."""
+        ...
+
     async def archive(self, session_id: str, at: int) -> None: ...
 
     async def erase(self, session_id: str) -> None:

@@ -223,10 +223,10 @@ class SqlAuditStore:
         rows = await self._tx.all(
             """
             SELECT audit_id, at, actor, principal_id, action, outcome, target, detail FROM audit_log
-            WHERE tenant = $1 AND audit_id < $2 AND outcome LIKE $3 ORDER BY audit_id DESC LIMIT $4
+            WHERE tenant = $1 AND ($2 = '' OR audit_id < $2) AND outcome LIKE $3 ORDER BY audit_id DESC LIMIT $4
             """,
             self._tx.tenant,
-            before or "~",
+            before or "",
             outcome or "%",
             limit,
         )

@@ -6,8 +6,9 @@ bind by position. The few words that differ stand in braces (``{for_update}``) a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -23,8 +24,7 @@ class AccessChanged(Exception):
     """Someone's access was changed since the caller was authenticated."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """The wall a transaction runs inside: one tenant, or the whole installation for the system itself.
 
     ``epoch`` is the tenant's access epoch the caller was authenticated under. A transaction under another epoch

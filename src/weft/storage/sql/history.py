@@ -58,8 +58,12 @@ class SqlLineStore:
         return None if row is None else Head(*row)
 
     async def put_blob(self, blob_hash: bytes, content: str) -> None:
+        # The update that changes nothing takes the row's lock, so that nobody forgets the value meanwhile.
         await self._tx.run(
-            "INSERT INTO blobs (tenant, hash, content) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            """
+            INSERT INTO blobs (tenant, hash, content) VALUES ($1, $2, $3)
+            ON CONFLICT (tenant, hash) DO UPDATE SET hash = excluded.hash
+            """,
             self._tenant,
             blob_hash,
             content.encode(),
@@ -153,15 +157,7 @@ class SqlLineStore:
             life,
             up_to_version,
         )
-        for blob_hash in {row[0] for row in rows}:
-            await self._tx.run(
-                """
-                DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (
-                    SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.blob_hash = $2 AND c.pruned = 0)
-                """,
-                self._tenant,
-                blob_hash,
-            )
+        await self._forget({row[0] for row in rows})
 
     async def tag(self, line_id: str, tag: Tag) -> bool:
         row = await self._tx.one(
@@ -228,13 +224,8 @@ class SqlLineStore:
         )
 
     async def erase(self, line_id: str) -> None:
-        await self._tx.run(
-            """
-            DELETE FROM blobs WHERE tenant = $1
-              AND hash IN (SELECT blob_hash FROM changes WHERE tenant = $1 AND line_id = $2)
-              AND NOT EXISTS (SELECT 1 FROM changes c
-                              WHERE c.tenant = $1 AND c.blob_hash = blobs.hash AND c.line_id <> $2 AND c.pruned = 0)
-            """,
+        rows = await self._tx.all(
+            "SELECT DISTINCT blob_hash FROM changes WHERE tenant = $1 AND line_id = $2 AND blob_hash IS NOT NULL",
             self._tenant,
             line_id,
         )
@@ -243,6 +234,24 @@ class SqlLineStore:
                 f"DELETE FROM {table} WHERE tenant = $1 AND line_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tenant,
                 line_id,
+            )
+        await self._forget({row[0] for row in rows})
+
+    async def _forget(self, hashes: set[bytes]) -> None:
+        """Drop the values that no change refers to any more."""
+        for blob_hash in sorted(hashes):
+            # Locked first and judged by a statement of its own: one that waited for a writer of the same value
+            # would judge by what stood before that writer committed.
+            await self._tx.one(
+                "SELECT 1 FROM blobs WHERE tenant = $1 AND hash = $2 {for_update}", self._tenant, blob_hash
+            )
+            await self._tx.run(
+                """
+                DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (
+                    SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.blob_hash = $2 AND c.pruned = 0)
+                """,
+                self._tenant,
+                blob_hash,
             )
 
 

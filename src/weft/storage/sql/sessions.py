@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.sessions.model import Session, SessionConfig
+from weft.capabilities.sessions.model import Session, SessionConfig, line_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.store import Position
     from weft.storage.sql.database import Row, Transaction
 
-# A board's last commit is a session's last activity; keeping a second copy of that time would cost every write.
 _SESSION = """
-SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at,
-       COALESCE((SELECT c.committed_at FROM lines l JOIN commits c
-                 ON c.tenant = l.tenant AND c.line_id = l.line_id AND c.seq = l.seq
-                 WHERE l.tenant = s.tenant AND l.line_id = 'board:' || s.session_id), s.updated_at),
-       s.archived_at
+SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at
 FROM sessions s
+"""
+# A board's last commit is its session's last activity; keeping a copy of that time would cost every write.
+_LAST_COMMIT = """
+SELECT c.committed_at FROM lines l
+JOIN commits c ON c.tenant = l.tenant AND c.line_id = l.line_id AND c.seq = l.seq
+WHERE l.tenant = $1 AND l.line_id = $2
 """
 
 _config = msgspec.json.Decoder(SessionConfig)
@@ -71,6 +72,10 @@ class SqlSessionStore:
             limit,
         )
         return [_session(row) for row in rows]
+
+    async def last_activity(self, session: Session) -> int:
+        row = await self._tx.one(_LAST_COMMIT, self._tx.tenant, line_of(session.session_id))
+        return session.updated_at if row is None else max(session.updated_at, row[0])
 
     async def archive(self, session_id: str, at: int) -> None:
         await self._tx.run(

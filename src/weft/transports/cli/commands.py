@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from weft.kernel.errors import WeftError
 from weft.transports.cli.failures import exit_code, report
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-json_option: Callable[[Any], Any] = click.option(
-    "--json", "as_json", is_flag=True, help="Print the answer as JSON, and an error as JSON on standard output too."
+# One object serves every command: ``params=[JSON]``.
+JSON = click.Option(
+    ["--json", "as_json"], is_flag=True, help="Print the answer, or the error, as JSON on standard output."
 )
 
 

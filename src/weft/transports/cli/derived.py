@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.transports.cli.commands import Command, Group, json_option
+from weft.transports.cli.commands import JSON, Command, Group
 from weft.transports.cli.fields import given, parameters
 from weft.transports.cli.render import show
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # What cannot be taken back is asked about first, where somebody is there to answer.
 IRREVERSIBLE = frozenset({"session.delete", "key.revoke", "signing_key.rotate"})
 
-_yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask whether you are sure.")
+_YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask whether you are sure.")
 
 
 def group_of(name: str, summary: str, operations: Iterable[Operation]) -> Group:
@@ -30,16 +30,15 @@ def group_of(name: str, summary: str, operations: Iterable[Operation]) -> Group:
 
 
 def command_for(operation: Operation) -> click.Command:
-    command: click.Command = Command(
+    extra = [_YES, JSON] if operation.name in IRREVERSIBLE else [JSON]
+    return Command(
         dashed(operation.verb),
-        params=list(parameters(operation)),
+        params=[*parameters(operation), *extra],
         callback=_callback(operation),
         help=operation.help.replace("``", "'"),
         short_help=operation.summary.replace("``", "'"),
         epilog=_epilog(operation),
     )
-    command.params += _extra_options(operation)
-    return command
 
 
 def dashed(name: str) -> str:
@@ -59,17 +58,6 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
 
 def interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
-
-
-def _extra_options(operation: Operation) -> list[click.Parameter]:
-    @json_option
-    def always() -> None: ...
-
-    @_yes_option
-    def irreversible() -> None: ...
-
-    options: list[Any] = [always, irreversible] if operation.name in IRREVERSIBLE else [always]
-    return [parameter for option in options for parameter in option.__click_params__]
 
 
 def _epilog(operation: Operation) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
 
 
-class Text(click.ParamType):
+class Text(click.ParamType[Any]):
     """Text as given, ``-`` for standard input, ``@FILE`` for a file, ``@@`` for a leading ``@``."""
 
     name = "text"
@@ -158,14 +158,12 @@ def _shape(kind: Type, description: str = "") -> _Shape:
     return _Shape(kind, description)
 
 
-def _click_type(shape: _Shape) -> click.ParamType:
+def _click_type(shape: _Shape) -> click.ParamType[Any]:
     match shape.type:
         case StrType() | DateTimeType():
             return Text()
-        case LiteralType(values=values):
-            return click.Choice([str(value) for value in values])
-        case EnumType(cls=members):
-            return click.Choice([str(member.value) for member in members])
+        case LiteralType() | EnumType():
+            return click.Choice(_choices(shape.type))
         case IntType():
             return click.IntRange(**_range(shape.type))
         case FloatType():
@@ -174,6 +172,11 @@ def _click_type(shape: _Shape) -> click.ParamType:
             return click.BOOL
         case _:
             return Json()
+
+
+def _choices(kind: LiteralType | EnumType) -> list[str]:
+    values = kind.values if isinstance(kind, LiteralType) else [member.value for member in kind.cls]
+    return [str(value) for value in values]
 
 
 def _range(kind: IntType | FloatType) -> dict[str, Any]:

@@ -36,11 +36,11 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
     names = [name for name in dict.fromkeys(name for row in rows for name in row) if any(row.get(name) for row in rows)]
     cells = [[" ".join(row.get(name, "").split()) for name in names] for row in rows]
     widths = _fit([max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)])
-    head = _GAP.join(click.style(f"{name:<{width}}", bold=True) for name, width in zip(names, widths, strict=True))
-    body = (
-        _GAP.join(f"{_short(cell, width):<{width}}" for cell, width in zip(line, widths, strict=True)) for line in cells
+    head, *body = (
+        _GAP.join(f"{_short(text, width):<{width}}" for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in (names, *cells)
     )
-    return "\n".join(line.rstrip() for line in (head, *body))
+    return "\n".join([click.style(head, bold=True), *body])
 
 
 def block(pairs: Mapping[str, str]) -> str:
@@ -53,15 +53,12 @@ def _parts(response: msgspec.Struct) -> Iterable[str]:
     """Yield the plain fields as one block, then each nested thing under its own heading."""
     values = {name: getattr(response, name) for name in response.__struct_fields__ if name != "success"}
     nested = {name: value for name, value in values.items() if isinstance(value, msgspec.Struct) or _are_rows(value)}
-    plain = {name: cell(value) for name, value in values.items() if name not in nested and value not in (None, [], ())}
+    plain = {name: cell(value) or "none" for name, value in values.items() if name not in nested and value is not None}
     if plain:
         yield block(plain)
     for name, value in nested.items():
         heading = "" if len(values) == 1 else click.style(f"{name}:", bold=True) + "\n"
         yield heading + _indent(render(value) if isinstance(value, msgspec.Struct) else table([row(v) for v in value]))
-    for name, value in values.items():
-        if value in ([], ()):
-            yield f"No {name.replace('_', ' ')}."
 
 
 def row(item: msgspec.Struct) -> dict[str, str]:
@@ -97,8 +94,9 @@ def _are_rows(value: Any) -> TypeGuard[Sequence[msgspec.Struct]]:  # noqa: ANN40
 
 
 def _pair(name: str, value: str, width: int) -> str:
-    label = click.style(f"{name + ':':<{width}}", fg="cyan")
-    return f"{label} {value}" if "\n" not in value else f"{label}\n{_indent(value)}"
+    if "\n" in value:
+        return click.style(f"{name}:", fg="cyan") + f"\n{_indent(value)}"
+    return click.style(f"{name + ':':<{width}}", fg="cyan") + f" {value}"
 
 
 def _indent(text: str) -> str:

@@ -12,7 +12,7 @@ import click
 from weft.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
     from weft.app.app import App
     from weft.kernel.operation import Operation, Response
@@ -37,20 +37,20 @@ class Target:
             given["database_url"] = ""
         return Settings.from_environment(**given)
 
-    def call(self, operation: Operation, raw: Mapping[str, Any]) -> Response:
+    def call(self, operation: Operation, raw: dict[str, Any]) -> Response:
         """Perform an operation there."""
         return asyncio.run(
             self._call_locally(operation, raw) if self.url is None else self._call_server(operation, raw)
         )
 
-    async def _call_server(self, operation: Operation, raw: Mapping[str, Any]) -> Response:
+    async def _call_server(self, operation: Operation, raw: dict[str, Any]) -> Response:
         from weft.client import Client  # noqa: PLC0415 - only those who ask a server pay for an HTTP client
 
         async with Client(self.url, api_key=self.key) as client:
             response: Response = await client._caller.call(operation.name, raw, operation.response)  # noqa: SLF001
             return response
 
-    async def _call_locally(self, operation: Operation, raw: Mapping[str, Any]) -> Response:
+    async def _call_locally(self, operation: Operation, raw: dict[str, Any]) -> Response:
         from weft.app.callers import Local  # noqa: PLC0415 - help and completion need no database
         from weft.app.dispatch import Arrival  # noqa: PLC0415 - likewise
 

@@ -18,15 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from mcp.server.lowlevel.server import Server
+    from mcp.server.streamable_http import EventStore
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
     from weft.transports.mcp.caller import State
 
-    Profile = Callable[[Server[State]], None]
+    # Adds to what a server answers, and returns where to keep what is sent, for clients that are cut off.
+    Profile = Callable[[Server[State]], EventStore]
 
 _IDLE_SECONDS = 1_800
 _MOST_CONNECTIONS = 20_000
+_RETRY_MILLISECONDS = 500
 
 
 class McpEndpoint:
@@ -37,10 +40,11 @@ class McpEndpoint:
         self._subscriptions = Subscriptions(app)
         self.calls_in_flight = 0
         server = build_server(app, self._subscriptions)
-        if profile is not None:
-            profile(server)
+        sent = profile(server) if profile is not None else None
         self._manager = StreamableHTTPSessionManager(
             server,
+            event_store=sent,
+            retry_interval=_RETRY_MILLISECONDS if sent else None,
             # Our tools answer at once, and a plain JSON answer costs half of a stream; a profile's may report progress.
             json_response=profile is None,
             session_idle_timeout=_IDLE_SECONDS,

@@ -64,14 +64,14 @@ class Watcher:
             self.unwatch(uri)
         self._wake.set()
 
-    async def changes(self) -> AsyncIterator[str]:
-        """Yield each changed URI once, however often it changed meanwhile."""
+    async def changes(self, *, to_the_last: bool = False) -> AsyncIterator[str]:
+        """Yield each changed URI once, however often it changed meanwhile; ``to_the_last``: while any is watched."""
         while True:
             while self._changed:
                 uri = next(iter(self._changed))
                 del self._changed[uri]
                 yield uri
-            if self._closed:
+            if self._closed or (to_the_last and not self._followers):
                 return
             self._wake.clear()
             await self._wake.wait()
@@ -82,7 +82,9 @@ class Watcher:
                 if page.events:
                     self._changed[uri] = None
                     self._wake.set()
+        # The caller may no longer read this: its key was revoked, or the session is gone.
         self._followers.pop(uri, None)
+        self._wake.set()
 
 
 class Subscriptions:
@@ -131,7 +133,7 @@ class Subscriptions:
             await context.session.send_notification(
                 types.SubscriptionsAcknowledgedNotification(params=acknowledged), related_request_id=context.request_id
             )
-            async for uri in watcher.changes():
+            async for uri in watcher.changes(to_the_last=bool(honoured)):
                 updated = types.ResourceUpdatedNotificationParams(uri=uri, _meta=meta)
                 await context.session.send_notification(
                     types.ResourceUpdatedNotification(params=updated), related_request_id=context.request_id

@@ -31,7 +31,8 @@ DIALECT = {
     "table": "",
 }
 
-# Everything row-level security needs. Run after each migration, so a new table with a tenant is never forgotten.
+# Everything row-level security needs. Run at every start, so a new table with a tenant is never forgotten; tables
+# that have it are left alone, because altering one waits for every transaction that uses it.
 _SECURE = """
 DO $$
 DECLARE name text;
@@ -41,12 +42,12 @@ BEGIN
   EXECUTE format('GRANT weft_app, weft_system TO %I', current_user);
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO weft_app, weft_system', current_schema());
   FOR name IN SELECT table_name FROM information_schema.columns
-              WHERE table_schema = current_schema() AND column_name = 'tenant' LOOP
+              WHERE table_schema = current_schema() AND column_name = 'tenant' AND table_name NOT IN (
+                SELECT tablename FROM pg_policies
+                WHERE schemaname = current_schema() AND policyname = 'whole_installation') LOOP
     EXECUTE format('GRANT SELECT, INSERT, UPDATE, DELETE ON %I TO weft_app, weft_system', name);
     EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
     EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', name);
-    EXECUTE format('DROP POLICY IF EXISTS one_tenant ON %I', name);
-    EXECUTE format('DROP POLICY IF EXISTS whole_installation ON %I', name);
     EXECUTE format('CREATE POLICY one_tenant ON %I TO weft_app USING (tenant = current_setting(''weft.tenant'', true))'
                    || ' WITH CHECK (tenant = current_setting(''weft.tenant'', true))', name);
     EXECUTE format('CREATE POLICY whole_installation ON %I TO weft_system USING (true) WITH CHECK (true)', name);
@@ -167,9 +168,12 @@ class PostgresDatabase:
         try:
             while True:
                 try:
-                    yield await asyncio.wait_for(mailbox.get(), _MISSED_WAKE_POLL_SECONDS)
+                    # Not wait_for, which in Python 3.11 can swallow the cancellation that ends this loop.
+                    async with asyncio.timeout(_MISSED_WAKE_POLL_SECONDS):
+                        announced = await mailbox.get()
                 except TimeoutError:
-                    yield set()
+                    announced = set()
+                yield announced
         finally:
             self._listeners.discard(mailbox)
             listening.cancel()
@@ -242,7 +246,7 @@ async def _translated() -> AsyncIterator[None]:
         raise StorageFull from error
     except asyncpg.DataCorruptedError as error:
         raise InternalError("PostgreSQL reports damaged data; restore it from a backup.") from error
-    except asyncpg.DataError as error:
+    except (asyncpg.DataError, UnicodeEncodeError) as error:
         raise InvalidInput("A value cannot be stored as it was sent.") from error
     except _UNREACHABLE as error:
         raise SystemUnavailable(f"PostgreSQL cannot be reached right now ({type(error).__name__}).") from error

@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from weft.kernel.errors import InternalError, PoolNotInitialized, StorageFull, SystemUnavailable, WeftError
+from weft.kernel.errors import (
+    InternalError,
+    InvalidInput,
+    PoolNotInitialized,
+    StorageFull,
+    SystemUnavailable,
+    WeftError,
+)
 from weft.storage.sql.database import SYSTEM, AccessChanged
 
 if TYPE_CHECKING:
@@ -63,7 +70,7 @@ class SqliteTransaction:
         return self._cursor.execute(_rendered(sql), values).fetchall()
 
     async def run(self, sql: str, *values: Value) -> None:
-        self._cursor.execute(_rendered(sql), values).fetchall()
+        self._cursor.execute(_rendered(sql), values)
 
 
 _rendering: dict[str, str] = {}
@@ -136,9 +143,9 @@ class SqliteDatabase:
         if self._thread is None or self._loop is None:
             raise PoolNotInitialized
         done: asyncio.Future[T] = self._loop.create_future()
+        # The write happens whether or not the caller goes on waiting: it may be committed already.
         self._jobs.put(_Job(scope, work, done))
-        # The write happens whether or not the caller still waits: what was sent may already be committed.
-        return await asyncio.shield(done)
+        return await done
 
     async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         return await self.write(SYSTEM, work)
@@ -151,12 +158,15 @@ class SqliteDatabase:
         try:
             while True:
                 try:
-                    yield await asyncio.wait_for(mailbox.get(), _FOREIGN_WRITE_POLL_SECONDS)
+                    # Not wait_for, which in Python 3.11 can swallow the cancellation that ends this loop.
+                    async with asyncio.timeout(_FOREIGN_WRITE_POLL_SECONDS):
+                        announced = await mailbox.get()
                 except TimeoutError:
                     version = self._data_version()
-                    if version != seen:
-                        seen = version
-                        yield set()
+                    if version == seen:
+                        continue
+                    seen, announced = version, set()
+                yield announced
         finally:
             self._listeners.discard(mailbox)
 
@@ -255,10 +265,9 @@ def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> N
 def _attempt(cursor: apsw.Cursor, job: _Job) -> None:
     cursor.execute("SAVEPOINT job")
     try:
-        with _translated():
-            job.result = _run_to_end(cursor, job.scope, job.work)
+        job.result = _run_to_end(cursor, job.scope, job.work)
     except BaseException as error:  # noqa: BLE001 - handed to the caller that waits for this job
-        job.error = error
+        job.error = _translation(error)
         # SQLite itself may have rolled everything back, as it does when the disk is full.
         if cursor.connection.in_transaction:
             cursor.execute("ROLLBACK TO job")
@@ -286,11 +295,23 @@ def _translated() -> Iterator[None]:
     """Turn apsw's exceptions into ours, once, where they enter."""
     try:
         yield
-    except apsw.FullError as error:
-        raise StorageFull from error
-    except (apsw.CorruptError, apsw.NotADBError) as error:
-        raise InternalError("The database file is damaged; restore it from a backup with weft db restore.") from error
-    except (apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.CantOpenError, apsw.ReadOnlyError) as error:
-        raise SystemUnavailable(f"The database cannot be used right now ({type(error).__name__}).") from error
-    except OSError as error:
-        raise SystemUnavailable(f"The data folder cannot be used: {error.strerror or type(error).__name__}.") from error
+    except (apsw.Error, OSError, UnicodeEncodeError) as error:
+        raise _translation(error) from error
+
+
+def _translation(error: BaseException) -> BaseException:
+    match error:
+        case apsw.FullError():
+            ours: WeftError = StorageFull()
+        case UnicodeEncodeError():
+            ours = InvalidInput("A value cannot be stored as it was sent.")
+        case apsw.CorruptError() | apsw.NotADBError():
+            ours = InternalError("The database file is damaged; restore it from a backup with weft db restore.")
+        case apsw.BusyError() | apsw.LockedError() | apsw.IOError() | apsw.CantOpenError() | apsw.ReadOnlyError():
+            ours = SystemUnavailable(f"The database cannot be used right now ({type(error).__name__}).")
+        case OSError():
+            ours = SystemUnavailable(f"The data folder cannot be used: {error.strerror or type(error).__name__}.")
+        case _:
+            return error
+    ours.__cause__ = error
+    return ours

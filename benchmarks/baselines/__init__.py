@@ -1,0 +1,1 @@
+"""What Weft is compared with: the same work without Weft."""

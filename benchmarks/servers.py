@@ -1,0 +1,138 @@
+"""Server processes to measure: Weft itself, and the bare servers it is compared with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.app.app import App
+from weft.app.callers import Local
+from weft.app.dispatch import Arrival
+from weft.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_SERVE = "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
+# Limits are counted as always, they are just never reached.
+_RATES = "board=100000000/minute session=100000000/minute admin=100000000/minute"
+_START_SECONDS = 30
+ROOMY = {"max_total_tokens": 10_000_000}
+TENANT = "default"
+ADMIN = Arrival(Local(TENANT, "admin"))
+AGENT = "benchmark"
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server that answers."""
+
+    pid: int
+    port: int
+    seconds_to_ready: float
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="weft-bench-") as path:
+        yield Path(path)
+
+
+async def call(app: App, operation: str, **raw: Any) -> Any:  # noqa: ANN401 - JSON
+    return msgspec.to_builtins(await app.call(app.registry[operation], raw, ADMIN))
+
+
+async def open_app(url: str) -> App:
+    app = App(Settings(database_url=url, rate_limits="off"))
+    await app.open()
+    return app
+
+
+async def prepare(url: str, sessions: Sequence[str], **config: Any) -> str:  # noqa: ANN401 - JSON
+    """Make a tenant with an agent and sessions in it; return the agent's API key."""
+    app = await open_app(url)
+    try:
+        await app.tenants.create(TENANT)
+        made = await call(app, "agent.create", agent_id=AGENT)
+        async with asyncio.TaskGroup() as group:
+            for session_id in sessions:
+                group.create_task(
+                    call(app, "session.create", purpose="a benchmark", session_id=session_id, config=ROOMY | config)
+                )
+    finally:
+        await app.close()
+    key: str = made["api_key"]
+    return key
+
+
+@contextmanager
+def weft_server(data: Path, command: Sequence[str] = (sys.executable, "-c", _SERVE)) -> Iterator[Served]:
+    """Serve a data folder as ``weft serve`` does."""
+    settings = {"WEFT_DATA": str(data), "WEFT_RATE_LIMITS": _RATES}
+    with _server(command, settings, "/ready") as served:
+        yield served
+
+
+@contextmanager
+def bare_server(module: str, *arguments: str) -> Iterator[Served]:
+    """Run one of the baselines."""
+    with _server([sys.executable, "-m", f"benchmarks.baselines.{module}", *arguments], {}, "/") as served:
+        yield served
+
+
+@contextmanager
+def _server(command: Sequence[str], settings: dict[str, str], path: str) -> Iterator[Served]:
+    port = _free_port()
+    environment = {**os.environ, **settings, "WEFT_PORT": str(port), "PORT": str(port)}
+    started = time.monotonic()
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        try:
+            _wait_until_ready(process, port, path)
+            yield Served(process.pid, port, time.monotonic() - started)
+        except BaseException:
+            log.seek(0)
+            sys.stderr.write(log.read()[-4_000:].decode(errors="replace"))
+            raise
+        finally:
+            process.terminate()
+            try:
+                process.wait(_START_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    request = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n".encode()
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode}")
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
+                client.sendall(request)
+                if client.recv(64).startswith(b"HTTP/1.1 200"):
+                    return
+        except OSError:
+            pass
+        time.sleep(0.005)
+    raise TimeoutError("the server did not get ready")

@@ -1,0 +1,161 @@
+"""A client that costs next to nothing: requests are bytes made beforehand, answers are checked and thrown away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterator, Sequence
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+LEGACY = "2025-11-25"
+MODERN = "2026-07-28"
+_INFO = {"name": "benchmark", "version": "1"}
+_ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientInfo": _INFO,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+_TOOL = "shared_context"
+
+
+class Refused(Exception):
+    """The server did not do what it was asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back."""
+
+    status: int
+    head: bytes
+    body: bytes
+
+    def header(self, name: str) -> str | None:
+        for line in self.head.split(b"\r\n")[1:]:
+            key, _, value = line.partition(b":")
+            if key.strip().lower() == name.encode():
+                return value.strip().decode()
+        return None
+
+    def check(self) -> None:
+        """Raise unless this is a success, by HTTP and by MCP."""
+        if self.status >= 300 or b'"isError":true' in self.body or b'"error":{"code"' in self.body:
+            raise Refused(f"{self.status} {self.body[:500]!r}")
+
+
+class Connection:
+    """One keep-alive connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def open(cls, port: int) -> Connection:
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=2**20))
+
+    async def exchange(self, request: bytes) -> Answer:
+        self._writer.write(request)
+        head = await self._reader.readuntil(b"\r\n\r\n")
+        start = head.lower().find(b"content-length:")
+        length = int(head[start + 15 : head.index(b"\r\n", start)]) if start >= 0 else 0
+        body = await self._reader.readexactly(length) if length else b""
+        return Answer(int(head[9:12]), head, body)
+
+    async def ask(self, request: bytes) -> Answer:
+        answer = await self.exchange(request)
+        answer.check()
+        return answer
+
+    async def close(self) -> None:
+        self._writer.close()
+        await self._writer.wait_closed()
+
+
+def request(method: str, path: str, token: str | None, body: Any = None, **headers: str) -> bytes:  # noqa: ANN401 - JSON
+    content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
+    lines = [f"{method} {path} HTTP/1.1", "host: 127.0.0.1"]
+    if token is not None:
+        lines.append(f"authorization: Bearer {token}")
+    if content:
+        lines += ["content-type: application/json", f"content-length: {len(content)}"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, "", ""]).encode() + content
+
+
+async def drive(connections: Sequence[Connection], requests: Sequence[Sequence[bytes]]) -> None:
+    """Send every connection's own requests, one after the other on each, all connections at once."""
+    await asyncio.gather(
+        *(_send_all(connection, own) for connection, own in zip(connections, requests, strict=True))
+    )
+
+
+async def _send_all(connection: Connection, requests: Sequence[bytes]) -> None:
+    for prepared in requests:
+        (await connection.exchange(prepared)).check()
+
+
+async def connect(port: int, count: int) -> list[Connection]:
+    return [await Connection.open(port) for _ in range(count)]
+
+
+@dataclass(slots=True)
+class McpClient:
+    """A client of one era. In the older one it has a session, which ``start`` opens."""
+
+    connection: Connection
+    token: str
+    era: str
+    _session: str | None = None
+    _id: int = 0
+
+    async def start(self) -> None:
+        if self.era == MODERN:
+            return
+        hello = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": _INFO}
+        answer = await self.connection.ask(self._post(self._message("initialize", hello)))
+        self._session = answer.header("mcp-session-id")
+        await self.connection.ask(self._post({"jsonrpc": "2.0", "method": "notifications/initialized"}))
+
+    def write(self, session_id: str, key: str, value: str) -> bytes:
+        """Return the request that writes to a board."""
+        arguments = {"action": "write", "session_id": session_id, "key": key, "value": value}
+        params: dict[str, Any] = {"name": _TOOL, "arguments": arguments}
+        if self.era == MODERN:
+            params["_meta"] = _ENVELOPE
+        return self._post(self._message("tools/call", params))
+
+    def _message(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        self._id += 1
+        return {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
+
+    def _post(self, message: dict[str, Any]) -> bytes:
+        headers = {"accept": "application/json, text/event-stream"}
+        if self.era == MODERN:
+            headers |= {"mcp_protocol_version": MODERN, "mcp_method": message["method"], "mcp_name": _TOOL}
+        elif self._session is not None:
+            headers |= {"mcp_protocol_version": LEGACY, "mcp_session_id": self._session}
+        return request("POST", "/mcp", self.token, message, **headers)
+
+
+def texts(size: int) -> Iterator[str]:
+    """Yield texts of one length, all different, as a board's values are."""
+    sentence = "The retry budget is spent by the second attempt, so the queue must be drained before the deploy. "
+    number = 0
+    while True:
+        number += 1
+        yield f"{number:08d} {sentence * (size // len(sentence) + 1)}"[:size]
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run on uvloop, to keep the client light."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)

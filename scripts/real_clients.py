@@ -1,0 +1,198 @@
+"""Real MCP clients against a real server: list tools, write and read the board, be told of someone else's write."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
+SESSION = "clients"
+_WATCHED = f"board://{SESSION}/watched"
+_VALUE = "from Python"
+_PATIENCE_SECONDS = 60
+_BETWEEN_WRITES_SECONDS = 0.2
+_INSPECTOR = "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one client got from the server."""
+
+    client: str
+    protocol: str = "-"
+    tools: int = 0
+    wrote: bool = False
+    read: bool = False
+    updated: str = "no"
+    problem: str = ""
+
+    @property
+    def good(self) -> bool:
+        return self.tools > 0 and self.wrote and self.read and self.updated != "no" and not self.problem
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The server, the agents' keys, and where node and its packages are."""
+
+    url: str
+    key: str
+    other_key: str
+    node: str
+    packages: Path
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.key}"}
+
+
+async def try_clients(bench: Bench) -> list[Seen]:
+    """Let every client work once, each after the other."""
+    attempts: dict[str, Callable[[], Awaitable[Seen]]] = {
+        **{f"Python SDK, {era}": _python(bench, era) for era in ("legacy", "auto", "2026-07-28")},
+        "TypeScript sdk 1.x": _typescript(bench, "sdk", ""),
+        **{f"TypeScript client 2.x, {era}": _typescript(bench, "client", era) for era in _ERAS},
+        "Inspector": lambda: _inspector(bench),
+    }
+    return [await _attempt(name, attempt) for name, attempt in attempts.items()]
+
+
+_ERAS = ("legacy", "auto", "2026-07-28")
+
+
+async def _attempt(name: str, attempt: Callable[[], Awaitable[Seen]]) -> Seen:
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            seen = await attempt()
+    except Exception as error:  # noqa: BLE001 - whatever a client stumbles over is a result
+        return Seen(name, problem=f"{type(error).__name__}: {error}"[:300])
+    return Seen(name, seen.protocol, seen.tools, seen.wrote, seen.read, seen.updated)
+
+
+def _python(bench: Bench, era: str) -> Callable[[], Awaitable[Seen]]:
+    async def work() -> Seen:
+        told = asyncio.Event()
+
+        async def on_message(message: object) -> None:
+            if type(message).__name__ == "ResourceUpdatedNotification":
+                told.set()
+
+        async with httpx2.AsyncClient(headers=bench.headers, timeout=30) as http:
+            transport = streamable_http_client(f"{bench.url}/mcp", http_client=http)
+            async with Client(transport, mode=era, message_handler=on_message) as client:
+                tools = (await client.list_tools()).tools
+                written = await _board(client, action="write", key="by_python", value=_VALUE)
+                read = await _board(client, action="read", key="by_python")
+                updated = await _watch(bench, client, told)
+                return Seen(
+                    era, client.protocol_version, len(tools), "version" in written, read["value"] == _VALUE, updated
+                )
+
+    return work
+
+
+async def _board(client: Client, **arguments: str) -> dict[str, Any]:
+    result = await client.call_tool("shared_context", {"session_id": SESSION, **arguments})
+    return result.structured_content or {}
+
+
+async def _watch(bench: Bench, client: Client, told: asyncio.Event) -> str:
+    if client.protocol_version == "2026-07-28":
+        async with client.listen(resource_subscriptions=[_WATCHED]) as subscription, _writing(bench):
+            return str((await anext(subscription)).uri)
+    await client.subscribe_resource(_WATCHED)
+    async with _writing(bench):
+        await told.wait()
+    return _WATCHED
+
+
+def _typescript(bench: Bench, kind: str, era: str) -> Callable[[], Awaitable[Seen]]:
+    async def work() -> Seen:
+        environment = {
+            "CLIENT": kind,
+            "ERA": era,
+            "WEFT_URL": f"{bench.url}/mcp",
+            "WEFT_API_KEY": bench.key,
+            "SESSION": SESSION,
+        }
+        process = await _start(bench, bench.packages / "suite", environment, "client.mjs")
+        assert process.stdout is not None
+        first = await process.stdout.readline()
+        if not first:
+            raise RuntimeError(await _complaint(process))
+        async with _writing(bench):
+            seen = json.loads(await process.stdout.readline() or "{}")
+        if await process.wait() or not seen:
+            raise RuntimeError(await _complaint(process))
+        read = seen["read"] == "from TypeScript"
+        return Seen(kind, seen["protocol"], seen["tools"], seen["written"] > 0, read, seen["updated"])
+
+    return work
+
+
+async def _inspector(bench: Bench) -> Seen:
+    """Ask one thing at a time, as its command line does; it cannot wait to be told, so it reads what it would watch."""
+    tools = (await _inspect(bench, "tools/list", "--strict"))["tools"]
+    call = ("--tool-name", "shared_context", "--tool-arg", f"session_id={SESSION}", "key=by_inspector")
+    written = await _inspect(bench, "tools/call", *call, "action=write", f"value={_VALUE}")
+    read = await _inspect(bench, "tools/call", *call, "action=read")
+    resource = await _inspect(bench, "resources/read", "--uri", f"board://{SESSION}/by_inspector")
+    values = [read["structuredContent"]["value"], json.loads(resource["contents"][0]["text"])["value"]]
+    return Seen(
+        "", "-", len(tools), "version" in written["structuredContent"], values == [_VALUE, _VALUE], "cannot subscribe"
+    )
+
+
+async def _inspect(bench: Bench, method: str, *arguments: str) -> Any:  # noqa: ANN401 - a result of any method
+    header = f"Authorization: Bearer {bench.key}"
+    command = [_INSPECTOR, "--cli", f"{bench.url}/mcp", "--method", method, *arguments, "--header", header]
+    process = await _start(bench, bench.packages / "inspector", {}, *command)
+    out, err = await process.communicate()
+    if process.returncode:
+        raise RuntimeError((err or out).decode()[-300:])
+    return json.loads(out)
+
+
+async def _start(bench: Bench, folder: Path, environment: dict[str, str], *command: str) -> asyncio.subprocess.Process:
+    pipe = asyncio.subprocess.PIPE
+    environment = {**os.environ, **environment, "HOME": str(folder)}
+    return await asyncio.create_subprocess_exec(
+        bench.node, *command, cwd=folder, env=environment, stdout=pipe, stderr=pipe
+    )
+
+
+async def _complaint(process: asyncio.subprocess.Process) -> str:
+    assert process.stderr is not None
+    return (await process.stderr.read()).decode()[-300:]
+
+
+@contextlib.asynccontextmanager
+async def _writing(bench: Bench) -> Any:  # noqa: ANN401 - an async context manager
+    """Let another agent write the watched key, again and again: a client may not have its stream open at once."""
+    task = asyncio.create_task(_write_on(bench))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def _write_on(bench: Bench) -> None:
+    headers = {"Authorization": f"Bearer {bench.other_key}"}
+    async with httpx2.AsyncClient(base_url=bench.url, headers=headers) as http:
+        while True:
+            answer = await http.put(f"/v1/sessions/{SESSION}/context/watched", json={"value": "changed"})
+            answer.raise_for_status()
+            await asyncio.sleep(_BETWEEN_WRITES_SECONDS)

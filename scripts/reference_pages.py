@@ -1,0 +1,300 @@
+"""The reference pages, written from the registry, the error tree and the settings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import groupby
+from typing import Any
+
+import msgspec
+from error_tree import all_errors, kind_of
+
+from weft.kernel.errors import (
+    AuthenticationError,
+    InternalError,
+    InvalidInput,
+    PermissionDenied,
+    RateLimited,
+    SystemUnavailable,
+    WeftError,
+)
+from weft.kernel.fields import LARGEST
+from weft.kernel.operation import Audience, Operation, Response
+from weft.kernel.schema import schemas_of
+from weft.settings import DEFAULT_RATES, Settings
+
+Schema = Mapping[str, Any]
+
+_NOTE = "<!-- Written by scripts/generate.py; run it again rather than editing this page. -->\n"
+_AUDIENCES = {
+    Audience.EVERYONE: "every principal with the permission",
+    Audience.NOT_SUBAGENTS: "orchestrators and humans; sub-agents are refused",
+    Audience.ANONYMOUS: "anyone: the request itself carries the credential",
+}
+_ANY_CALL = (InvalidInput, AuthenticationError, PermissionDenied, RateLimited, SystemUnavailable, InternalError)
+_CLIENT_SETTINGS = (
+    ("WEFT_URL", "http://127.0.0.1:8787", "Address of the server the clients and the command line call."),
+    ("WEFT_API_KEY", "none", "API key or token that the clients and the command line show."),
+)
+_PARAMETER_HEAD = ("type", "required or default", "range", "meaning")
+_FIELD_HEAD = ("field", "type", "left out")
+_RANGES = (
+    ("minimum", "maximum", ""),
+    ("exclusiveMinimum", "exclusiveMaximum", " exclusive"),
+    ("minLength", "maxLength", " characters"),
+    ("minItems", "maxItems", " items"),
+)
+
+
+def reference_pages(operations: Sequence[Operation]) -> dict[str, str]:
+    """Return every page, by path."""
+    return {
+        "docs/reference/operations.md": operations_page(operations),
+        "docs/reference/errors.md": errors_page(operations),
+        "docs/reference/settings.md": settings_page(),
+    }
+
+
+def operations_page(operations: Sequence[Operation]) -> str:
+    parts = Parts(operations)
+    lines = [
+        _NOTE,
+        "# Operations",
+        "",
+        "Each operation is defined once and reached by every face: an MCP tool, a REST route, a command and a Python",
+        "method, with the same fields, the same answer and the same errors. `Client`, `SyncClient` and `Weft.open`",
+        "share the method names; fields that are not required are keyword arguments.",
+        "",
+        f"Beside the errors named below, any call can end with {_codes(_ANY_CALL)}.",
+        "",
+        *_index(operations),
+    ]
+    for group, members in groupby(sorted(operations, key=lambda op: op.group), key=lambda op: op.group):
+        lines += ["", f"## {group}"]
+        for operation in members:
+            lines += ["", *_operation(operation, parts)]
+    lines += ["", "## Shared shapes", *parts.shared()]
+    return "\n".join(lines) + "\n"
+
+
+def errors_page(operations: Sequence[Operation]) -> str:
+    lines = [
+        _NOTE,
+        "# Errors",
+        "",
+        "Every face reports an error in one shape:",
+        "",
+        *_table(("field", "type", "meaning"), _error_fields()),
+        "",
+        "Python raises the class named here, from `weft.errors`. Its kind decides how each face answers:",
+        "the HTTP status, the exit code of a command, and which base class catches it.",
+    ]
+    for error in all_errors():
+        lines += ["", *_error(error, operations)]
+    return "\n".join(lines) + "\n"
+
+
+def settings_page() -> str:
+    rows = [
+        (f"`{item.metadata['env']}`", f"`{item.name}`", _default(item.default), item.metadata["meaning"])
+        for item in fields(Settings)
+    ]
+    rates = [(f"`{rate_class}`", f"`{rate}`") for rate_class, rate in DEFAULT_RATES.items()]
+    clients = [(f"`{env}`", f"`{default}`", meaning) for env, default, meaning in _CLIENT_SETTINGS]
+    lines = [
+        _NOTE,
+        "# Settings",
+        "",
+        "A server reads its settings from the environment; `Weft.open` takes the same ones as keyword arguments.",
+        "",
+        *_table(("variable", "keyword", "default", "meaning"), rows),
+        "",
+        "## Allowances",
+        "",
+        "Calls are counted for each agent and class. `WEFT_RATE_LIMITS` overrides these defaults; in process, where",
+        "whoever calls also holds the database, `Weft.open` counts nothing unless the setting is given.",
+        "",
+        *_table(("class", "default"), rates),
+        "",
+        "## Clients",
+        "",
+        *_table(("variable", "default", "meaning"), clients),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+class Parts:
+    """The schemas of all operations, and the named shapes they refer to."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        types = list(dict.fromkeys(kind for op in operations for kind in (op.request, op.response)))
+        schemas, self._named = schemas_of(types, "{name}")
+        self._tops = {kind: str(schema["$ref"]) for kind, schema in zip(types, schemas, strict=True)}
+
+    def of(self, kind: type) -> Schema:
+        found: Schema = self._named[self._tops[kind]]
+        return found
+
+    def shared(self) -> Iterator[str]:
+        """Yield a section for each shape that stands inside another."""
+        for name, schema in sorted(self._named.items()):
+            if name not in self._tops.values() and "properties" in schema:
+                yield from ("", f"### {name}", "", str(schema.get("description", "")), "")
+                yield from self._shape(name, schema)
+
+    def _shape(self, name: str, schema: Schema) -> Iterator[str]:
+        answered = {kind.__name__: kind for kind in _below(Response)}
+        if name in answered:
+            return _table(_FIELD_HEAD, _fields(schema, answered[name]))
+        return _table(("field", *_PARAMETER_HEAD), _parameters(schema))
+
+
+def _index(operations: Sequence[Operation]) -> Iterator[str]:
+    rows = [(f"[`{op.name}`](#{_anchor(op.name)})", op.summary) for op in sorted(operations, key=lambda op: op.group)]
+    yield from _table(("operation", "what it does"), rows)
+
+
+def _operation(operation: Operation, parts: Parts) -> Iterator[str]:
+    request, response = parts.of(operation.request), parts.of(operation.response)
+    yield from (f"### {operation.name}", "", operation.help, "")
+    yield from _table(("face", "how"), _faces(operation))
+    yield ""
+    yield from _table(("rule", "value"), _rules(operation))
+    if request.get("properties"):
+        yield ""
+        yield from _table(("parameter", *_PARAMETER_HEAD), _parameters(request))
+    yield from ("", f"Returns `{operation.response.__name__}`: {response.get('description', '')}", "")
+    yield from _table(_FIELD_HEAD, _fields(response, operation.response))
+    if operation.errors:
+        yield from ("", f"Errors: {_codes(operation.errors)}.")
+
+
+def _faces(operation: Operation) -> list[tuple[str, str]]:
+    tool = f"`{operation.tool}`" + (f", action `{operation.action}`" if operation.action else "")
+    command = f"weft {operation.group} {operation.verb}".replace("_", "-")
+    required = [field.name for field in msgspec.structs.fields(operation.request) if field.required]
+    return [
+        ("MCP", f"tool {tool}"),
+        ("REST", f"`{operation.route.method} {operation.route.path}` → {operation.route.status}"),
+        ("command", f"`{command}`"),
+        ("Python", f"`await weft.{operation.group}.{operation.verb}({', '.join(required)})`"),
+    ]
+
+
+def _rules(operation: Operation) -> list[tuple[str, str]]:
+    permission = f"`{operation.permission}`" if operation.permission else "none"
+    return [
+        ("permission", permission),
+        ("for", _AUDIENCES[operation.audience]),
+        ("rate class", f"`{operation.rate}`"),
+        ("audit log", "always" if operation.audited else "denials only"),
+    ]
+
+
+def _parameters(schema: Schema) -> Iterator[tuple[str, ...]]:
+    required = schema.get("required", ())
+    for name, field in schema["properties"].items():
+        need = "required" if name in required else _default(field.get("default"))
+        yield f"`{name}`", _type(field), need, _range(field), _meaning(field)
+
+
+def _fields(schema: Schema, kind: type[Response] | None) -> Iterator[tuple[str, ...]]:
+    omits = kind is not None and kind.__struct_config__.omit_defaults
+    for name, field in schema["properties"].items():
+        always = not omits or name in schema.get("required", ())
+        yield f"`{name}`", _type(field), "never" if always else f"when `{_json(field.get('default'))}`"
+
+
+def _type(field: Schema) -> str:
+    if "$ref" in field:
+        return f"[{field['$ref']}](#{_anchor(field['$ref'])})"
+    if "anyOf" in field:
+        return " or ".join(_type(choice) for choice in field["anyOf"])
+    if "enum" in field:
+        return " or ".join(f"`{_json(value)}`" for value in field["enum"])
+    if field.get("type") == "array":
+        return f"array of {_type(field.get('items') or field.get('prefixItems', [{}])[0])}"
+    return str(field.get("format") or field.get("type", "any"))
+
+
+def _range(field: Schema) -> str:
+    found = [_between(field.get(low), field.get(high), unit) for low, high, unit in _RANGES]
+    pattern = f"`{field['pattern']}`" if "pattern" in field else ""
+    nested = [*field.get("anyOf", ()), *([field["items"]] if isinstance(field.get("items"), dict) else [])]
+    return ", ".join(dict.fromkeys(filter(None, [*found, pattern, *map(_range, nested)])))
+
+
+def _between(low: float | None, high: float | None, unit: str) -> str:
+    # The largest whole number of JSON is a limit of the format, not of the operation.
+    high = None if high == LARGEST else high
+    if low is not None and high is not None:
+        return f"{low} to {high}{unit}"
+    if low is not None:
+        return f"from {low}{unit}"
+    return "" if high is None else f"up to {high}{unit}"
+
+
+def _meaning(field: Schema) -> str:
+    nested = (str(choice.get("description", "")) for choice in field.get("anyOf", ()))
+    return str(field.get("description") or next(filter(None, nested), ""))
+
+
+def _error_fields() -> list[tuple[str, str, str]]:
+    return [
+        ("`success`", "`false`", "Always there."),
+        ("`error`", "string", "What happened, in a sentence."),
+        ("`code`", "string", "The stable name below."),
+        ("`severity`", '`"warning"`, `"error"`, `"critical"`', "How bad it is."),
+        ("`recoverable`", "boolean", "Whether the caller can do something about it."),
+        ("`suggestions`", "array of string", "What to do next."),
+        ("`context`", "object", "The facts: ids, limits, versions."),
+        ("`related_resources`", "array of string", "Tools worth calling."),
+        ("`timestamp`", "date-time", "When."),
+    ]
+
+
+def _error(error: type[WeftError], operations: Sequence[Operation]) -> Iterator[str]:
+    raised_by = [f"[`{op.name}`](operations.md#{_anchor(op.name)})" for op in operations if error in op.errors]
+    recoverable = "the caller can act on it" if error.recoverable else "the caller can do nothing about it"
+    yield from (f"## {error.code}", "", (error.__doc__ or "").strip().partition("\n")[0], "")
+    rows = [
+        ("class", f"`{error.__name__}`"),
+        ("kind", f"`{kind_of(error).__name__}`"),
+        ("HTTP status", str(error.http_status)),
+        ("severity", f"{error.severity}; {recoverable}"),
+        ("what to do", error.hint),
+    ]
+    yield from _table(("", ""), [*rows, *([("raised by", ", ".join(raised_by))] if raised_by else [])])
+
+
+def _below(kind: type[Response]) -> Iterator[type[Response]]:
+    for response in kind.__subclasses__():
+        yield response
+        yield from _below(response)
+
+
+def _codes(errors: Sequence[type[WeftError]]) -> str:
+    codes = dict.fromkeys(error.code for error in errors)
+    return ", ".join(f"[`{code}`](errors.md#{_anchor(code)})" for code in codes)
+
+
+def _default(value: object) -> str:
+    return "none" if value is None else f"`{_json(value)}`" if value != "" else "empty"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+
+
+def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        cells = [cell.replace("|", r"\|") for cell in row]
+        yield f"| {' | '.join(cells)} |"

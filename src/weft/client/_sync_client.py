@@ -1,0 +1,162 @@
+# Written by scripts/generate.py from _client.py; change that instead.
+"""The blocking client: every operation of a Weft server, typed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import httpx2
+
+from weft.client._sync_operations import SyncOperations
+from weft.client._wire import (
+    SILENCE_SECONDS,
+    Address,
+    Outgoing,
+    Retries,
+    decoded,
+    outgoing,
+    pause_after,
+    refusal,
+    reported,
+    stream_target,
+    unreachable,
+)
+from weft.kernel.errors import RateLimited, Unavailable
+from weft.kernel.events import Event
+
+T = TypeVar("T")
+
+
+class SyncClient(SyncOperations):
+    """A Weft server, reached over HTTP.
+
+    ``url`` and ``api_key`` default to WEFT_URL and WEFT_API_KEY; a token serves as well as an API key.
+    Calls that were refused for their rate, and reads that got no answer, are made again up to ``retries`` times.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout_seconds: float = 30.0,
+        retries: int = 2,
+        longest_wait_seconds: float = 30.0,
+        reconnects: int = 10,
+    ) -> None:
+        self._connection = _Connection(
+            Address.resolve(url, api_key), timeout_seconds, Retries(retries, longest_wait_seconds)
+        )
+        self._reconnects = reconnects
+        super().__init__(self._connection)
+
+    def __repr__(self) -> str:
+        return f"SyncClient({self._connection.address.url!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connection.close()
+
+    def follow(
+        self, session_id: str | None = None, keys: Sequence[str] = ("*",), after: int | None = None
+    ) -> Generator[Event, None, None]:
+        """Yield events as they happen, in order and without a gap, until you stop.
+
+        Begins behind the seq ``after``, or with what happens from the first step on. A lost connection is taken up
+        again where it broke off; an error that repeating cannot cure is raised.
+        """
+        if after is None:
+            # Known before the stream begins, so that a connection lost before the first event loses none.
+            present = self.events.read(session_id=session_id, keys=keys)
+            after = present.next_after
+        failures = 0
+        while True:
+            pause = pause_after(failures)
+            try:
+                with closing(self._connection.stream(session_id, keys, after)) as stream:
+                    for event in stream:
+                        failures = 0
+                        if event is not None:
+                            after = event.seq
+                            yield event
+            except Unavailable as error:
+                failures += 1
+                if failures > self._reconnects:
+                    raise
+                if isinstance(error, RateLimited):
+                    pause = float(error.context.get("retry_after_seconds", pause))
+            time.sleep(pause)
+
+
+class _Connection:
+    """Carries calls over HTTP."""
+
+    def __init__(self, address: Address, timeout_seconds: float, retries: Retries) -> None:
+        self.address = address
+        self._timeout_seconds = timeout_seconds
+        self._retries = retries
+        self._http = httpx2.Client(
+            base_url=address.url,
+            headers=address.headers,
+            # Reading the certificates takes 0.1 s, and no proxy can reach this machine's own loopback.
+            verify=address.secure,
+            trust_env=not address.loopback,
+        )
+
+    def close(self) -> None:
+        self._http.close()
+
+    def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
+        """Perform an operation, again if need be."""
+        request = outgoing(operation, arguments)
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return decoded(self._send(request), response, self.address)
+            except Unavailable as error:
+                pause = self._retries.pause(request.method, error, tried)
+                if pause is None:
+                    raise
+            time.sleep(pause)
+
+    def stream(self, session_id: str | None, keys: Sequence[str], after: int) -> Generator[Event | None, None, None]:
+        """Yield None once the stream stands, then events until it ends."""
+        timeout = httpx2.Timeout(self._timeout_seconds, read=SILENCE_SECONDS)
+        try:
+            with self._http.sse(stream_target(session_id, keys, after), timeout=timeout) as source:
+                if not source.response.is_success:
+                    raise refusal(source.response, source.response.read())
+                yield None
+                for message in source:
+                    if message.event == "error":
+                        raise reported(message.data, self.address)
+                    if message.data:
+                        yield decoded(message.data, Event, self.address)
+        except httpx2.RequestError as error:
+            raise unreachable(self.address, error) from error
+
+    def _send(self, request: Outgoing) -> bytes:
+        timeout = self._timeout_seconds + request.wait_seconds
+        headers = {} if request.content is None else {"Content-Type": "application/json"}
+        try:
+            reply = self._http.request(
+                request.method, request.target, content=request.content, headers=headers, timeout=timeout
+            )
+        except httpx2.RequestError as error:
+            raise unreachable(self.address, error) from error
+        if not reply.is_success:
+            raise refusal(reply, reply.content)
+        return reply.content

@@ -1,0 +1,415 @@
+# Written by scripts/generate.py from the operation registry; change the operations instead.
+"""Every operation as a typed method that blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from weft.capabilities.access.audit import AuditLog
+from weft.capabilities.access.operations import (
+    AgentCreated,
+    AgentInfo,
+    Agents,
+    ApiKeyCreated,
+    ApiKeys,
+    Done,
+    TokenIssued,
+)
+from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
+from weft.capabilities.board.hygiene import Hygiene
+from weft.capabilities.board.inspection import Inspection
+from weft.capabilities.board.operations import (
+    Comparison,
+    EntriesRead,
+    EntryDeleted,
+    EntryRead,
+    EntryWritten,
+    History,
+    Keys,
+    SnapshotInfo,
+    SnapshotRead,
+    SnapshotRestored,
+    Snapshots,
+)
+from weft.capabilities.events.operations import Events
+from weft.capabilities.sessions.model import SessionConfig
+from weft.capabilities.sessions.operations import (
+    SessionArchivedAt,
+    SessionCreated,
+    SessionDeleted,
+    SessionFound,
+    Sessions,
+)
+from weft.client._calling import SyncCaller, given
+
+
+class SyncAgentOperations:
+    """The agent operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def create(
+        self,
+        agent_id: str,
+        *,
+        agent_type: str | None = None,
+        kind: Literal["agent", "human"] = "agent",
+        parent_id: str | None = None,
+        clearance: int = 1,
+        permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
+    ) -> AgentCreated:
+        """Add an agent or a human to the tenant, with an API key that is shown this once.
+
+        An agent below another agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` when
+        it is not named after its type); any other agent is an orchestrator.
+        """
+        return self._caller.call(
+            "agent.create",
+            {
+                "agent_id": agent_id,
+                "kind": kind,
+                "clearance": clearance,
+                "permissions": permissions,
+                **given(agent_type=agent_type, parent_id=parent_id),
+            },
+            AgentCreated,
+        )
+
+    def list(self, *, after: str = "", limit: int = 100) -> Agents:
+        """List the tenant's principals by id."""
+        return self._caller.call("agent.list", {"after": after, "limit": limit}, Agents)
+
+    def update(
+        self,
+        agent_id: str,
+        *,
+        permissions: Sequence[Literal["read", "write", "admin"]] | None = None,
+        clearance: int | None = None,
+        disabled: bool | None = None,
+    ) -> AgentInfo:
+        """Change what a principal may do, or lock it out. Acts on its next call, in every process."""
+        return self._caller.call(
+            "agent.update",
+            {"agent_id": agent_id, **given(permissions=permissions, clearance=clearance, disabled=disabled)},
+            AgentInfo,
+        )
+
+
+class SyncAuditOperations:
+    """The audit operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def list(
+        self, *, before: str | None = None, outcome: Literal["done", "denied"] | None = None, limit: int = 100
+    ) -> AuditLog:
+        """Read the tenant's audit log: every denial and every administrative act, newest first."""
+        return self._caller.call("audit.list", {"limit": limit, **given(before=before, outcome=outcome)}, AuditLog)
+
+
+class SyncBoardOperations:
+    """The board operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def list_keys(self, session_id: str) -> Keys:
+        """See what the board holds, with sizes but without values, so you can choose what is worth reading."""
+        return self._caller.call("board.list_keys", {"session_id": session_id}, Keys)
+
+    def read(self, session_id: str, key: str) -> EntryRead:
+        """Read one entry."""
+        return self._caller.call("board.read", {"session_id": session_id, "key": key}, EntryRead)
+
+    def read_batch(self, session_id: str, keys: Sequence[str]) -> EntriesRead:
+        """Read several entries in one call, all as they stood at one moment."""
+        return self._caller.call("board.read_batch", {"session_id": session_id, "keys": keys}, EntriesRead)
+
+    def write(
+        self,
+        session_id: str,
+        key: str,
+        value: str,
+        *,
+        if_version: int | None = None,
+        ttl_seconds: int | None = None,
+        readable_by: Sequence[str] | None = None,
+        writable_by: Sequence[str] | None = None,
+    ) -> EntryWritten:
+        """Create or overwrite one entry: conclusions and state that others need, not raw data.
+
+        The last write wins unless ``if_version`` says which version it must replace.
+        """
+        return self._caller.call(
+            "board.write",
+            {
+                "session_id": session_id,
+                "key": key,
+                "value": value,
+                **given(
+                    if_version=if_version, ttl_seconds=ttl_seconds, readable_by=readable_by, writable_by=writable_by
+                ),
+            },
+            EntryWritten,
+        )
+
+    def delete(self, session_id: str, key: str, *, if_version: int | None = None) -> EntryDeleted:
+        """Remove an entry that is no longer relevant."""
+        return self._caller.call(
+            "board.delete", {"session_id": session_id, "key": key, **given(if_version=if_version)}, EntryDeleted
+        )
+
+    def read_history(
+        self, session_id: str, key: str, *, versions: Sequence[int] | None = None, life: int | None = None
+    ) -> History:
+        """See how a key came to say what it says: its earlier versions, who wrote them and when."""
+        return self._caller.call(
+            "board.read_history", {"session_id": session_id, "key": key, **given(versions=versions, life=life)}, History
+        )
+
+    def snapshot(self, session_id: str, label: str) -> SnapshotInfo:
+        """Freeze the whole board under a name, to look back at or return to."""
+        return self._caller.call("board.snapshot", {"session_id": session_id, "label": label}, SnapshotInfo)
+
+    def list_snapshots(self, session_id: str) -> Snapshots:
+        """List the board's snapshots."""
+        return self._caller.call("board.list_snapshots", {"session_id": session_id}, Snapshots)
+
+    def read_snapshot(self, session_id: str, label: str) -> SnapshotRead:
+        """Read the board as it was when a snapshot was taken."""
+        return self._caller.call("board.read_snapshot", {"session_id": session_id, "label": label}, SnapshotRead)
+
+    def compare_snapshots(self, session_id: str, from_label: str, *, to_label: str | None = None) -> Comparison:
+        """Compare two snapshots, or a snapshot with the present board."""
+        return self._caller.call(
+            "board.compare_snapshots",
+            {"session_id": session_id, "from_label": from_label, **given(to_label=to_label)},
+            Comparison,
+        )
+
+    def restore_snapshot(self, session_id: str, label: str) -> SnapshotRestored:
+        """Return the whole board to a snapshot. Nothing is rewritten: the way back is recorded as new versions."""
+        return self._caller.call("board.restore_snapshot", {"session_id": session_id, "label": label}, SnapshotRestored)
+
+    def guidance(
+        self,
+        *,
+        session_id: str | None = None,
+        conventions: str | None = None,
+        part: Literal["all", "conventions", "writing", "reading"] = "all",
+    ) -> Guidance:
+        """Get the text that tells an agent how to use the board, ready for its system prompt."""
+        return self._caller.call(
+            "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}, Guidance
+        )
+
+    def hygiene(self, session_id: str, *, stale_hours: float = 168.0, unread_hours: float = 1.0) -> Hygiene:
+        """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
+        return self._caller.call(
+            "board.hygiene",
+            {"session_id": session_id, "stale_hours": stale_hours, "unread_hours": unread_hours},
+            Hygiene,
+        )
+
+
+class SyncConventionsOperations:
+    """The conventions operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def define(self, name: str, groups: Sequence[ConventionGroup]) -> ConventionsDefined:
+        """Define the keys a domain's agents agree on; sessions name them in their config."""
+        return self._caller.call("conventions.define", {"name": name, "groups": groups}, ConventionsDefined)
+
+    def list(self) -> ConventionNames:
+        """List the key conventions that sessions can name."""
+        return self._caller.call("conventions.list", {}, ConventionNames)
+
+
+class SyncEventsOperations:
+    """The events operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def read(
+        self,
+        *,
+        session_id: str | None = None,
+        keys: Sequence[str] = ("*",),
+        after: int | None = None,
+        wait_seconds: float = 0.0,
+    ) -> Events:
+        """Read what happened since an offset, waiting for the next event if there is none yet.
+
+        Events come in order and are never lost: repeat the call with ``after`` set to the ``next_after`` you were
+        given.
+        """
+        return self._caller.call(
+            "events.read",
+            {"keys": keys, "wait_seconds": wait_seconds, **given(session_id=session_id, after=after)},
+            Events,
+        )
+
+
+class SyncKeyOperations:
+    """The key operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def create(self, agent_id: str, *, expires_in: int | None = None) -> ApiKeyCreated:
+        """Give a principal a further API key, shown this once."""
+        return self._caller.call("key.create", {"agent_id": agent_id, **given(expires_in=expires_in)}, ApiKeyCreated)
+
+    def list(self, agent_id: str) -> ApiKeys:
+        """List a principal's API keys, without their secrets."""
+        return self._caller.call("key.list", {"agent_id": agent_id}, ApiKeys)
+
+    def rotate(self, key_id: str) -> ApiKeyCreated:
+        """Replace an API key: the new one is shown this once, the old one and its tokens end at once.
+
+        Everyone may rotate their own key; an admin may rotate those of others.
+        """
+        return self._caller.call("key.rotate", {"key_id": key_id}, ApiKeyCreated)
+
+    def revoke(self, key_id: str) -> Done:
+        """End an API key and every token it was used to get, at once."""
+        return self._caller.call("key.revoke", {"key_id": key_id}, Done)
+
+
+class SyncSessionOperations:
+    """The session operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def create(
+        self,
+        purpose: str,
+        *,
+        metadata: dict[str, Any] | None = None,
+        session_id: str | None = None,
+        config: SessionConfig | None = None,
+    ) -> SessionCreated:
+        """Create a session: an isolated place for agents to work together, with an empty board.
+
+        It lasts until it is archived or deleted, over days, conversations and restarts.
+        """
+        return self._caller.call(
+            "session.create",
+            {"purpose": purpose, **given(metadata=metadata, session_id=session_id, config=config)},
+            SessionCreated,
+        )
+
+    def get(self, session_id: str) -> SessionFound:
+        """Look at one session: its purpose, state and settings."""
+        return self._caller.call("session.get", {"session_id": session_id}, SessionFound)
+
+    def list(self, *, limit: int = 50, cursor: str | None = None, include_archived: bool = False) -> Sessions:
+        """List the sessions you take part in, newest first."""
+        return self._caller.call(
+            "session.list", {"limit": limit, "include_archived": include_archived, **given(cursor=cursor)}, Sessions
+        )
+
+    def archive(self, session_id: str) -> SessionArchivedAt:
+        """Close a session for writing and keep it for reading and audit."""
+        return self._caller.call("session.archive", {"session_id": session_id}, SessionArchivedAt)
+
+    def delete(self, session_id: str) -> SessionDeleted:
+        """Remove a session for good: its board, history, snapshots and events. Only the audit log remembers it."""
+        return self._caller.call("session.delete", {"session_id": session_id}, SessionDeleted)
+
+    def inspect(self, session_id: str) -> Inspection:
+        """Look at everything a session holds, values included, and check that its history is intact.
+
+        For admins only; every use is written to the audit log.
+        """
+        return self._caller.call("session.inspect", {"session_id": session_id}, Inspection)
+
+
+class SyncSigningKeyOperations:
+    """The signing key operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def rotate(self, *, revoke_existing: bool = False) -> Done:
+        """Sign the tenant's tokens with a new secret from now on."""
+        return self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing}, Done)
+
+
+class SyncTokenOperations:
+    """The token operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def issue(
+        self,
+        agent_id: str,
+        agent_type: str,
+        api_key: str,
+        *,
+        requested_permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
+    ) -> TokenIssued:
+        """Exchange an agent's API key for a token that expires.
+
+        The token carries those of the requested permissions that an admin granted; asking for more never gives more.
+        """
+        return self._caller.call(
+            "token.issue",
+            {
+                "agent_id": agent_id,
+                "agent_type": agent_type,
+                "api_key": api_key,
+                "requested_permissions": requested_permissions,
+            },
+            TokenIssued,
+        )
+
+    def refresh(self) -> TokenIssued:
+        """Exchange the token this call is made with for one that lasts longer; the old one ends at once."""
+        return self._caller.call("token.refresh", {}, TokenIssued)
+
+    def revoke(self, *, token_id: str | None = None) -> Done:
+        """End a token at once: your own, or, as an admin, anyone's in the tenant."""
+        return self._caller.call("token.revoke", given(token_id=token_id), Done)
+
+
+class SyncOperations:
+    """All operations, by group."""
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+        self.agent = SyncAgentOperations(caller)
+        self.audit = SyncAuditOperations(caller)
+        self.board = SyncBoardOperations(caller)
+        self.conventions = SyncConventionsOperations(caller)
+        self.events = SyncEventsOperations(caller)
+        self.key = SyncKeyOperations(caller)
+        self.session = SyncSessionOperations(caller)
+        self.signing_key = SyncSigningKeyOperations(caller)
+        self.token = SyncTokenOperations(caller)

@@ -1,0 +1,111 @@
+"""Weft inside this process: the same operations and types as the clients', with no server between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from weft.app.app import App
+from weft.app.callers import Credential, Local
+from weft.app.dispatch import Arrival
+from weft.app.tenants import ADMIN
+from weft.capabilities.access.model import DEFAULT_TENANT
+from weft.capabilities.events.model import Interest
+from weft.capabilities.events.operations import ReadEvents
+from weft.client._operations import Operations
+from weft.kernel.events import Event
+from weft.settings import Settings
+
+T = TypeVar("T")
+
+_FILE_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
+
+
+class Weft(Operations):
+    """Weft in this process, as one principal. Open one with ``async with Weft.open(folder) as weft``."""
+
+    def __init__(self, app: App, credential: Credential) -> None:
+        self.app = app
+        self._credential = credential
+        super().__init__(_InProcess(app, credential))
+
+    def __repr__(self) -> str:
+        who = f"{self._credential!r}" if isinstance(self._credential, Local) else "by key"
+        return f"<Weft {who}>"
+
+    @classmethod
+    @asynccontextmanager
+    async def open(
+        cls,
+        where: str | os.PathLike[str] | None = None,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        **settings: Any,  # noqa: ANN401 - settings are of several types
+    ) -> AsyncIterator[Weft]:
+        """Open a data folder, a SQLite file or a postgresql:// address; what the environment says if none is given.
+
+        You act as the admin of the default tenant, which a fresh database is given. Settings are those of a server;
+        but calls are not counted against rate limits unless ``rate_limits`` says so.
+        """
+        app = App(_settings(where, settings))
+        try:
+            await app.open()
+            await app.tenants.ensure_default()
+            yield cls(app, Local(tenant, ADMIN))
+        finally:
+            await app.close()
+
+    def acting_as(self, principal_id: str) -> Weft:
+        """Return the same Weft as another principal of this tenant."""
+        if not isinstance(self._credential, Local):
+            raise TypeError("Whoever came by a key acts as its owner alone.")
+        return Weft(self.app, Local(self._credential.tenant, principal_id))
+
+    def with_key(self, api_key: str) -> Weft:
+        """Return the same Weft as the principal an API key or a token belongs to."""
+        return Weft(self.app, api_key)
+
+    async def follow(
+        self, session_id: str | None = None, keys: Sequence[str] = ("*",), after: int | None = None
+    ) -> AsyncGenerator[Event, None]:
+        """Yield events as they happen, in order and without a gap, until you stop.
+
+        Begins behind the seq ``after``, or with what happens from the first step on.
+        """
+        raw = {"session_id": session_id, "keys": keys, "after": after}
+        request = cast("ReadEvents", self.app.registry["events.read"].parse(raw))
+        interest = Interest(request.session_id, request.keys)
+        async for page in self.app.follow(Arrival(self._credential), interest, request.after):
+            for event in page.events:
+                yield event
+
+
+class _InProcess:
+    """Carries calls straight into the App."""
+
+    def __init__(self, app: App, credential: Credential) -> None:
+        self._app = app
+        self._arrival = Arrival(credential)
+
+    async def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
+        """Perform an operation. Arguments are taken apart first, so that they are checked as those from the wire."""
+        raw = msgspec.to_builtins(arguments)
+        return msgspec.convert(await self._app.call(self._app.registry[operation], raw, self._arrival), response)
+
+
+def _settings(where: str | os.PathLike[str] | None, given: dict[str, Any]) -> Settings:
+    # Limits protect a server from its callers; here the caller holds the database itself.
+    given.setdefault("rate_limits", os.environ.get("WEFT_RATE_LIMITS") or "off")
+    if where is None:
+        return Settings.from_environment(**given)
+    if "://" in str(where):
+        return Settings.from_environment(**given, database_url=str(where))
+    path = Path(where).expanduser()
+    if path.is_file() or path.suffix in _FILE_SUFFIXES:
+        return Settings.from_environment(**given, data=str(path.parent), database_url=str(path))
+    return Settings.from_environment(**given, data=str(path), database_url=str(path / "weft.db"))

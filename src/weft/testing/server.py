@@ -1,0 +1,97 @@
+"""A real Weft server in a process of its own, for whoever tests against one."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import httpx2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_START_SECONDS = 60.0
+_STOP_SECONDS = 30.0
+_POLL_SECONDS = 0.05
+_KEY = re.compile(r"^  (weft\.\S+)$", re.MULTILINE)
+_PROGRAM = """
+from weft.settings import Settings
+from weft.transports.server import serve
+{profile}
+serve(Settings.from_environment(), profile=profile)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """A server that answers at ``url``; what it says on standard error is in ``log``."""
+
+    process: subprocess.Popen[bytes]
+    url: str
+    log: Path
+
+    @property
+    def mcp_url(self) -> str:
+        return f"{self.url}/mcp"
+
+    @property
+    def admin_key(self) -> str:
+        """Return the key a fresh server greeted with."""
+        shown = _KEY.search(self.logged())
+        assert shown is not None, "only the first server on a database shows the admin's key"  # noqa: S101
+        return shown[1]
+
+    def logged(self) -> str:
+        return self.log.read_text()
+
+    def stop(self) -> int:
+        """Ask the server to stop, as a platform does, and return how it ended."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(_STOP_SECONDS)
+
+
+@contextmanager
+def server_process(data: Path, *, profile: str | None = None, **settings: str) -> Iterator[ServerProcess]:
+    """Run a server on a data folder for as long as the block lasts; settings are named as in ``Settings``."""
+    port = _free_port()
+    log = data / f"server-{port}.log"
+    environment = {f"WEFT_{name.upper()}": value for name, value in settings.items()}
+    environment = {**os.environ, "WEFT_DATA": str(data), **environment, "WEFT_PORT": str(port)}
+    chosen = "profile = None" if profile is None else f"from {profile} import install as profile"
+    command = [sys.executable, "-c", _PROGRAM.format(profile=chosen)]
+    with log.open("wb") as errors:
+        process = subprocess.Popen(command, env=environment, stdout=errors, stderr=errors)  # noqa: S603 - our own
+    server = ServerProcess(process, f"http://127.0.0.1:{port}", log)
+    try:
+        _wait_until_ready(server)
+        yield server
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_until_ready(server: ServerProcess) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while server.process.poll() is None and time.monotonic() < deadline:
+        try:
+            if httpx2.get(f"{server.url}/ready").is_success:
+                return
+        except httpx2.TransportError:
+            time.sleep(_POLL_SECONDS)
+    raise RuntimeError(f"the server did not start:\n{server.logged()}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,164 @@
+"""Looking after the database: schema, backup and restore."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.kernel.clock import SystemClock, optional_moment
+from weft.kernel.operation import Response
+from weft.transports.cli.commands import JSON, Group
+from weft.transports.cli.render import show
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from weft.storage.backup import Manifest
+    from weft.storage.sql.database import Database
+    from weft.transports.cli.target import Target
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class Migrated(Response, omit_defaults=False):
+    """Which steps were applied now."""
+
+    applied: list[str]
+
+
+class StepState(Response, omit_defaults=False):
+    """One step of the schema."""
+
+    step: str
+    applied_at: datetime | None
+
+
+class SchemaState(Response, omit_defaults=False):
+    """Every step this version knows."""
+
+    current: bool
+    steps: list[StepState]
+
+
+class BackupDone(Response):
+    """What a backup holds."""
+
+    file: str
+    weft: str
+    created_at: datetime
+    tables: int
+    rows: int
+    bytes: int
+
+
+@click.group(cls=Group, no_args_is_help=True)
+def db() -> None:
+    """Migrate, back up and restore the database: the data folder, or --database-url."""
+
+
+@db.command("migrate", params=[JSON])
+@click.pass_obj
+def migrate_schema(target: Target, *, as_json: bool) -> None:
+    """Bring the schema up to this version. Starting a server does the same."""
+    from weft.storage.migrations.runner import migrate  # noqa: PLC0415 - help needs no storage
+
+    async def run() -> list[str]:
+        async with _database(target) as database:
+            return await migrate(database, SystemClock())
+
+    show(Migrated(applied=asyncio.run(run())), as_json=as_json)
+
+
+@db.command("status", params=[JSON])
+@click.pass_obj
+def show_status(target: Target, *, as_json: bool) -> None:
+    """Show which steps of the schema were applied, and when."""
+    from weft.storage.migrations.runner import status  # noqa: PLC0415 - help needs no storage
+
+    async def run() -> list[StepState]:
+        async with _database(target) as database:
+            return [StepState(step=s.name, applied_at=optional_moment(s.applied_at)) for s in await status(database)]
+
+    steps = asyncio.run(run())
+    show(SchemaState(current=all(step.applied_at for step in steps), steps=steps), as_json=as_json)
+
+
+@db.command("backup", params=[JSON])
+@click.argument("file", type=_FILE, help="The file to make; it must not exist.")
+@click.pass_obj
+def back_up_to(target: Target, file: Path, *, as_json: bool) -> None:
+    """Write everything, as it is at one moment, into one file.
+
+    Servers may go on working meanwhile. The file holds the secrets that sign tokens: only its owner can read it, and
+    it should be kept like a password.
+    """
+    from weft.storage.backup import back_up  # noqa: PLC0415 - help needs no storage
+
+    async def run() -> Manifest:
+        async with _database(target) as database:
+            with _progress("Backing up") as progress:
+                return await back_up(database, file, SystemClock(), progress)
+
+    show(_done(file, asyncio.run(run())), as_json=as_json)
+
+
+@db.command("restore", params=[JSON])
+@click.argument("file", type=_FILE, help="A file made by weft db backup.")
+@click.pass_obj
+def restore_from(target: Target, file: Path, *, as_json: bool) -> None:
+    """Fill an empty database from a backup, of SQLite or PostgreSQL alike.
+
+    The file is checked first; then all of it is restored, or nothing.
+    """
+    from weft.storage.backup import restore  # noqa: PLC0415 - help needs no storage
+
+    async def run() -> Manifest:
+        async with _database(target) as database:
+            with _progress("Restoring") as progress:
+                return await restore(database, file, SystemClock(), progress)
+
+    show(_done(file, asyncio.run(run())), as_json=as_json)
+
+
+@asynccontextmanager
+async def _database(target: Target) -> AsyncIterator[Database]:
+    from weft.storage.sql.connect import connect  # noqa: PLC0415 - help needs no storage
+
+    database = connect(target.settings().storage_url)
+    try:
+        await database.open()
+        yield database
+    finally:
+        await database.close()
+
+
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar to whoever watches; a pipe or log gets none."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with click.progressbar(length=0, label=label, file=sys.stderr) as bar:
+
+        def progress(done: int, total: int) -> None:
+            bar.length = total
+            bar.update(done - bar.pos)
+
+        yield progress
+
+
+def _done(file: Path, manifest: Manifest) -> BackupDone:
+    return BackupDone(
+        file=str(file),
+        weft=manifest.weft,
+        created_at=manifest.created_at,
+        tables=len(manifest.tables),
+        rows=manifest.rows,
+        bytes=file.stat().st_size,
+    )

@@ -1,0 +1,163 @@
+"""The ``weft`` command: global options, and the list of commands, each loaded only when it is used."""
+
+from __future__ import annotations
+
+import logging
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from weft.transports.cli.commands import Group
+from weft.transports.cli.target import Target
+
+if TYPE_CHECKING:
+    from weft.kernel.operation import Operation
+
+
+class _Entry(NamedTuple):
+    """A command written by hand: the module of this package that defines it, and what it is for."""
+
+    module: str
+    summary: str
+
+
+_WRITTEN = {
+    "demo": _Entry("serving", "See a team of agents work together, in half a minute."),
+    "serve": _Entry("serving", "Run the server: MCP, REST and console on one port."),
+    "mcp": _Entry("serving", "Serve MCP over standard input and output, for an editor or agent."),
+    "init": _Entry("editors", "Connect Claude Code, Cursor or VS Code."),
+    "doctor": _Entry("checkup", "Check this installation and say what to do."),
+    "tenant": _Entry("tenants", "Make and list tenants."),
+    "db": _Entry("database", "Migrate, back up and restore the database."),
+    "version": _Entry("checkup", "Show which Weft this is."),
+}
+_GROUPS = {
+    "session": "Create, list, archive, inspect and delete sessions.",
+    "board": "A session's shared working memory: read, write, history, snapshots.",
+    "events": "What happened, in order.",
+    "conventions": "The keys a domain's agents agree on.",
+    "agent": "Agents and humans: who may do what.",
+    "key": "API keys.",
+    "token": "Tokens that expire.",
+    "signing_key": "The secret that signs a tenant's tokens.",
+    "audit": "Who did what, and what was refused.",
+}
+_SECTIONS = {
+    "Start here": ("demo", "serve", "mcp", "init", "doctor"),
+    "Work in sessions": ("session", "board", "events", "conventions"),
+    "Say who may do what": ("agent", "key", "token", "signing-key", "audit"),
+    "Run an installation": ("tenant", "db", "version"),
+}
+_EXAMPLES = """\b
+Examples:
+  weft session create "Plan the launch" --session-id launch
+  export WEFT_SESSION=launch
+  weft board write goal "Ship on Friday"
+  weft board write findings @findings.md
+  weft board list-keys
+  weft events read --after 0 --json
+  weft --url https://weft.example.com board read goal
+
+\b
+Text is taken from a file with @FILE and from standard input with -.
+Exit codes: 0 done, 1 refused or not found, 2 misused, 3 forbidden, 4 unavailable.
+Tab completion: eval "$(_WEFT_COMPLETE=bash_source weft)" (or zsh_source, fish_source).
+"""
+
+
+class Root(Group):
+    """Every command there is: those written by hand and a group for each part of the registry."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        known = [name for names in _SECTIONS.values() for name in names]
+        derived = [name.replace("_", "-") for name in _operations()]
+        return [name for name in dict.fromkeys([*known, *derived]) if name in _WRITTEN or name in derived]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name in _WRITTEN:
+            module = import_module(f"weft.transports.cli.{_WRITTEN[cmd_name].module}")
+            command: click.Command = getattr(module, cmd_name)
+            return command
+        operations = _operations().get(cmd_name.replace("-", "_"))
+        if operations is None:
+            return None
+        from weft.transports.cli.derived import group_of  # noqa: PLC0415 - only for what is derived
+
+        return group_of(cmd_name, _summary(cmd_name), operations)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        listed = {name for section in _SECTIONS.values() for name in section}
+        sections = {**_SECTIONS, "More": tuple(name for name in names if name not in listed)}
+        width = max(map(len, names))
+        for title, members in sections.items():
+            shown = [(f"{name:<{width}}", _summary(name)) for name in members if name in names]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+
+
+def _operations() -> dict[str, list[Operation]]:
+    from weft.app.operations import all_operations  # noqa: PLC0415 - serve, mcp and version do without
+
+    groups: dict[str, list[Operation]] = {}
+    for operation in all_operations():
+        groups.setdefault(operation.group, []).append(operation)
+    return groups
+
+
+def _summary(name: str) -> str:
+    if name in _WRITTEN:
+        return _WRITTEN[name].summary
+    return _GROUPS.get(name.replace("-", "_"), f"What can be done with {name.replace('-', ' ')}.")
+
+
+@click.group(
+    cls=Root,
+    epilog=_EXAMPLES,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.option("--url", envvar="WEFT_URL", show_envvar=True, help="Ask a running server; otherwise the data folder.")
+@click.option("--key", envvar="WEFT_API_KEY", show_envvar=True, help="API key or token for that server.")
+@click.option("--data", envvar="WEFT_DATA", show_envvar=True, help="The data folder.  [default: ~/.weft]")
+@click.option(
+    "--database-url", envvar="WEFT_DATABASE_URL", show_envvar=True, help="A SQLite file or postgresql:// instead."
+)
+@click.option("--tenant", default="default", show_default=True, help="The tenant to act in, on the data folder.")
+@click.option("--as", "principal", default="admin", show_default=True, help="Who to act as, on the data folder.")
+@click.version_option(package_name="weft", message="%(prog)s %(version)s")
+@click.pass_context
+def weft(ctx: click.Context, /, **options: str | None) -> None:
+    """Weft is the context layer for multi-agent systems.
+
+    Agents share a board, a history and events over MCP, REST and Python. Every command below works on a running
+    server (--url) or directly on the data folder, also while a server runs on it.
+    """
+    if os.environ.get("NO_COLOR"):
+        ctx.color = False
+    if _said(ctx, "data") and not _said(ctx, "database_url"):
+        options["database_url"] = ""
+    ctx.obj = Target(
+        url=options["url"],
+        key=options["key"],
+        data=options["data"],
+        database_url=options["database_url"],
+        tenant=options["tenant"] or "default",
+        principal=options["principal"] or "admin",
+    )
+
+
+def _said(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+
+
+def main() -> None:
+    """Run the command line."""
+    # A refusal is reported by the command itself; only what should not happen is worth a line of log here.
+    logging.getLogger("weft").setLevel(logging.ERROR)
+    weft(prog_name="weft")

@@ -1,0 +1,35 @@
+"""Servers for the client tests, and each test once for every client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from client_support import Product, Script, product_server, scripted_server, threaded_client
+
+from weft import Client
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("WEFT_URL", "WEFT_API_KEY", "WEFT_DATA", "WEFT_DATABASE_URL", "WEFT_RATE_LIMITS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    with product_server(tmp_path_factory.mktemp("product")) as product:
+        yield product
+
+
+@pytest.fixture
+def script() -> Iterator[Script]:
+    with scripted_server() as script:
+        yield script
+
+
+@pytest.fixture(params=["async", "blocking"])
+def connect(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Return how to open a client, of both kinds in turn."""
+    return Client if request.param == "async" else threaded_client

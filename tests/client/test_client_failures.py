@@ -1,0 +1,229 @@
+"""What the clients do when something goes wrong between them and Weft."""
+
+from __future__ import annotations
+
+import socket
+import traceback
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from client_support import Script, hangs_up, says, streams
+
+from weft import Client, SyncClient
+from weft.errors import (
+    AuthenticationError,
+    Conflict,
+    InternalError,
+    InvalidInput,
+    KeyNotFound,
+    NotFound,
+    RateLimited,
+    SystemUnavailable,
+    Unavailable,
+)
+
+Connect = Callable[..., Any]
+KEY = "weft.default.key_0123456789abcdef.a-very-secret-part"
+
+
+def error_body(code: str, **more: Any) -> dict[str, Any]:
+    return {
+        "success": False,
+        "error": "it went wrong",
+        "code": code,
+        "severity": "error",
+        "recoverable": True,
+        "suggestions": ["do this", "then that"],
+        "context": {"key": "goal"},
+        "related_resources": ["shared_context"],
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        **more,
+    }
+
+
+def event_block(seq: int) -> str:
+    return (
+        f"id: {seq}\nevent: board.written\n"
+        f'data: {{"seq":{seq},"type":"board.written","session_id":"s","subject":"goal","actor":"planner",'
+        '"at":"2026-01-01T00:00:00Z","data":{}}'
+    )
+
+
+ENTRY = {"key": "goal", "value": "ship", "written_by": "planner", "written_at": "2026-01-01T00:00:00Z", "version": 1}
+
+
+async def test_an_error_is_raised_as_the_class_its_code_names(connect: Connect, script: Script) -> None:
+    script.will(says(404, error_body("KEY_NOT_FOUND")))
+    async with connect(script.url) as weft:
+        with pytest.raises(KeyNotFound) as caught:
+            await weft.board.read("s", "goal")
+    error = caught.value
+    assert (error.message, error.context) == ("it went wrong", {"key": "goal"})
+    assert (error.hint, error.related) == ("do this then that", ("shared_context",))
+
+
+async def test_an_unknown_code_is_raised_by_its_kind_and_keeps_its_code(connect: Connect, script: Script) -> None:
+    script.will(says(409, error_body("FROM_THE_FUTURE")))
+    async with connect(script.url) as weft:
+        with pytest.raises(Conflict) as caught:
+            await weft.board.read("s", "goal")
+    assert (caught.value.code, caught.value.message) == ("FROM_THE_FUTURE", "it went wrong")
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, AuthenticationError), (404, NotFound), (418, Exception), (500, InternalError), (502, Unavailable)],
+)
+async def test_an_answer_that_is_not_weft_s_is_raised_by_its_status(
+    connect: Connect, script: Script, status: int, kind: type[Exception]
+) -> None:
+    script.will(says(status, b"<html>a proxy</html>"))
+    async with connect(script.url) as weft:
+        with pytest.raises(kind, match=str(status)):
+            await weft.board.read("s", "goal")
+
+
+async def test_a_server_that_is_not_weft_is_told_from_one_that_is(connect: Connect, script: Script) -> None:
+    script.will(says(200, b"hello"))
+    async with connect(script.url) as weft:
+        with pytest.raises(SystemUnavailable, match="does not speak"):
+            await weft.board.read("s", "goal")
+
+
+async def test_fields_of_a_newer_server_are_passed_over(connect: Connect, script: Script) -> None:
+    script.will(says(200, {**ENTRY, "mood": "sunny"}))
+    async with connect(script.url) as weft:
+        assert (await weft.board.read("s", "goal")).value == "ship"
+
+
+async def test_nobody_listening_is_said_with_the_address_and_what_to_run(connect: Connect) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    async with connect(url, retries=0) as weft:
+        with pytest.raises(SystemUnavailable) as caught:
+            await weft.board.write("s", "goal", "ship")
+    assert url in caught.value.message
+    assert "weft serve" in caught.value.message
+
+
+async def test_a_read_without_an_answer_is_repeated(connect: Connect, script: Script) -> None:
+    script.will(hangs_up, hangs_up, says(200, ENTRY))
+    async with connect(script.url) as weft:
+        assert (await weft.board.read("s", "goal")).value == "ship"
+    assert len(script.asked) == 3
+
+
+async def test_a_read_is_repeated_only_so_often(connect: Connect, script: Script) -> None:
+    async with connect(script.url, retries=1) as weft:
+        with pytest.raises(SystemUnavailable):
+            await weft.board.read("s", "goal")
+    assert len(script.asked) == 2
+
+
+async def test_a_write_without_an_answer_is_never_repeated(connect: Connect, script: Script) -> None:
+    async with connect(script.url) as weft:
+        with pytest.raises(SystemUnavailable) as caught:
+            await weft.board.write("s", "goal", "ship")
+    assert len(script.asked) == 1
+    assert "may or may not" in caught.value.hint
+
+
+async def test_a_refusal_for_the_rate_is_waited_out(connect: Connect, script: Script) -> None:
+    script.will(says(429, error_body("RATE_LIMITED"), retry_after="0"), says(200, {**ENTRY, "version": 2}))
+    async with connect(script.url) as weft:
+        assert (await weft.board.write("s", "goal", "ship")).version == 2
+
+
+async def test_a_wait_longer_than_allowed_is_left_to_the_caller(connect: Connect, script: Script) -> None:
+    script.will(says(429, error_body("RATE_LIMITED"), retry_after="3600"))
+    async with connect(script.url, longest_wait_seconds=5) as weft:
+        with pytest.raises(RateLimited) as caught:
+            await weft.board.write("s", "goal", "ship")
+    assert caught.value.context["retry_after_seconds"] == 3600
+
+
+async def test_following_goes_on_behind_the_last_event_after_a_break(connect: Connect, script: Script) -> None:
+    script.will(streams(": open", event_block(8)), hangs_up, streams(": still here", event_block(9)))
+    seen = []
+    async with connect(script.url) as weft, aclosing(weft.follow("s", after=7)) as events:
+        async for event in events:
+            seen.append(event.seq)
+            if event.seq == 9:
+                break
+    assert seen == [8, 9]
+    asked = [target.partition("after=")[2] for target in script.asked]
+    assert asked[:3] == ["7", "8", "8"]
+
+
+async def test_following_from_now_on_knows_its_place_before_the_first_event(connect: Connect, script: Script) -> None:
+    script.will(says(200, {"events": [], "next_after": 41}), hangs_up, streams(event_block(42)))
+    async with connect(script.url) as weft, aclosing(weft.follow("s", ["goal", "plan_*"])) as events:
+        assert (await anext(events)).seq == 42
+    assert script.asked[1:3] == ["GET /v1/events/stream?session_id=s&keys=goal&keys=plan_%2A&after=41"] * 2
+
+
+async def test_following_what_one_may_not_see_is_refused(connect: Connect, script: Script) -> None:
+    script.will(says(401, error_body("AUTHENTICATION_ERROR")))
+    async with connect(script.url) as weft, aclosing(weft.follow(after=0)) as events:
+        with pytest.raises(AuthenticationError):
+            await anext(events)
+    assert len(script.asked) == 1
+
+
+async def test_a_stream_that_ends_in_an_error_raises_it(connect: Connect, script: Script) -> None:
+    body = '{"success":false,"error":"revoked","code":"AUTHENTICATION_ERROR","severity":"error","recoverable":true,'
+    body += '"suggestions":["get a new key"],"context":{},"related_resources":[],"timestamp":"x"}'
+    script.will(streams(event_block(1), f"event: error\ndata: {body}"))
+    async with connect(script.url) as weft, aclosing(weft.follow(after=0)) as events:
+        assert (await anext(events)).seq == 1
+        with pytest.raises(AuthenticationError, match="revoked"):
+            await anext(events)
+
+
+async def test_following_gives_up_after_so_many_failures_in_a_row(connect: Connect, script: Script) -> None:
+    async with connect(script.url, reconnects=2) as weft, aclosing(weft.follow(after=0)) as events:
+        with pytest.raises(SystemUnavailable):
+            await anext(events)
+    assert len(script.asked) == 3
+
+
+async def test_the_key_is_shown_to_the_server_and_to_nobody_else(connect: Connect, script: Script) -> None:
+    async with connect(script.url, KEY, retries=0) as weft:
+        with pytest.raises(SystemUnavailable) as caught:
+            await weft.board.read("s", "goal")
+    assert script.keys == [f"Bearer {KEY}"]
+    told = "".join(traceback.format_exception(caught.value)) + repr(vars(caught.value))
+    assert "secret" not in told
+
+
+@pytest.mark.parametrize("kind", [Client, SyncClient])
+def test_the_key_is_in_no_repr(kind: type) -> None:
+    client = kind("http://127.0.0.1:1", KEY)
+    assert repr(client) == f"{kind.__name__}('http://127.0.0.1:1')"
+    assert "secret" not in repr(vars(client)) + repr(vars(client._connection))
+
+
+def test_a_key_that_no_header_can_carry_is_refused_without_being_shown() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Client(api_key=f"{KEY}\n{KEY}")
+    assert "secret" not in str(caught.value)
+
+
+def test_space_around_a_key_is_a_copying_error() -> None:
+    assert Client(api_key=f" {KEY}\n")._connection.address.api_key == KEY
+
+
+def test_the_environment_says_where_weft_is_and_who_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_URL", "https://weft.example/")
+    monkeypatch.setenv("WEFT_API_KEY", KEY)
+    address = SyncClient()._connection.address
+    assert (address.url, address.api_key) == ("https://weft.example", KEY)
+    assert SyncClient("http://127.0.0.1:1")._connection.address.url == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize("url", ["localhost:8787", "ftp://weft", "http://", "http://u:p@weft", "http://weft:99999"])
+def test_an_address_that_cannot_be_one_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="url:"):
+        Client(url)

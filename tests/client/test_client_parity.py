@@ -1,0 +1,194 @@
+"""Client, SyncClient and Weft.open: one API, one answer, one error."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import pytest
+from client_support import Product, threaded_client
+
+from weft import Client, SyncClient, Weft
+from weft.app.operations import all_operations
+from weft.capabilities.board.guidance import ConventionGroup, KeyConvention
+from weft.capabilities.sessions.model import SessionConfig
+from weft.kernel.errors import WeftError
+
+FACES = ("client", "blocking", "inprocess")
+# What differs from call to call, by nature: times, ids, secrets and positions.
+VOLATILE = re.compile(r"(_at|^at|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor)$")
+
+
+class Record:
+    """What one face answered, as it looks on the wire and without what differs from call to call."""
+
+    def __init__(self, face: str) -> None:
+        self.face = face
+        self.answers: dict[str, list[Any]] = {}
+
+    async def note(self, operation: str, call: Awaitable[Any]) -> Any:
+        try:
+            answer = await call
+        except WeftError as error:
+            told = [type(error).__name__, error.code, error.message, error.context, error.hint, error.http_status]
+            self._add(operation, told)
+            return None
+        self._add(operation, [type(answer).__name__, answer])
+        return answer
+
+    def _add(self, operation: str, told: Any) -> None:
+        self.answers.setdefault(operation, []).append(self._still(msgspec.to_builtins(told)))
+
+    def _still(self, value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: "…" if VOLATILE.search(name) else self._still(part) for name, part in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._still(part) for part in value]
+        return re.sub(r"key_[0-9a-f]{16}", "…", value.replace(self.face, "FACE")) if isinstance(value, str) else value
+
+
+async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]:
+    """Call every operation, and make as many of them fail as can."""
+    record = Record(face)
+    note = record.note
+    s, agent = f"s-{face}", f"agent-{face}"
+    await note("session.create", weft.session.create("parity", session_id=s, config=SessionConfig(keep_versions=9)))
+    await note("session.create", weft.session.create("parity", session_id=s))
+    await note("session.create", weft.session.create("", metadata={"a": [1, None]}))
+    await note("session.get", weft.session.get(s))
+    await note("session.get", weft.session.get("no such/session"[:7]))
+    await note("board.write", weft.board.write(s, "goal", "ship it", readable_by=["human:*", "orchestrator"]))
+    await note("board.write", weft.board.write(s, "goal", "ship é 🚢", if_version=1, ttl_seconds=3600))
+    await note("board.write", weft.board.write(s, "goal", "late", if_version=1))
+    await note("board.write", weft.board.write(s, "Not A Key", "x"))
+    await note("board.write", weft.board.write(s, "big", "word " * 5_000))
+    await note("board.write", weft.board.write(s, "goal", "x", ttl_seconds=0))
+    await note("board.write", weft.board.write(s, "goal", 5))
+    await note("board.list_keys", weft.board.list_keys(s))
+    await note("board.read", weft.board.read(s, "goal"))
+    await note("board.read", weft.board.read(s, "goat"))
+    await note("board.read_batch", weft.board.read_batch(s, ["goal", "none"]))
+    await note("board.read_batch", weft.board.read_batch(s, []))
+    await note("board.read_history", weft.board.read_history(s, "goal", versions=[1, 2], life=1))
+    await note("board.read_history", weft.board.read_history(s, "goal", versions=[0]))
+    await note("board.snapshot", weft.board.snapshot(s, "before"))
+    await note("board.snapshot", weft.board.snapshot(s, "before"))
+    await note("board.delete", weft.board.delete(s, "goal", if_version=2))
+    await note("board.delete", weft.board.delete(s, "goal"))
+    await note("board.list_snapshots", weft.board.list_snapshots(s))
+    await note("board.read_snapshot", weft.board.read_snapshot(s, "before"))
+    await note("board.read_snapshot", weft.board.read_snapshot(s, "never"))
+    await note("board.compare_snapshots", weft.board.compare_snapshots(s, "before"))
+    await note("board.restore_snapshot", weft.board.restore_snapshot(s, "before"))
+    await note("board.hygiene", weft.board.hygiene(s, stale_hours=0.5))
+    await note("board.hygiene", weft.board.hygiene(s, stale_hours=-1.0))
+    await note("board.guidance", weft.board.guidance(session_id=s, part="writing"))
+    await note("board.guidance", weft.board.guidance(conventions="nowhere"))
+    group = ConventionGroup(title="Work", keys=[KeyConvention(key="goal", purpose="what to do")])
+    await note("conventions.define", weft.conventions.define("work", [group]))
+    await note("conventions.list", weft.conventions.list())
+    await note("events.read", weft.events.read(session_id=s, keys=["goal", "before"], after=0))
+    await note("events.read", weft.events.read(session_id="nowhere"))
+    await note("session.inspect", weft.session.inspect(s))
+    await note("session.list", weft.session.list(limit=1))
+    await note("session.list", weft.session.list(limit=0))
+    await note("session.list", weft.session.list(cursor="nonsense"))
+    await note("session.archive", weft.session.archive(s))
+    await note("session.archive", weft.session.archive(s))
+    await note("board.write", weft.board.write(s, "goal", "too late"))
+    await note("session.delete", weft.session.delete(s))
+    await note("session.delete", weft.session.delete(s))
+    made = await note("agent.create", weft.agent.create(agent, agent_type="tester", clearance=2))
+    await note("agent.create", weft.agent.create(agent))
+    await note("agent.create", weft.agent.create("child", parent_id="nobody"))
+    await note("agent.update", weft.agent.update(agent, disabled=False, permissions=["read"]))
+    await note("agent.update", weft.agent.update("nobody", clearance=1))
+    await note("agent.list", weft.agent.list(after="admin", limit=1))
+    key = await note("key.create", weft.key.create(agent, expires_in=600))
+    await note("key.list", weft.key.list(agent))
+    await note("key.rotate", weft.key.rotate(key.key_id))
+    await note("key.rotate", weft.key.rotate("nonsense"))
+    await note("key.revoke", weft.key.revoke(key.key_id))
+    await note("key.revoke", weft.key.revoke("nonsense"))
+    await note("token.issue", weft.token.issue(agent, "tester", made.api_key, requested_permissions=["read"]))
+    await note("token.issue", weft.token.issue(agent, "tester", admin_key))
+    await note("token.refresh", weft.token.refresh())
+    await note("token.revoke", weft.token.revoke(token_id="nonsense"))
+    await note("signing_key.rotate", weft.signing_key.rotate(revoke_existing=False))
+    await note("audit.list", weft.audit.list(outcome="done", limit=3))
+    await note("audit.list", weft.audit.list(outcome="perhaps"))
+    return record.answers
+
+
+@pytest.fixture
+async def faces(product: Product) -> AsyncIterator[dict[str, Any]]:
+    async with (
+        Client(product.url, product.admin_key) as client,
+        threaded_client(product.url, product.admin_key) as blocking,
+        Weft.open(product.database) as inprocess,
+    ):
+        yield dict(zip(FACES, (client, blocking, inprocess), strict=True))
+
+
+async def test_every_operation_gives_one_answer_and_one_error_everywhere(
+    faces: dict[str, Any], product: Product
+) -> None:
+    told = {}
+    for face, weft in faces.items():
+        told[face] = await script(weft, face, product.admin_key)
+        await faces["inprocess"].agent.update(f"agent-{face}", disabled=True)
+    for operation in all_operations():
+        expected = told["inprocess"][operation.name]
+        assert told["client"][operation.name] == expected, operation.name
+        assert told["blocking"][operation.name] == expected, operation.name
+
+
+@pytest.mark.parametrize("kind", [Client, SyncClient, Weft])
+def test_every_operation_is_a_method(kind: type) -> None:
+    groups = inspect.signature(kind.__mro__[1].__init__)
+    assert list(groups.parameters) == ["self", "caller"]
+    operations = kind.__mro__[1](None)
+    for operation in all_operations():
+        method = getattr(getattr(operations, operation.group), operation.verb)
+        parameters = inspect.signature(method).parameters
+        assert list(parameters) == sorted(
+            operation.request.__struct_fields__,
+            key=lambda name: parameters[name].kind is inspect.Parameter.KEYWORD_ONLY,
+        )
+
+
+async def test_all_three_follow_the_same_events(faces: dict[str, Any]) -> None:
+    writer = faces["inprocess"]
+    session = (await writer.session.create("follow")).session_id
+
+    async def two(weft: Any) -> list[tuple[int, str]]:
+        async with aclosing(weft.follow(session, ["a*"], after=0)) as events:
+            return [((event := await anext(events)).seq, event.subject) for _ in range(2)]
+
+    following = [asyncio.create_task(two(weft)) for weft in faces.values()]
+    for key in ("a1", "b", "a2"):
+        await writer.board.write(session, key, "x")
+    seen = await asyncio.wait_for(asyncio.gather(*following), 20)
+    assert seen[0] == seen[1] == seen[2]
+    assert [subject for _, subject in seen[0]] == ["a1", "a2"]
+
+
+async def test_following_a_session_that_is_not_there_is_one_error(faces: dict[str, Any]) -> None:
+    told = []
+    for weft in faces.values():
+        with pytest.raises(WeftError) as caught:
+            await anext(weft.follow("nowhere"))
+        told.append((type(caught.value), caught.value.message))
+    assert told[0] == told[1] == told[2]
+
+
+async def test_a_caller_without_a_key_is_turned_away(product: Product) -> None:
+    async with Client(product.url) as weft:
+        with pytest.raises(WeftError) as caught:
+            await weft.session.list()
+    assert caught.value.code == "AUTHENTICATION_ERROR"

@@ -1,0 +1,56 @@
+"""How a call is laid out as an HTTP request."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from weft.capabilities.sessions.model import SessionConfig
+from weft.client._wire import outgoing
+from weft.errors import InvalidInput
+
+
+def test_fields_of_the_path_go_there_and_the_rest_into_one_object() -> None:
+    request = outgoing("board.write", {"session_id": "s", "key": "ns:goal", "value": "é", "if_version": 0})
+    assert (request.method, request.target) == ("PUT", "/v1/sessions/s/context/ns%3Agoal")
+    assert msgspec.json.decode(request.content or b"") == {"value": "é", "if_version": 0}
+
+
+def test_a_read_carries_its_fields_in_the_query() -> None:
+    request = outgoing("board.read_history", {"session_id": "s", "key": "goal", "versions": [1, 2]})
+    assert (request.target, request.content) == ("/v1/sessions/s/history/goal?versions=1&versions=2", None)
+
+
+def test_truth_is_written_as_json_writes_it() -> None:
+    request = outgoing("session.list", {"limit": 5, "include_archived": True})
+    assert request.target == "/v1/sessions?limit=5&include_archived=true"
+
+
+def test_structs_travel_as_objects() -> None:
+    request = outgoing("session.create", {"purpose": "x", "config": SessionConfig(keep_versions=3)})
+    assert msgspec.json.decode(request.content or b"")["config"]["keep_versions"] == 3
+
+
+def test_a_call_that_waits_is_given_the_time() -> None:
+    assert outgoing("events.read", {"wait_seconds": 60}).wait_seconds == 60
+
+
+@pytest.mark.parametrize("key", ["", ".", ".."])
+def test_a_segment_that_would_vanish_never_leaves(key: str) -> None:
+    # DELETE /v1/sessions/s/context/.. would arrive as DELETE /v1/sessions/s and take the session with it.
+    with pytest.raises(InvalidInput, match="key"):
+        outgoing("board.delete", {"session_id": "s", "key": key})
+
+
+@pytest.mark.parametrize("key", ["a/b", "a?b", "a#b", "a%2Fb", "..\\..", "/", "a b"])
+def test_a_segment_stays_one_segment(key: str) -> None:
+    target = outgoing("board.read", {"session_id": "s", "key": key}).target
+    assert target.count("/") == 5
+    assert not {"?", "#", " "} & set(target)
+
+
+@pytest.mark.parametrize("field", ["key", "value"])
+def test_half_a_surrogate_pair_is_refused(field: str) -> None:
+    arguments = {"session_id": "s", "key": "goal", "value": "ship", field: "\ud800"}
+    with pytest.raises(InvalidInput, match="surrogate"):
+        outgoing("board.write", arguments)

@@ -1,0 +1,156 @@
+"""Weft inside the process."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from support.databases import new_postgres_database
+
+from weft import Weft
+from weft.app.tenants import TenantExists
+from weft.capabilities.sessions.model import SessionConfig
+from weft.errors import (
+    AuthenticationError,
+    InvalidApiKey,
+    InvalidInput,
+    KeyNotFound,
+    PermissionDenied,
+    RateLimited,
+    SessionNotFound,
+    VersionConflict,
+)
+
+
+async def test_a_fresh_folder_is_ready_for_its_owner(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path / "new" / "place") as weft:
+        session = await weft.session.create("try it")
+        written = await weft.board.write(session.session_id, "goal", "ship")
+        assert (written.version, written.written_by) == (1, "human:admin")
+        assert [tenant for tenant in await weft.app.tenants.names()] == ["default"]
+
+
+async def test_a_folder_its_file_and_the_environment_lead_to_the_same_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with Weft.open(str(tmp_path)) as weft:
+        await weft.session.create("try it", session_id="s")
+    async with Weft.open(tmp_path / "weft.db") as weft:
+        assert (await weft.session.get("s")).session.purpose == "try it"
+    async with Weft.open(f"sqlite://{tmp_path}/weft.db") as weft:
+        assert (await weft.session.get("s")).session.purpose == "try it"
+    monkeypatch.setenv("WEFT_DATA", str(tmp_path))
+    async with Weft.open() as weft:
+        assert (await weft.session.get("s")).session.purpose == "try it"
+
+
+async def test_a_folder_named_here_goes_before_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WEFT_DATABASE_URL", str(tmp_path / "other.db"))
+    async with Weft.open(tmp_path / "mine"):
+        assert (tmp_path / "mine" / "weft.db").exists()
+    assert not (tmp_path / "other.db").exists()
+
+
+async def test_postgres_is_opened_by_its_address(postgres: str) -> None:
+    url = await new_postgres_database(postgres, f"weft_open_{secrets.token_hex(3)}")
+    async with Weft.open(url) as weft:
+        await weft.session.create("try it", session_id="s")
+        assert (await weft.board.write("s", "goal", "ship")).version == 1
+
+
+async def test_others_of_the_tenant_act_under_their_own_names(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        await weft.session.create("try it", session_id="s")
+        await weft.agent.create("planner")
+        await weft.agent.create("analysis", parent_id="planner")
+        assert (await weft.acting_as("planner").board.write("s", "a", "x")).written_by == "orchestrator"
+        assert (await weft.acting_as("analysis").board.write("s", "b", "x")).written_by == "subagent:analysis"
+        with pytest.raises(PermissionDenied):
+            await weft.acting_as("analysis").session.create("not mine to make")
+        with pytest.raises(AuthenticationError, match="nobody"):
+            await weft.acting_as("nobody").session.list()
+
+
+async def test_a_key_proves_who_acts(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        await weft.session.create("try it", session_id="s")
+        made = await weft.agent.create("planner")
+        planner = weft.with_key(made.api_key)
+        assert (await planner.board.write("s", "goal", "ship")).written_by == "orchestrator"
+        assert made.api_key not in repr(planner) + repr(vars(planner._caller))
+        with pytest.raises(InvalidApiKey):
+            await weft.with_key(made.api_key + "x").session.list()
+        with pytest.raises(TypeError, match="owner alone"):
+            planner.acting_as("admin")
+
+
+async def test_a_tenant_is_a_wall(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        await weft.session.create("try it", session_id="s")
+        await weft.app.tenants.create("acme")
+        with pytest.raises(TenantExists):
+            await weft.app.tenants.create("acme")
+    async with Weft.open(tmp_path, tenant="acme") as acme:
+        with pytest.raises(SessionNotFound):
+            await acme.session.get("s")
+
+
+async def test_errors_are_the_ones_the_clients_raise(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        await weft.session.create("try it", session_id="s")
+        await weft.board.write("s", "goal", "ship")
+        with pytest.raises(KeyNotFound) as missing:
+            await weft.board.read("s", "goat")
+        assert missing.value.context["available_alternatives"] == ["goal"]
+        with pytest.raises(VersionConflict) as conflict:
+            await weft.board.write("s", "goal", "sink", if_version=7)
+        assert conflict.value.context["current_version"] == 1
+
+
+async def test_structs_are_checked_as_if_they_came_by_the_wire(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        with pytest.raises(InvalidInput, match="max_value_tokens"):
+            await weft.session.create("try it", config=SessionConfig(max_value_tokens=-1))
+
+
+async def test_nobody_is_limited_in_their_own_process_unless_they_ask(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        for _ in range(150):  # the class allows 100 a minute over the wire
+            with pytest.raises(SessionNotFound):
+                await weft.board.hygiene("s")
+    async with Weft.open(tmp_path, rate_limits="session=2/minute") as weft:
+        await weft.session.list()
+        await weft.session.list()
+        with pytest.raises(RateLimited):
+            await weft.session.list()
+
+
+async def test_following_tells_what_happens_from_now_on(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        await weft.session.create("try it", session_id="s")
+        async with aclosing(weft.follow("s", ["goal"])) as events:
+            first = asyncio.create_task(anext(events))
+            while not weft.app._feed._tails:
+                await asyncio.sleep(0.01)
+            await weft.board.write("s", "other", "x")
+            await weft.board.write("s", "goal", "ship")
+            event = await asyncio.wait_for(first, 5)
+        assert (event.type, event.subject, event.data["version"]) == ("board.written", "goal", 1)
+
+
+async def test_following_begins_behind_any_event(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        await weft.session.create("try it", session_id="s")
+        await weft.board.write("s", "goal", "ship")
+        async with aclosing(weft.follow(after=0)) as events:
+            assert [(await anext(events)).type, (await anext(events)).type] == ["session.created", "board.written"]
+
+
+@pytest.mark.parametrize("what", [{"keys": "goal"}, {"keys": ["Not A Key"]}, {"after": -1}])
+async def test_following_what_cannot_be_is_refused(tmp_path: Path, what: dict[str, object]) -> None:
+    async with Weft.open(tmp_path) as weft, aclosing(weft.follow(**what)) as events:
+        with pytest.raises(InvalidInput):
+            await anext(events)

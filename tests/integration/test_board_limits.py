@@ -1,0 +1,124 @@
+"""How much a value and a board may hold."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from support.world import refused
+
+from weft.kernel.errors import WeftError
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+
+def tokens(count: int) -> str:
+    return "abcd" * count
+
+
+@pytest.mark.req("SC-05")
+@pytest.mark.req("SC-09")
+async def test_a_value_of_1000_tokens_fits_and_one_of_1001_does_not(world: World) -> None:
+    await world.planner.write("full", tokens(1000))
+    with refused("VALUE_TOO_LARGE") as caught:
+        await world.planner.write("over", tokens(1000) + "a")
+    assert caught.value.context == {"value_size_tokens": 1001, "limit_tokens": 1000}
+    assert await world.planner.keys() == ["full"]
+
+
+@pytest.mark.req("SC-05")
+@pytest.mark.parametrize(
+    ("size", "remark"), [(499, None), (500, "raw data"), (799, "raw data"), (800, "close to the limit"), (1000, "limit")]
+)
+async def test_advice_begins_at_500_tokens_and_the_warning_at_800(world: World, size: int, remark: str | None) -> None:
+    answer = await world.planner.write("value", tokens(size))
+    if remark is None:
+        assert "warning" not in answer
+    else:
+        assert remark in answer["warning"]
+
+
+@pytest.mark.req("SC-05")
+@pytest.mark.req("SC-18")
+async def test_cjk_text_cannot_slip_under_the_limit(world: World) -> None:
+    await world.planner.write("full", "漢" * 1000)
+    with refused("VALUE_TOO_LARGE"):
+        await world.planner.write("over", "漢" * 1001)
+
+
+@pytest.mark.req("SC-18")
+@pytest.mark.filterwarnings("ignore:open_binary:DeprecationWarning")
+async def test_an_exact_tokenizer_counts_if_the_session_asks_for_it(world: World) -> None:
+    exact = await world.planner.create_session("exact", tokenizer="o200k_base")
+    for caller in (exact, world.planner):
+        await caller.write("text", "antidisestablishmentarianism " * 8)
+    assert (await exact.size(), await world.planner.size()) == (49, 58)
+
+
+@pytest.mark.req("SC-05")
+@pytest.mark.req("SC-09")
+async def test_the_board_holds_10000_tokens_and_not_one_more(world: World) -> None:
+    for number in range(10):
+        await world.planner.write(f"k{number}", tokens(1000))
+    assert await world.planner.size() == 10_000
+    with refused("STORE_FULL") as caught:
+        await world.planner.write("one_more", "a")
+    assert caught.value.context == {"total_size_tokens": 10_000, "limit_tokens": 10_000, "value_size_tokens": 1}
+    await world.planner.write("empty", "")
+    assert await world.planner.size() == 10_000
+
+
+@pytest.mark.req("SC-05")
+async def test_overwriting_and_deleting_free_their_share(world: World) -> None:
+    small = await world.planner.create_session("small", max_value_tokens=10, max_total_tokens=10)
+    await small.write("a", tokens(10))
+    await small.write("a", tokens(10))
+    await small.write("a", tokens(4))
+    await small.write("b", tokens(6))
+    with refused("STORE_FULL"):
+        await small.write("b", tokens(7))
+    await small.delete("a")
+    await small.write("b", tokens(10))
+    assert await small.size() == 10
+
+
+@pytest.mark.req("SC-05")
+async def test_both_limits_are_settable_per_session(world: World) -> None:
+    roomy = await world.planner.create_session(
+        "roomy", max_value_tokens=3000, max_total_tokens=4000, warn_value_tokens=2500, advise_value_tokens=2000
+    )
+    assert "warning" not in await roomy.write("a", tokens(1999))
+    assert (await roomy.list())["metadata"]["limit_tokens"] == 4000
+    with refused("STORE_FULL"):
+        await roomy.write("b", tokens(3000))
+
+
+@pytest.mark.req("SC-05")
+async def test_concurrent_writers_in_two_processes_cannot_jointly_exceed_the_limit(world: World) -> None:
+    small = await world.planner.create_session("small", max_value_tokens=10, max_total_tokens=95)
+    second = small.at(await world.another_app())
+
+    async def attempt(caller: Caller, key: str) -> bool:
+        try:
+            await caller.write(key, tokens(10))
+        except WeftError as error:
+            assert error.code == "STORE_FULL"
+            return False
+        return True
+
+    fitted = await asyncio.gather(*(attempt((small, second)[n % 2], f"k{n}") for n in range(40)))
+    assert sum(fitted) == 9
+    assert await small.size() == 90
+
+
+@pytest.mark.req("SC-05")
+async def test_a_restore_obeys_the_limit_too(world: World) -> None:
+    small = await world.planner.create_session("small", max_value_tokens=10, max_total_tokens=10)
+    await small.write("a", tokens(8))
+    await small.snapshot("eight")
+    await small.delete("a")
+    await small.write("b", tokens(10))
+    assert await small.restore("eight") == {"restored": "eight", "written": ["a"], "deleted": ["b"]}
+    assert await small.size() == 8

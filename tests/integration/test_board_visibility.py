@@ -1,0 +1,167 @@
+"""Who may read and change which key, on every way that leads to it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.world import refused
+
+if TYPE_CHECKING:
+    from support.world import World
+
+pytestmark = pytest.mark.req("SC-11")
+SECRET = "only for the reviewer"
+
+
+@pytest.fixture
+async def hidden(world: World) -> World:
+    """Return a world whose board has one open key and one that only the reviewer reads."""
+    await world.review.write("open", "for all")
+    await world.review.write("verdict", SECRET, readable_by=["subagent:review:*"])
+    await world.review.snapshot("mark")
+    return world
+
+
+async def test_a_key_is_open_to_all_by_default(world: World) -> None:
+    await world.review.write("note", "x")
+    assert await world.analysis.value("note") == "x"
+    await world.analysis.write("note", "y")
+
+
+async def test_a_hidden_key_is_absent_from_lists_but_counts_toward_the_total(hidden: World) -> None:
+    listed = await hidden.analysis.list()
+    assert [entry["key"] for entry in listed["keys"]] == ["open"]
+    assert listed["metadata"]["key_count"] == 2
+    assert await hidden.review.keys() == ["open", "verdict"]
+
+
+async def test_a_hidden_key_cannot_be_read_alone_or_in_a_batch(hidden: World) -> None:
+    with refused("KEY_NOT_FOUND") as caught:
+        await hidden.analysis.read("verdict")
+    assert caught.value.context["available_alternatives"] == []
+    assert (await hidden.analysis.batch("open", "verdict"))["missing"] == ["verdict"]
+    assert await hidden.review.value("verdict") == SECRET
+
+
+async def test_a_hidden_key_has_no_history_for_others(hidden: World) -> None:
+    with refused("KEY_NOT_FOUND"):
+        await hidden.analysis.history("verdict")
+    assert len((await hidden.review.history("verdict"))["versions"]) == 1
+
+
+async def test_hiding_a_key_hides_its_earlier_versions_and_snapshots_too(world: World) -> None:
+    await world.review.write("verdict", "was open")
+    await world.review.snapshot("open_then")
+    await world.review.write("verdict", SECRET, readable_by=["subagent:review:*"])
+    with refused("KEY_NOT_FOUND"):
+        await world.analysis.history("verdict")
+    assert await world.analysis.read_snapshot("open_then") == {}
+
+
+async def test_versions_hidden_when_they_were_written_stay_hidden_after_the_key_opens(world: World) -> None:
+    await world.review.write("verdict", SECRET, readable_by=["subagent:review:*"])
+    await world.review.write("verdict", "public now", readable_by=["*"])
+    assert [v["value"] for v in (await world.analysis.history("verdict"))["versions"]] == ["public now"]
+    assert [v["value"] for v in (await world.review.history("verdict"))["versions"]] == [SECRET, "public now"]
+
+
+async def test_a_deleted_hidden_key_stays_hidden_in_history_and_snapshots(hidden: World) -> None:
+    await hidden.review.delete("verdict")
+    with refused("KEY_NOT_FOUND"):
+        await hidden.analysis.history("verdict")
+    assert await hidden.analysis.read_snapshot("mark") == {"open": "for all"}
+    assert await hidden.review.read_snapshot("mark") == {"open": "for all", "verdict": SECRET}
+
+
+async def test_comparisons_show_only_what_the_caller_may_read(hidden: World) -> None:
+    await hidden.review.write("verdict", "changed")
+    compared = await hidden.analysis.compare("mark")
+    assert compared == {"added": [], "removed": [], "modified": [], "unchanged": ["open"]}
+    assert (await hidden.review.compare("mark"))["modified"][0]["from_value"] == SECRET
+    await hidden.review.snapshot("later")
+    assert await hidden.analysis.compare("mark", "later") == compared
+
+
+async def test_hygiene_checks_only_what_the_caller_may_read(hidden: World) -> None:
+    await hidden.review.write("verdict", "password = hunter2hunter2")
+    assert (await hidden.analysis.hygiene())["checked"] == 1
+    assert [f["key"] for f in (await hidden.review.hygiene())["findings"]] == ["verdict"]
+
+
+async def test_events_of_a_hidden_key_reach_only_its_readers(hidden: World) -> None:
+    for caller, subjects in ((hidden.analysis, ["open"]), (hidden.review, ["open", "verdict"])):
+        events = (await caller.events(session_id="s1"))["events"]
+        assert [event["subject"] for event in events if event["type"] == "board.written"] == subjects
+
+
+async def test_restoring_keeps_a_hidden_key_hidden_and_its_name_untold(hidden: World) -> None:
+    await hidden.review.delete("verdict")
+    await hidden.review.delete("open")
+    assert await hidden.planner.restore("mark") == {"restored": "mark", "written": ["open"], "deleted": []}
+    assert await hidden.planner.keys() == ["open"]
+    assert await hidden.review.value("verdict") == SECRET
+
+
+async def test_an_admin_sees_hidden_keys_only_by_inspecting(hidden: World) -> None:
+    with refused("KEY_NOT_FOUND"):
+        await hidden.admin.read("verdict")
+    assert [entry["value"] for entry in (await hidden.admin.inspect())["entries"]] == ["for all", SECRET]
+
+
+async def test_only_those_named_may_change_a_key(world: World) -> None:
+    await world.review.write("verdict", "mine", writable_by=["subagent:review:*"])
+    for attempt in (world.analysis.write("verdict", "no"), world.analysis.delete("verdict")):
+        with refused("PERMISSION_DENIED"):
+            await attempt
+    assert await world.analysis.value("verdict") == "mine"
+    await world.review.write("verdict", "still mine")
+    await world.admin.write("verdict", "repaired")
+
+
+async def test_a_restore_may_not_change_what_its_caller_may_not(world: World) -> None:
+    await world.review.write("verdict", "before", writable_by=["subagent:review:*"])
+    await world.review.snapshot("mark")
+    await world.review.write("verdict", "after")
+    with refused("PERMISSION_DENIED"):
+        await world.planner.restore("mark")
+    assert await world.planner.value("verdict") == "after"
+
+
+async def test_patterns_stay_until_a_write_names_others(world: World) -> None:
+    await world.review.write("verdict", "1", readable_by=["subagent:review:*"], writable_by=["subagent:*"])
+    await world.analysis.write("verdict", "2")
+    with refused("KEY_NOT_FOUND"):
+        await world.analysis.read("verdict")
+    info = (await world.review.list())["keys"][0]
+    assert (info["readable_by"], info["writable_by"]) == (["subagent:review:*"], ["subagent:*"])
+
+
+async def test_a_session_with_participants_does_not_exist_for_others(world: World) -> None:
+    private = await world.planner.create_session("private", participants=["subagent:analysis"])
+    insider, outsider = world.analysis.in_session("private"), world.review.in_session("private")
+    await insider.write("note", "x")
+    for attempt in (
+        outsider.list(),
+        outsider.read("note"),
+        outsider.write("note"),
+        outsider.delete("note"),
+        outsider.history("note"),
+        outsider.snapshot("a"),
+        outsider.hygiene(),
+        outsider.events(session_id="private"),
+        outsider.call("board.guidance", session_id="private"),
+    ):
+        with refused("SESSION_NOT_FOUND"):
+            await attempt
+    assert await private.value("note") == "x"
+    assert await world.admin.in_session("private").value("note") == "x"
+    told = [event["session_id"] for event in (await world.review.events())["events"]]
+    assert "private" not in told
+    other = await world.admin.create_agent("bystander")
+    listed = await other.call("session.list")
+    assert [session["id"] for session in listed["sessions"]] == ["s1"]
+    with refused("SESSION_NOT_FOUND"):
+        await other.call("session.get", session_id="private")
+    with refused("SESSION_NOT_FOUND"):
+        await other.call("session.delete", session_id="private")

@@ -1,0 +1,55 @@
+"""One real server for all of these tests, and the four ways an MCP client can be connected to it."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.team import LEGACY, MODERN, Team, over_http, over_stdio, team_process
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from mcp.client.client import Client
+
+
+@pytest.fixture(scope="session")
+def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
+    with team_process(tmp_path_factory.mktemp("team")) as team:
+        yield team
+
+
+@pytest.fixture
+def session(team: Team) -> str:
+    return team.new_session()
+
+
+@pytest.fixture(params=[LEGACY, MODERN], ids=["2025-11-25", "2026-07-28"])
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@dataclass(frozen=True, slots=True)
+class Connect:
+    """A way of connecting: a protocol era over a transport."""
+
+    team: Team
+    transport: str
+    era: str
+
+    @asynccontextmanager
+    async def __call__(self, agent: str, session: str | None = None, **options: Any) -> AsyncIterator[Client]:
+        if self.transport == "stdio":
+            async with over_stdio(self.team.data, agent, self.era, session=session or "", **options) as client:
+                yield client
+        else:
+            path = f"/mcp/session/{session}" if session else "/mcp"
+            async with over_http(self.team, agent, self.era, path=path, **options) as client:
+                yield client
+
+
+@pytest.fixture(params=["http", "stdio"])
+def connect(request: pytest.FixtureRequest, team: Team, era: str) -> Connect:
+    return Connect(team, request.param, era)

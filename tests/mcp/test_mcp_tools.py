@@ -1,0 +1,194 @@
+"""Tools over MCP: who is shown which, what they answer, and how they refuse."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.team import Board, call, refused, tools_of
+
+if TYPE_CHECKING:
+    from conftest import Connect
+
+READING = [
+    "list_keys",
+    "read",
+    "read_batch",
+    "read_history",
+    "list_snapshots",
+    "read_snapshot",
+    "compare_snapshots",
+]
+SESSION_TOOLS = {"create_session", "get_session", "list_sessions", "archive_session", "delete_session"}
+ADMIN_TOOLS = {"create_agent", "update_agent", "revoke_key", "inspect_session", "list_audit_log", "define_conventions"}
+ERROR_FIELDS = {
+    "success",
+    "error",
+    "code",
+    "severity",
+    "recoverable",
+    "suggestions",
+    "context",
+    "related_resources",
+    "timestamp",
+}
+
+
+def actions_of(tool: Any) -> list[str]:
+    return tool.input_schema["properties"]["action"]["enum"]
+
+
+@pytest.mark.req("SC-01")
+async def test_each_caller_is_shown_the_tools_it_may_call(connect: Connect) -> None:
+    async with connect("planner") as client:
+        planner = await tools_of(client)
+    async with connect("analysis") as client:
+        analysis = await tools_of(client)
+    async with connect("reader") as client:
+        reader = await tools_of(client)
+    async with connect("admin") as client:
+        admin = await tools_of(client)
+
+    assert planner.keys() >= SESSION_TOOLS
+    assert not planner.keys() & ADMIN_TOOLS
+    assert not analysis.keys() & (SESSION_TOOLS | ADMIN_TOOLS)
+    assert "write" in actions_of(analysis["shared_context"])
+    assert "restore_snapshot" not in actions_of(analysis["shared_context"])
+    assert actions_of(reader["shared_context"]) == READING
+    assert {"get_session", "list_sessions"} <= reader.keys()
+    assert "create_session" not in reader
+    assert admin.keys() > planner.keys()
+    assert not any("authenticate_agent" in shown for shown in (planner, analysis, reader, admin))
+
+
+async def test_every_tool_describes_itself(connect: Connect) -> None:
+    async with connect("admin") as client:
+        for tool in (await tools_of(client)).values():
+            assert tool.description
+            assert tool.input_schema["type"] == "object"
+            assert tool.annotations is not None
+
+
+@pytest.mark.req("SC-01")
+async def test_what_a_caller_is_not_shown_is_refused_when_called(connect: Connect, session: str) -> None:
+    async with connect("analysis") as client:
+        for tool, arguments in {
+            "create_session": {"purpose": "mine"},
+            "delete_session": {"session_id": session},
+            "create_agent": {"agent_id": "another"},
+        }.items():
+            assert (await refused(client, tool, **arguments))["code"] == "PERMISSION_DENIED"
+        assert (await Board(client, session).refused("restore_snapshot", label="x"))["code"] == "PERMISSION_DENIED"
+    async with connect("reader") as client:
+        board = Board(client, session)
+        assert (await board.refused("write", key="k", value="v"))["code"] == "PERMISSION_DENIED"
+        assert (await board.refused("delete", key="k"))["code"] == "PERMISSION_DENIED"
+        assert (await board("list_keys"))["keys"] == []
+
+
+@pytest.mark.req("SC-03")
+@pytest.mark.req("SC-04")
+@pytest.mark.req("SC-17")
+async def test_the_four_actions_answer_in_the_seed_s_shapes(connect: Connect, session: str) -> None:
+    async with connect("analysis") as client:
+        board = Board(client, session)
+        written = await board("write", key="problem_summary", value="It broke on Tuesday.")
+        at = written.pop("written_at")
+        assert at.endswith("Z")
+        assert written == {"key": "problem_summary", "version": 1, "written_by": "subagent:analysis"}
+        assert await board("read", key="problem_summary") == {
+            "key": "problem_summary",
+            "value": "It broke on Tuesday.",
+            "written_by": "subagent:analysis",
+            "written_at": at,
+            "version": 1,
+        }
+        listed = await board("list_keys")
+        assert listed["keys"] == [
+            {
+                "key": "problem_summary",
+                "written_by": "subagent:analysis",
+                "written_at": at,
+                "version": 1,
+                "value_size_tokens": 5,
+            }
+        ]
+        assert listed["metadata"]["total_size_tokens"] == 5
+        assert (await board("write", key="problem_summary", value="It broke."))["version"] == 2
+        assert await board("delete", key="problem_summary") == {"deleted": "problem_summary", "previous_version": 2}
+        assert (await board("list_keys"))["keys"] == []
+
+
+async def test_structured_and_text_content_say_the_same(connect: Connect, session: str) -> None:
+    async with connect("planner") as client:
+        result = await call(client, "shared_context", action="list_keys", session_id=session)
+    assert result.content[0].text.startswith('{"keys":[]')
+    assert result.structured_content["keys"] == []
+
+
+@pytest.mark.req("SC-17")
+async def test_identity_comes_from_the_credential_and_not_from_the_request(connect: Connect, session: str) -> None:
+    async with connect("planner") as client:
+        board = Board(client, session)
+        body = await board.refused("write", key="k", value="v", written_by="subagent:analysis")
+        assert body["code"] == "INVALID_INPUT_FORMAT"
+        assert "written_by" in body["error"]
+        assert (await board("write", key="k", value="v"))["written_by"] == "orchestrator"
+
+
+@pytest.mark.req("SC-09")
+@pytest.mark.req("MS-10")
+async def test_refusals_are_tool_errors_with_the_error_body(connect: Connect, session: str) -> None:
+    async with connect("planner") as client:
+        board = Board(client, session)
+        for code, body in {
+            "KEY_NOT_FOUND": await board.refused("read", key="absent"),
+            "INVALID_KEY": await board.refused("write", key="Not A Key", value="v"),
+            "VALUE_TOO_LARGE": await board.refused("write", key="k", value="x" * 4_001),
+            "SESSION_NOT_FOUND": await Board(client, "nowhere").refused("list_keys"),
+            "UNKNOWN_OPERATION": await refused(client, "no_such_tool"),
+            "INVALID_INPUT_FORMAT": await refused(client, "shared_context", session_id=session, action="dance"),
+        }.items():
+            assert body.keys() == ERROR_FIELDS
+            assert body["code"] == code
+            assert body["success"] is False
+            assert body["suggestions"]
+        await call(client, "archive_session", session_id=session)
+        assert (await board.refused("write", key="k", value="v"))["code"] == "SESSION_ARCHIVED"
+
+
+@pytest.mark.req("SC-05")
+async def test_a_full_board_says_so(connect: Connect) -> None:
+    session = connect.team.new_session(max_total_tokens=2, max_value_tokens=2)
+    async with connect("planner") as client:
+        board = Board(client, session)
+        await board("write", key="a", value="12345678")
+        assert (await board.refused("write", key="b", value="1"))["code"] == "STORE_FULL"
+
+
+async def test_a_connection_for_one_session_needs_no_session_id(connect: Connect, session: str) -> None:
+    async with connect("analysis", session) as client:
+        for tool in (await tools_of(client)).values():
+            assert "session_id" not in tool.input_schema["properties"]
+            assert "session_id" not in tool.input_schema.get("required", ())
+        board = Board(client, None)
+        await board("write", key="goal", value="ship")
+        assert (await board("read", key="goal"))["value"] == "ship"
+        assert [str(r.uri) for r in (await client.list_resources()).resources] == [f"board://{session}"]
+        read = await call(client, "read_events", after=0)
+        assert {event["session_id"] for event in read.structured_content["events"]} == {session}
+
+
+async def test_a_connection_for_one_session_does_not_reach_into_another(connect: Connect, session: str) -> None:
+    other = connect.team.new_session()
+    async with connect("planner", session) as client:
+        body = await Board(client, other).refused("list_keys")
+        assert (body["code"], body["context"]["field"]) == ("INVALID_INPUT_FORMAT", "session_id")
+        assert (await Board(client, session)("list_keys"))["keys"] == []
+        made = await call(client, "create_session", purpose="another")
+        assert made.structured_content["session_id"] not in {session, other}
+
+
+async def test_a_connection_for_a_session_that_is_not_there_finds_nothing(connect: Connect) -> None:
+    async with connect("analysis", "nowhere") as client:
+        assert (await Board(client, None).refused("list_keys"))["code"] == "SESSION_NOT_FOUND"

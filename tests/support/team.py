@@ -1,0 +1,180 @@
+"""A real server process with a team of agents on it, and words to reach it over HTTP, MCP and stdio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import mcp_types as types
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from weft.app.app import App
+from weft.settings import Settings
+from weft.testing.server import ServerProcess, server_process
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+LEGACY, MODERN = "legacy", "2026-07-28"
+PATIENCE_SECONDS = 20
+_STDIO = """
+import sys
+from weft.settings import Settings
+from weft.transports.stdio import run
+run(Settings.from_environment(), tenant="default", principal=sys.argv[1], session=sys.argv[2] or None)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Team:
+    """A server with an admin, a planner, its sub-agent, someone who may only read, and someone of another tenant."""
+
+    server: ServerProcess
+    data: Path
+    keys: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def http(self, agent: str | None = "planner", **options: Any) -> httpx2.Client:
+        return httpx2.Client(base_url=self.url, headers=self.headers(agent), timeout=30, **options)
+
+    def headers(self, agent: str | None) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.keys[agent]}"} if agent else {}
+
+    def ask(self, method: str, path: str, agent: str | None = "planner", **what: Any) -> httpx2.Response:
+        with self.http(agent) as http:
+            return http.request(method, path, **what)
+
+    def write(self, session_id: str, key: str, value: str = "text", agent: str = "planner") -> None:
+        answer = self.ask("PUT", f"/v1/sessions/{session_id}/context/{key}", agent, json={"value": value})
+        assert answer.status_code == 200, answer.text
+
+    def new_session(self, agent: str = "planner", **config: Any) -> str:
+        session_id = f"s_{secrets.token_hex(6)}"
+        body = {"purpose": "a test", "session_id": session_id, "config": config or None}
+        answer = self.ask("POST", "/v1/sessions", agent, json=body)
+        assert answer.status_code == 201, answer.text
+        return session_id
+
+    def new_agent(self, **what: Any) -> str:
+        """Add an agent and return its name, under which it can act from now on."""
+        name = what.pop("agent_id", None) or f"a_{secrets.token_hex(6)}"
+        answer = self.ask("POST", "/v1/agents", "admin", json={"agent_id": name, **what})
+        assert answer.status_code == 201, answer.text
+        self.keys[name] = answer.json()["api_key"]
+        return name
+
+    def revoke(self, agent: str) -> None:
+        key_id = self.keys[agent].split(".")[2]
+        assert self.ask("DELETE", f"/v1/keys/{key_id}", "admin").status_code == 200
+
+
+@contextlib.contextmanager
+def team_process(data: Path, **settings: str) -> Iterator[Team]:
+    with server_process(data, **{"rate_limits": "off", **settings}) as server:
+        team = Team(server, data, {"admin": server.admin_key})
+        team.new_agent(agent_id="planner", agent_type="planning")
+        team.new_agent(agent_id="analysis", parent_id="planner")
+        team.new_agent(agent_id="reader", permissions=["read"])
+        team.keys["stranger"] = asyncio.run(_new_tenant(data))
+        yield team
+
+
+async def _new_tenant(data: Path) -> str:
+    app = App(Settings(data=str(data)))
+    await app.open()
+    try:
+        return (await app.tenants.create("away")).admin_key
+    finally:
+        await app.close()
+
+
+@contextlib.asynccontextmanager
+async def over_http(
+    team: Team, agent: str, era: str, *, path: str = "/mcp", url: str | None = None, **options: Any
+) -> AsyncIterator[Client]:
+    headers = team.headers(agent)
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30, pool=60)) as http,
+        Client(streamable_http_client(f"{url or team.url}{path}", http_client=http), mode=era, **options) as client,
+    ):
+        yield client
+
+
+@contextlib.asynccontextmanager
+async def over_stdio(
+    data: Path, agent: str, era: str, *, session: str = "", **options: Any
+) -> AsyncIterator[Client]:
+    environment = {"WEFT_DATA": str(data), "WEFT_RATE_LIMITS": "off"}
+    server = StdioServerParameters(command=sys.executable, args=["-c", _STDIO, agent, session], env=environment)
+    async with Client(server, mode=era, **options) as client:
+        yield client
+
+
+class Board:
+    """The shared_context tool of one session, answering with what the tool said."""
+
+    def __init__(self, client: Client, session_id: str | None) -> None:
+        self._client = client
+        self._bound = {} if session_id is None else {"session_id": session_id}
+
+    async def __call__(self, action: str, **arguments: Any) -> Any:
+        result = await call(self._client, "shared_context", action=action, **self._bound, **arguments)
+        assert not result.is_error, result.structured_content
+        return result.structured_content
+
+    async def refused(self, action: str, **arguments: Any) -> Any:
+        return await refused(self._client, "shared_context", action=action, **self._bound, **arguments)
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> types.CallToolResult:
+    result = await client.call_tool(tool, arguments)
+    assert isinstance(result, types.CallToolResult)
+    return result
+
+
+async def refused(client: Client, tool: str, **arguments: Any) -> Any:
+    """Return the error body a call is answered with."""
+    result = await call(client, tool, **arguments)
+    assert result.is_error, result.structured_content
+    return result.structured_content
+
+
+async def tools_of(client: Client) -> dict[str, types.Tool]:
+    return {tool.name: tool for tool in (await client.list_tools()).tools}
+
+
+@dataclass(slots=True)
+class Told:
+    """What a client of the handshake era was told of."""
+
+    uris: list[str] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def __call__(self, message: object) -> None:
+        if isinstance(message, types.ResourceUpdatedNotification):
+            self.uris.append(str(message.params.uri))
+            self._news.set()
+
+    async def after(self, team: Team, session_id: str, key: str, uri: str) -> None:
+        """Have a key written until the client is told of the URI: its stream may not be open at once."""
+        while uri not in self.uris:
+            self._news.clear()
+            await asyncio.to_thread(team.write, session_id, key)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._news.wait(), 1)
+
+
+async def soon(awaitable: Any) -> Any:
+    """Await what must happen; the time is only there so that a failure is not a hang."""
+    return await asyncio.wait_for(awaitable, PATIENCE_SECONDS)
