@@ -16,6 +16,7 @@ from weft.app.operations import all_operations
 
 ROOT = Path(__file__).resolve().parent.parent
 _SHOWN_LINES = 20
+_SHOWN_CHARACTERS = 160
 
 
 def main(arguments: list[str]) -> int:
@@ -65,7 +66,7 @@ def _deal_with(files: dict[str, str], *, checking: bool) -> list[tuple[str, str]
 def _difference(present: str, wanted: str) -> str:
     lines = list(difflib.unified_diff(present.splitlines(), wanted.splitlines(), "present", "wanted", n=0, lineterm=""))
     more = [f"... and {len(lines) - _SHOWN_LINES} lines more"] if len(lines) > _SHOWN_LINES else []
-    return "\n".join([*lines[:_SHOWN_LINES], *more])
+    return "\n".join([*(line[:_SHOWN_CHARACTERS] for line in lines[:_SHOWN_LINES]), *more])
 
 
 def _formatted(path: str, source: str) -> str:

@@ -37,6 +37,7 @@ _ANY_CALL = (InvalidInput, AuthenticationError, PermissionDenied, RateLimited, S
 _CLIENT_SETTINGS = (
     ("WEFT_URL", "http://127.0.0.1:8787", "Address of the server the clients and the command line call."),
     ("WEFT_API_KEY", "none", "API key or token that the clients and the command line show."),
+    ("WEFT_SESSION", "none", "Session that commands act in when none is named."),
 )
 _PARAMETER_HEAD = ("type", "required or default", "range", "meaning")
 _FIELD_HEAD = ("field", "type", "left out")

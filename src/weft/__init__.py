@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+# As typing's own; importing typing would take most of the time that importing weft takes.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from weft.client import Client, SyncClient
     from weft.kernel.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable, WeftError
     from weft.open import Weft
@@ -44,7 +47,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
     if name == "__version__":
-        value: Any = import_module("importlib.metadata").version("weft")
+        value = import_module("importlib.metadata").version("weft")
     elif name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
     else:

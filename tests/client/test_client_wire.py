@@ -35,14 +35,14 @@ def test_a_call_that_waits_is_given_the_time() -> None:
     assert outgoing("events.read", {"wait_seconds": 60}).wait_seconds == 60
 
 
-@pytest.mark.parametrize("key", ["", ".", ".."])
-def test_a_segment_that_would_vanish_never_leaves(key: str) -> None:
+@pytest.mark.parametrize("key", ["", ".", "..", "a/b", "../../x"])
+def test_a_segment_that_would_not_arrive_as_one_never_leaves(key: str) -> None:
     # DELETE /v1/sessions/s/context/.. would arrive as DELETE /v1/sessions/s and take the session with it.
     with pytest.raises(InvalidInput, match="key"):
         outgoing("board.delete", {"session_id": "s", "key": key})
 
 
-@pytest.mark.parametrize("key", ["a/b", "a?b", "a#b", "a%2Fb", "..\\..", "/", "a b"])
+@pytest.mark.parametrize("key", ["a?b", "a#b", "a%2Fb", "..\\..", "a b"])
 def test_a_segment_stays_one_segment(key: str) -> None:
     target = outgoing("board.read", {"session_id": "s", "key": key}).target
     assert target.count("/") == 5

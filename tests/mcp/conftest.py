@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from support.team import LEGACY, MODERN, Team, over_http, over_stdio, team_process
 
 if TYPE_CHECKING:
@@ -53,3 +54,9 @@ class Connect:
 @pytest.fixture(params=["http", "stdio"])
 def connect(request: pytest.FixtureRequest, team: Team, era: str) -> Connect:
     return Connect(team, request.param, era)
+
+
+@pytest.fixture
+def web(team: Team, era: str) -> Connect:
+    """Connect over HTTP only, for what no transport can change."""
+    return Connect(team, "http", era)

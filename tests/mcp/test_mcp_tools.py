@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from support.team import Board, call, refused, tools_of
 
 if TYPE_CHECKING:
@@ -61,8 +62,8 @@ async def test_each_caller_is_shown_the_tools_it_may_call(connect: Connect) -> N
     assert not any("authenticate_agent" in shown for shown in (planner, analysis, reader, admin))
 
 
-async def test_every_tool_describes_itself(connect: Connect) -> None:
-    async with connect("admin") as client:
+async def test_every_tool_describes_itself(web: Connect) -> None:
+    async with web("admin") as client:
         for tool in (await tools_of(client)).values():
             assert tool.description
             assert tool.input_schema["type"] == "object"
@@ -119,16 +120,16 @@ async def test_the_four_actions_answer_in_the_seed_s_shapes(connect: Connect, se
         assert (await board("list_keys"))["keys"] == []
 
 
-async def test_structured_and_text_content_say_the_same(connect: Connect, session: str) -> None:
-    async with connect("planner") as client:
+async def test_structured_and_text_content_say_the_same(web: Connect, session: str) -> None:
+    async with web("planner") as client:
         result = await call(client, "shared_context", action="list_keys", session_id=session)
     assert result.content[0].text.startswith('{"keys":[]')
     assert result.structured_content["keys"] == []
 
 
 @pytest.mark.req("SC-17")
-async def test_identity_comes_from_the_credential_and_not_from_the_request(connect: Connect, session: str) -> None:
-    async with connect("planner") as client:
+async def test_identity_comes_from_the_credential_and_not_from_the_request(web: Connect, session: str) -> None:
+    async with web("planner") as client:
         board = Board(client, session)
         body = await board.refused("write", key="k", value="v", written_by="subagent:analysis")
         assert body["code"] == "INVALID_INPUT_FORMAT"
@@ -138,8 +139,8 @@ async def test_identity_comes_from_the_credential_and_not_from_the_request(conne
 
 @pytest.mark.req("SC-09")
 @pytest.mark.req("MS-10")
-async def test_refusals_are_tool_errors_with_the_error_body(connect: Connect, session: str) -> None:
-    async with connect("planner") as client:
+async def test_refusals_are_tool_errors_with_the_error_body(web: Connect, session: str) -> None:
+    async with web("planner") as client:
         board = Board(client, session)
         for code, body in {
             "KEY_NOT_FOUND": await board.refused("read", key="absent"),
@@ -158,9 +159,9 @@ async def test_refusals_are_tool_errors_with_the_error_body(connect: Connect, se
 
 
 @pytest.mark.req("SC-05")
-async def test_a_full_board_says_so(connect: Connect) -> None:
-    session = connect.team.new_session(max_total_tokens=2, max_value_tokens=2)
-    async with connect("planner") as client:
+async def test_a_full_board_says_so(web: Connect) -> None:
+    session = web.team.new_session(max_total_tokens=2, max_value_tokens=2)
+    async with web("planner") as client:
         board = Board(client, session)
         await board("write", key="a", value="12345678")
         assert (await board.refused("write", key="b", value="1"))["code"] == "STORE_FULL"
@@ -179,9 +180,9 @@ async def test_a_connection_for_one_session_needs_no_session_id(connect: Connect
         assert {event["session_id"] for event in read.structured_content["events"]} == {session}
 
 
-async def test_a_connection_for_one_session_does_not_reach_into_another(connect: Connect, session: str) -> None:
-    other = connect.team.new_session()
-    async with connect("planner", session) as client:
+async def test_a_connection_for_one_session_does_not_reach_into_another(web: Connect, session: str) -> None:
+    other = web.team.new_session()
+    async with web("planner", session) as client:
         body = await Board(client, other).refused("list_keys")
         assert (body["code"], body["context"]["field"]) == ("INVALID_INPUT_FORMAT", "session_id")
         assert (await Board(client, session)("list_keys"))["keys"] == []
@@ -189,6 +190,6 @@ async def test_a_connection_for_one_session_does_not_reach_into_another(connect:
         assert made.structured_content["session_id"] not in {session, other}
 
 
-async def test_a_connection_for_a_session_that_is_not_there_finds_nothing(connect: Connect) -> None:
-    async with connect("analysis", "nowhere") as client:
+async def test_a_connection_for_a_session_that_is_not_there_finds_nothing(web: Connect) -> None:
+    async with web("analysis", "nowhere") as client:
         assert (await Board(client, None).refused("list_keys"))["code"] == "SESSION_NOT_FOUND"

@@ -56,6 +56,12 @@ class Callers:
     def forget(self, credential: Credential) -> None:
         self._known.pop(credential, None)
 
+    def forget_tenant(self, tenant: str) -> None:
+        """Look up everyone in a tenant again, after someone's access was changed here."""
+        for credential, actor in list(self._known.items()):
+            if actor.tenant == tenant:
+                del self._known[credential]
+
     def claimed_tenant(self, credential: Credential) -> str:
         return credential.tenant if isinstance(credential, Local) else tenant_of(credential, self._codec)
 

@@ -39,6 +39,7 @@ _log = logging.getLogger("weft.calls")
 _changes = logging.getLogger("weft.changes")
 _tracer = trace.get_tracer("weft")
 _TRIES = 5
+_CHANGING_ACCESS = frozenset({"agent.update", "key.rotate", "key.revoke", "token.revoke", "signing_key.rotate"})
 _no_span = contextlib.nullcontext()
 
 
@@ -158,6 +159,9 @@ class Dispatcher:
             return result, transaction.published
 
         result, events = await self._database.write(scope, work)
+        if operation.name in _CHANGING_ACCESS and scope.tenant is not None:
+            # Every transaction checks the epoch anyway; this also stops what comes before one, such as connecting.
+            self._callers.forget_tenant(scope.tenant)
         _log_changes(scope, events)
         return result
 

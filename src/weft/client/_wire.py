@@ -126,9 +126,9 @@ def outgoing(operation: str, arguments: Mapping[str, Any]) -> Outgoing:
 def _segment(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{name}: Expected `str`, got `{type(value).__name__}`", field=name)
-    if value in {"", ".", ".."}:
-        # On the way to the server such a segment disappears, and the call would mean another thing.
-        raise InvalidInput(f"{name}: {value!r} is not a name", field=name)
+    if value in {"", ".", ".."} or "/" in value:
+        # On the way to the server such a segment disappears or falls apart, and the call would mean another thing.
+        raise InvalidInput(f"{name}: {value[:100]!r} is not a name", field=name)
     return quote(value, safe="")
 
 

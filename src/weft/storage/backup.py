@@ -12,7 +12,7 @@ import io
 import os
 import zipfile
 import zlib
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -161,14 +161,14 @@ async def restore(database: Database, path: Path, clock: Clock, progress: Progre
 
 def _tables() -> list[_Table]:
     """Run the migrations in an empty SQLite in memory and look at what they make, in the order they make it."""
-    schema = apsw.Connection(":memory:")
-    for step in known_migrations():
-        schema.execute(step.sql.format_map(DIALECT))
-    names = schema.execute(
-        "SELECT s.name FROM sqlite_schema s JOIN pragma_table_list l ON l.name = s.name AND l.type = 'table'"
-        " WHERE s.type = 'table' AND s.name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY s.rowid"
-    ).fetchall()
-    return [_table(schema, str(name)) for (name,) in names]
+    with closing(apsw.Connection(":memory:")) as schema:
+        for step in known_migrations():
+            schema.execute(step.sql.format_map(DIALECT))
+        names = schema.execute(
+            "SELECT s.name FROM sqlite_schema s JOIN pragma_table_list l ON l.name = s.name AND l.type = 'table'"
+            " WHERE s.type = 'table' AND s.name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY s.rowid"
+        ).fetchall()
+        return [_table(schema, str(name)) for (name,) in names]
 
 
 def _table(schema: apsw.Connection, name: str) -> _Table:

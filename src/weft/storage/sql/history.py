@@ -195,6 +195,7 @@ class SqlLineStore:
         return None if row is None else Tag(*row)
 
     async def verify(self, line_id: str) -> str | None:
+        head = await self.lock(line_id)
         rows = await self._tx.all(
             """
             SELECT k.seq, k.hash, k.author, k.principal_id, k.committed_at, k.reason, k.step,
@@ -218,7 +219,6 @@ class SqlLineStore:
             parent = _commit(line_id, of_commit).hash_after(parent)
             if parent != of_commit[0][1]:
                 return f"commit {seq} is not what was written"
-        head = await self.lock(line_id)
         return (
             None if head is None or (head.seq, head.hash) == (expected, parent) else "the head is not the last commit"
         )

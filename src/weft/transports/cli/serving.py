@@ -11,6 +11,7 @@ from weft.transports.cli.commands import Command
 
 if TYPE_CHECKING:
     from weft.transports.cli.target import Target
+    from weft.transports.mcp.http import Profile
 
 
 @click.command(cls=Command)
@@ -36,7 +37,13 @@ def serve(
     settings = target.settings(host=host, port=port, data=data, database_url=database_url)
     from weft.transports.server import serve as run  # noqa: PLC0415 - help needs no server
 
-    run(settings, profile=import_module("weft.testing.conformance").install if profile == "conformance" else None)
+    run(settings, profile=_conformance() if profile == "conformance" else None)
+
+
+def _conformance() -> Profile:
+    from weft.testing.conformance import install  # noqa: PLC0415 - only for the suite
+
+    return install
 
 
 @click.command(cls=Command)
@@ -54,9 +61,13 @@ def mcp(target: Target, principal: str | None, session: str | None) -> None:
 
 
 @click.command(cls=Command)
-def demo() -> None:
+@click.option("--stay", is_flag=True, help="Keep the session and the server afterwards, to look around.")
+@click.option("--port", type=click.IntRange(1, 65_535), help="Port for the demo's server.  [env var: WEFT_PORT]")
+@click.option("--data", help="The data folder to keep it in, with --stay.  [env var: WEFT_DATA]")
+@click.pass_obj
+def demo(target: Target, port: int | None, data: str | None, *, stay: bool) -> None:
     """See a team of agents work together on one board, in half a minute.
 
-    Nothing is kept: the demo runs in a folder of its own, which it removes.
+    Without --stay nothing is kept: the demo runs in a folder of its own, which it removes.
     """
-    import_module("weft.demo").run()
+    import_module("weft.demo").run(target.settings(port=port, data=data), stay=stay)

@@ -255,7 +255,7 @@ def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> N
                 if not connection.in_transaction:
                     raise StorageFull
             cursor.execute("COMMIT")
-    except WeftError as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, the callers must be told and the writer must live
         if connection.in_transaction:
             cursor.execute("ROLLBACK")
         for job in group:

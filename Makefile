@@ -1,0 +1,65 @@
+# Two commands do everything on a machine with Python 3.11+, pip and make:
+#   make run    set up, play the demo, and keep serving what it made
+#   make test   set up, and run every test
+# The others: make check, bench, evals, conformance, docs.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check format bench evals conformance docs lock clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
+
+# What Weft needs to run, and what working on it needs besides.
+$(VENV)/.runtime: pyproject.toml requirements.lock
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.development: $(VENV)/.runtime
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+run: $(VENV)/.runtime
+	$(BIN)/weft demo --stay --data $${WEFT_DATA:-weft-data}
+
+# One worker a core. Tests need nothing but loopback.
+test: $(VENV)/.development
+	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+
+check: $(VENV)/.development
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/generate.py --check
+
+format: $(VENV)/.development
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.development
+	$(BIN)/python -m benchmarks $(ARGS)
+
+evals: $(VENV)/.development
+	$(BIN)/python -m evals $(ARGS)
+
+conformance: $(VENV)/.development
+	$(BIN)/python scripts/conformance.py $(ARGS)
+
+docs: $(VENV)/.development
+	$(BIN)/python scripts/generate.py
+
+# Resolve anew and pin every version; names no host.
+lock:
+	rm -rf .lock-venv && $(PYTHON) -m venv .lock-venv
+	.lock-venv/bin/python -m pip install --quiet --editable '.[dev]'
+	.lock-venv/bin/python -m pip freeze --exclude-editable --exclude weft > requirements.lock
+	rm -rf .lock-venv
+
+clean:
+	rm -rf $(VENV) .node .results .mypy_cache .ruff_cache .pytest_cache .hypothesis

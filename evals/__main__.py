@@ -1,0 +1,41 @@
+"""``make evals``: run every evaluation, print a table, write .results/evals.json."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from evals.results import Row, as_table
+from evals.token_estimate import token_estimate
+
+EVALUATIONS = {"token_estimate": token_estimate}
+RESULTS = Path(".results/evals.json")
+
+
+def data_folder() -> Path | None:
+    """Return where the evaluation data is: WEFT_EVAL_DATA, else beside the checkout."""
+    for candidate in (os.environ.get("WEFT_EVAL_DATA"), "../shared/eval-data"):
+        if candidate and Path(candidate).is_dir():
+            return Path(candidate)
+    return None
+
+
+def main(names: list[str]) -> int:
+    unknown = [name for name in names if name not in EVALUATIONS]
+    if unknown:
+        print(f"No evaluation is named {unknown[0]}; there are: {', '.join(EVALUATIONS)}.")
+        return 2
+    folder = data_folder()
+    if folder is None:
+        print("No evaluation data here: set WEFT_EVAL_DATA to its folder. Only the built-in texts are measured.")
+    rows: list[Row] = [row for name in names or EVALUATIONS for row in EVALUATIONS[name](folder)]
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")
+    print(as_table(rows))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

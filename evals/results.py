@@ -1,0 +1,41 @@
+"""One figure of an evaluation, and how figures are shown."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A figure beside what it is compared with and what it should be."""
+
+    name: str
+    value: float
+    unit: str
+    baseline: float | None
+    target: str | None
+    met: bool | None
+
+    def as_json(self) -> dict[str, Any]:
+        ratio = None if not self.baseline else round(self.value / self.baseline, 4)
+        return {**asdict(self), "ratio": ratio}
+
+
+def as_table(rows: list[Row]) -> str:
+    cells = [["name", "value", "unit", "baseline", "target", "met"]]
+    cells += [
+        [
+            row.name,
+            f"{row.value:.3f}",
+            row.unit,
+            "-" if row.baseline is None else f"{row.baseline:.3f}",
+            row.target or "-",
+            {True: "yes", False: "no", None: "-"}[row.met],
+        ]
+        for row in rows
+    ]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(cells[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells
+    )

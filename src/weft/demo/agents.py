@@ -1,0 +1,79 @@
+"""The demo's agents: each a separate MCP client with a key of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.subscriptions import ResourceUpdated
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from weft.demo.telling import Teller
+
+
+class Agent:
+    """An MCP client that tells what it does."""
+
+    def __init__(self, name: str, client: Client, teller: Teller) -> None:
+        self.name = name
+        self._client = client
+        self._teller = teller
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - a tool's arguments
+        """Call a tool and return its structured answer."""
+        result = await self._client.call_tool(tool, arguments)
+        answer: dict[str, Any] = result.structured_content or {}
+        self._teller.does(self.name, tool, arguments, _gist(answer))
+        return answer
+
+    async def board(self, action: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - a tool's arguments
+        """Use the shared_context tool inside the session this client is connected to."""
+        return await self.call("shared_context", action=action, **arguments)
+
+    async def next_change(self, uri: str, cause: Any) -> str:  # noqa: ANN401 - an awaitable of any result
+        """Watch a resource, let something happen, and return the URI the server says has changed."""
+        async with self._client.listen(resource_subscriptions=[uri]) as changes:
+            working = asyncio.ensure_future(cause)
+            async for change in changes:
+                await working
+                return change.uri if isinstance(change, ResourceUpdated) else uri
+        raise ConnectionError("the server ended the subscription")
+
+
+@asynccontextmanager
+async def connected(name: str, url: str, key: str, teller: Teller) -> AsyncIterator[Agent]:
+    """Connect an agent over streamable HTTP."""
+    async with AsyncExitStack() as stack:
+        http = await stack.enter_async_context(
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {key}"}, timeout=30)
+        )
+        client = await stack.enter_async_context(
+            Client(streamable_http_client(url, http_client=http), mode="2026-07-28")
+        )
+        yield Agent(name, client, teller)
+
+
+# How an answer reads in one line, by a field that only answers of its kind have.
+_GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "code": lambda a: f"{a['code']}: {a['error']}",
+    "entries": lambda a: " · ".join(f"{entry['key']}: “{entry['value']}”" for entry in a["entries"]),
+    "keys": lambda a: (
+        ", ".join(f"{key['key']} ({key['value_size_tokens']})" for key in a["keys"])
+        + f" · {a['metadata']['total_size_tokens']} tokens in all"
+    ),
+    "value": lambda a: f"“{a['value']}”  (version {a['version']}, by {a['written_by']})",
+    "deleted": lambda a: f"gone; it was at version {a['previous_version']}",
+    "version": lambda a: f"version {a['version']}, written by {a['written_by']}",
+    "label": lambda a: f"kept as '{a['label']}'",
+    "session_id": lambda a: str(a["session_id"]),
+}
+
+
+def _gist(answer: dict[str, Any]) -> str:
+    return next((gist(answer) for field, gist in _GISTS.items() if field in answer), "done")

@@ -1,0 +1,131 @@
+"""Setting the stage: a server process, agents with keys, and after the story a Weft to look around in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from weft.app.app import App
+from weft.app.callers import Local
+from weft.app.dispatch import Arrival
+from weft.app.tenants import ADMIN
+from weft.capabilities.access.model import DEFAULT_TENANT, AgentExists
+from weft.demo.story import FINDER, FIXER, ORCHESTRATOR, Cast, tell
+from weft.demo.telling import Teller
+from weft.kernel.errors import SystemUnavailable
+from weft.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_PATIENCE_SECONDS = 20.0
+_DAY_SECONDS = 86_400
+
+
+def run(settings: Settings, *, stay: bool) -> None:
+    """Play the demo on a server of its own: in a folder that is gone afterwards, or, to ``stay``, in the settings'."""
+    if stay:
+        _play(settings, stay=True)
+    else:
+        with tempfile.TemporaryDirectory(prefix="weft-demo-") as folder:
+            _play(Settings(data=folder, host=settings.host, port=settings.port), stay=False)
+
+
+def _play(settings: Settings, *, stay: bool) -> None:
+    teller = Teller()
+    teller.chapter("Weft: a board that agents share")
+    teller.aside("A real server on your machine, three real MCP clients with keys of their own. No model, no network.")
+    keys = asyncio.run(_cast_agents(settings))
+    with _serving(settings) as url:
+        session_id = asyncio.run(tell(Cast(url, keys), teller))
+        _say_what_next(teller, settings, url, session_id, stay=stay)
+        if stay:
+            _wait_for_interrupt()
+
+
+@contextlib.contextmanager
+def _serving(settings: Settings) -> Iterator[str]:
+    """Run ``weft serve`` as a process of its own for as long as the story lasts."""
+    url = f"http://{settings.host}:{settings.port}"
+    with contextlib.suppress(httpx2.HTTPError):
+        httpx2.get(f"{url}/health", timeout=2)
+        raise SystemUnavailable(f"Something is serving at {url} already; choose another port with --port.")
+    server = subprocess.Popen(  # noqa: S603 - ourselves
+        [
+            *(sys.executable, "-m", "weft", "serve"),
+            *("--host", settings.host, "--port", str(settings.port)),
+            *("--data", settings.data),
+        ],
+        # Ctrl-C is for the demo, which then stops its server; the story should not be interrupted by log lines.
+        start_new_session=True,
+        env={**os.environ, "WEFT_LOG_LEVEL": "ERROR"},
+    )
+    try:
+        _wait_until_ready(url, server)
+        yield url
+    finally:
+        server.terminate()
+        server.wait(timeout=_PATIENCE_SECONDS)
+
+
+def _wait_until_ready(url: str, server: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < deadline and server.poll() is None:
+        with contextlib.suppress(httpx2.HTTPError):
+            if httpx2.get(f"{url}/ready", timeout=2).is_success:
+                return
+        time.sleep(0.05)
+    raise SystemUnavailable(f"The demo's server did not start at {url}.")
+
+
+async def _cast_agents(settings: Settings) -> dict[str, str]:
+    """Create the agents if they are not there yet, and give each a key that lasts a day."""
+    app = App(settings)
+    await app.open()
+    try:
+        admin = Arrival(Local(DEFAULT_TENANT, ADMIN))
+        await app.tenants.ensure_default()
+        for name, parent in ((ORCHESTRATOR, None), (FINDER, ORCHESTRATOR), (FIXER, ORCHESTRATOR)):
+            with contextlib.suppress(AgentExists):
+                await app.call(app.registry["agent.create"], {"agent_id": name, "parent_id": parent}, admin)
+        return {name: await _new_key(app, admin, name) for name in (ORCHESTRATOR, FINDER, FIXER)}
+    finally:
+        await app.close()
+
+
+async def _new_key(app: App, admin: Arrival, name: str) -> str:
+    made = await app.call(app.registry["key.create"], {"agent_id": name, "expires_in": _DAY_SECONDS}, admin)
+    return str(getattr(made, "api_key"))  # noqa: B009 - the response of key.create
+
+
+def _say_what_next(teller: Teller, settings: Settings, url: str, session_id: str, *, stay: bool) -> None:
+    if not stay:
+        teller.aside("Play it again with `weft demo --stay` to keep the server and look around.")
+        return
+    teller.chapter(f"Weft is running at {url} and keeps this session. In another terminal:")
+    weft = f"{sys.executable.removesuffix('python3').removesuffix('python')}weft --data {settings.data}"
+    teller.commands(
+        [
+            f"{weft} session list",
+            f"{weft} board list-keys --session {session_id}",
+            f"{weft} board read-history findings_summary --session {session_id}",
+            f"{weft} events read --session {session_id} --after 0",
+            f"{weft} audit list --outcome denied",
+        ]
+    )
+    teller.aside("Ctrl-C stops the server; the data stays.")
+
+
+def _wait_for_interrupt() -> None:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        signal.pause()

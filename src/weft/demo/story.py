@@ -1,0 +1,115 @@
+"""The story: an orchestrator frames a problem, one agent finds the cause, the user decides, another acts."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from weft.demo.agents import connected
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.demo.agents import Agent
+    from weft.demo.telling import Teller
+
+ORCHESTRATOR = "planner"
+FINDER = "analysis"
+FIXER = "remediation"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Where the server is, and each agent's key."""
+
+    url: str
+    keys: Mapping[str, str]
+
+
+async def tell(cast: Cast, teller: Teller) -> str:
+    """Play the whole cycle and return the session it happened in."""
+    async with AsyncExitStack() as stack:
+        founder = await stack.enter_async_context(
+            connected(ORCHESTRATOR, f"{cast.url}/mcp", cast.keys[ORCHESTRATOR], teller)
+        )
+        teller.chapter("1 · The orchestrator frames the problem")
+        made = await founder.call("create_session", purpose="Find out why orders became slow")
+        session_id = str(made["session_id"])
+        planner, analysis, remediation = [
+            await stack.enter_async_context(
+                connected(name, f"{cast.url}/mcp/session/{session_id}", cast.keys[name], teller)
+            )
+            for name in (ORCHESTRATOR, FINDER, FIXER)
+        ]
+        await _frame(planner)
+        await _investigate(planner, analysis, session_id, teller)
+        await _decide(planner, teller)
+        await _remedy(remediation, teller)
+        await _conclude(planner, teller)
+        return session_id
+
+
+async def _frame(planner: Agent) -> None:
+    await planner.board("write", key="current_phase", value="investigation")
+    await planner.board(
+        "write", key="problem_summary", value="Since Tuesday's release an order takes four seconds instead of one."
+    )
+    await planner.board("write", key="scope", value="Name the change that did it. Change nothing that customers use.")
+    await planner.board("write", key="constraints", value="Production is read-only; staging is free to use.")
+
+
+async def _investigate(planner: Agent, analysis: Agent, session_id: str, teller: Teller) -> None:
+    teller.chapter("2 · A sub-agent starts with an empty head, and reads only what it needs")
+    teller.aside("The orchestrator meanwhile watches the board; nobody polls.")
+
+    async def investigate() -> None:
+        await analysis.board("list_keys")
+        await analysis.board("read_batch", keys=["problem_summary", "scope", "constraints"])
+        teller.says(analysis.name, "… compares releases, replays Tuesday's traffic on staging …")
+        await analysis.board(
+            "write",
+            key="findings_summary",
+            value="The release cut the price cache from 300 s to 3 s. On staging, 300 s brings back the one second.",
+        )
+        await analysis.board(
+            "write",
+            key="open_questions",
+            value="Was the shorter cache intended? The user should confirm before a revert.",
+        )
+
+    changed = await planner.next_change(f"board://{session_id}/open_questions", investigate())
+    teller.says(planner.name, f"is told: {changed} has changed")
+
+
+async def _decide(planner: Agent, teller: Teller) -> None:
+    teller.chapter("3 · The user decides, and the decision replaces the question")
+    await planner.board("read", key="open_questions")
+    teller.says("user", "“No, that was a typing error.”")
+    await planner.board(
+        "write", key="decisions_made", value="The shorter cache was a mistake; the user approves going back to 300 s."
+    )
+    await planner.board("delete", key="open_questions")
+    await planner.board("snapshot", label="approved")
+
+
+async def _remedy(remediation: Agent, teller: Teller) -> None:
+    teller.chapter("4 · The next sub-agent knows what to do without investigating anything")
+    await remediation.board("list_keys")
+    await remediation.board("read", key="findings_summary")
+    await remediation.board("read", key="decisions_made")
+    await remediation.board(
+        "write", key="deliverables_status", value="Revert plan drafted and filed as change CHG-118."
+    )
+    teller.aside("It also tries what is not for sub-agents:")
+    await remediation.call("archive_session")
+
+
+async def _conclude(planner: Agent, teller: Teller) -> None:
+    teller.chapter("5 · The board now, in fewer tokens than one page of transcript")
+    board = await planner.board("list_keys")
+    rows = [["key", "version", "tokens", "written by"]]
+    rows += [
+        [key["key"], str(key["version"]), str(key["value_size_tokens"]), key["written_by"]] for key in board["keys"]
+    ]
+    teller.table(rows)

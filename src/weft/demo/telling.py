@@ -1,0 +1,56 @@
+"""How the demo talks: who does what, in colour on a terminal, plainly elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_COLOURS = {"bold": "1", "dim": "2", "planner": "36", "analysis": "33", "remediation": "35", "user": "32"}
+_WIDTH = 96
+
+
+class Teller:
+    """Prints the story."""
+
+    def __init__(self) -> None:
+        self._colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+
+    def chapter(self, title: str) -> None:
+        self._print(f"\n{self._paint('bold', title)}")
+
+    def aside(self, text: str) -> None:
+        self._print(*(self._paint("dim", line) for line in textwrap.wrap(text, _WIDTH)), sep="\n")
+
+    def says(self, who: str, text: str) -> None:
+        wrapped = textwrap.wrap(text, _WIDTH - 14)
+        for place, line in enumerate(wrapped):
+            name = who if place == 0 else ""
+            self._print(f"{self._paint(who, name.rjust(12))}  {line}")
+
+    def does(self, who: str, action: str, arguments: Mapping[str, Any], result: str) -> None:
+        given = ", ".join(f"{name}={_short(value)}" for name, value in arguments.items() if name != "session_id")
+        self._print(f"{self._paint(who, who.rjust(12))}  {action}({given})")
+        self._print(f"{'':>12}  {self._paint('dim', '→ ' + result)}")
+
+    def table(self, rows: Sequence[Sequence[str]]) -> None:
+        widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+        for place, row in enumerate(rows):
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+            self._print(f"{'':>4}{self._paint('bold', line) if not place else line}")
+
+    def commands(self, lines: Sequence[str]) -> None:
+        self._print(*(f"    {line}" for line in lines), sep="\n")
+
+    def _paint(self, style: str, text: str) -> str:
+        return f"\x1b[{_COLOURS.get(style, '0')}m{text}\x1b[0m" if self._colour else text
+
+    def _print(self, *lines: str, sep: str = " ") -> None:
+        print(*lines, sep=sep, flush=True)  # noqa: T201 - the demo's whole point
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…'"  # noqa: PLR2004 - fits a line

@@ -1,0 +1,222 @@
+"""Backups: everything in one file, checked, and restored into an empty database of either kind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import stat
+import subprocess
+import sys
+import zipfile
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conftest import CommandLine
+from support.databases import new_postgres_database
+from weft.kernel.clock import SystemClock
+from weft.kernel.errors import WeftError
+from weft.storage import backup
+from weft.storage.sql.connect import connect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+@pytest.fixture
+def filled(launch: CommandLine) -> CommandLine:
+    """Return a command line on a folder with something in every part of it."""
+    launch.run("agent", "create", "planner")
+    launch.run("board", "write", "goal", "Ship — ü 漢字", "--readable-by", "human:*")
+    launch.run("board", "snapshot", "first")
+    launch.run("board", "write", "goal", "Ship later", "--ttl-seconds", "3600")
+    launch.run("conventions", "define", "sales", '[{"title": "t", "keys": [{"key": "goal", "purpose": "p"}]}]')
+    launch.run("tenant", "create", "acme")
+    launch.run("--tenant", "acme", "session", "create", "Work", "--session-id", "apart")
+    return launch
+
+
+@pytest.fixture
+def file(filled: CommandLine, tmp_path: Path) -> Path:
+    path = tmp_path / "weft.zip"
+    filled.run("db", "backup", str(path))
+    return path
+
+
+def _facts(cli: CommandLine) -> list[object]:
+    inspection = cli.json("session", "inspect", "launch")
+    inspection["entries"][0].pop("reads")
+    return [
+        inspection,
+        cli.json("agent", "list"),
+        cli.json("board", "read-history", "goal"),
+        cli.json("events", "read", "--after", "0"),
+        cli.json("conventions", "list"),
+        cli.json("tenant", "list"),
+        cli.json("--tenant", "acme", "session", "list"),
+        [entry for entry in cli.json("audit", "list")["entries"] if entry["action"] != "session.inspect"],
+    ]
+
+
+def test_a_restored_folder_holds_what_the_first_one_held(filled: CommandLine, file: Path, tmp_path: Path) -> None:
+    other = CommandLine(tmp_path / "other", dict(filled.env))
+    other.run("db", "restore", str(file))
+    assert _facts(other) == _facts(filled)
+    assert other.json("session", "inspect", "launch")["history_intact"] is True
+
+
+def test_sqlite_moves_to_postgresql_and_back(filled: CommandLine, file: Path, postgres: str, tmp_path: Path) -> None:
+    url = asyncio.run(new_postgres_database(postgres, f"backup_{secrets.token_hex(4)}", migrated=False))
+    server = CommandLine(tmp_path, {**filled.env, "WEFT_DATABASE_URL": url})
+    server.run("db", "restore", str(file))
+    assert _facts(server) == _facts(filled)
+    server.run("db", "backup", str(tmp_path / "back.zip"))
+    again = CommandLine(tmp_path / "again", dict(filled.env))
+    again.run("db", "restore", str(tmp_path / "back.zip"))
+    assert _facts(again) == _facts(server)
+
+
+def test_a_credential_survives_the_move(filled: CommandLine, tmp_path: Path) -> None:
+    key = filled.json("key", "create", "planner")["api_key"]
+    filled.run("db", "backup", str(tmp_path / "late.zip"))
+    other = CommandLine(tmp_path / "other")
+    other.run("db", "restore", str(tmp_path / "late.zip"))
+    assert other.json("token", "issue", "planner", "planner", key)["success"]
+
+
+def test_the_file_is_private_described_and_complete_or_not_there(
+    filled: CommandLine, file: Path, tmp_path: Path
+) -> None:
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    with zipfile.ZipFile(file) as archive:
+        manifest = json.loads(archive.read("manifest.json"))
+        lines = {n: archive.read(f"tables/{n}.ndjson").count(b"\n") for n in manifest["tables"]}
+    assert {name: table["rows"] for name, table in manifest["tables"].items()} == lines
+    assert set(manifest) == {"format", "weft", "created_at", "migrations", "tables"}
+    assert "BACKUP_EXISTS" in filled.run("db", "backup", str(file), code=1).stderr
+    assert "BACKUP_NOT_WRITTEN" in filled.run("db", "backup", str(tmp_path / "no" / "b.zip"), code=4).stderr
+    assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
+
+
+def test_a_database_that_holds_something_is_left_alone(filled: CommandLine, file: Path) -> None:
+    before = _facts(filled)
+    assert "DATABASE_NOT_EMPTY" in filled.run("db", "restore", str(file), code=1).stderr
+    assert _facts(filled) == before
+
+
+def _rewrite(file: Path, member: str, change: Callable[[bytes], bytes]) -> None:
+    with zipfile.ZipFile(file) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    content[member] = change(content[member])
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, data in content.items():
+            archive.writestr(name, data)
+
+
+@pytest.mark.parametrize(
+    ("member", "change", "complaint"),
+    [
+        ("tables/entries.ndjson", lambda data: data.replace(b"goal", b"gaol"), "SHA-256 differs"),
+        ("tables/events.ndjson", lambda data: data.split(b"\n", 1)[1], "rows; the manifest says"),
+        ("tables/blobs.ndjson", lambda _: b'["default",1,2]\n', "is damaged"),
+        ("manifest.json", lambda _: b"{}", "is damaged"),
+        ("manifest.json", lambda data: data.replace(b'"format": 1', b'"format": 9'), "format 9"),
+        ("manifest.json", lambda data: data.replace(b'"entries":', b'"entires":'), "tables are not those"),
+    ],
+)
+def test_a_changed_backup_is_refused_before_anything_is_written(
+    member: str, change: Callable[[bytes], bytes], complaint: str, file: Path, tmp_path: Path
+) -> None:
+    _rewrite(file, member, change)
+    other = CommandLine(tmp_path / "other")
+    stderr = other.run("db", "restore", str(file), code=1).stderr
+    assert "BACKUP_UNUSABLE" in stderr
+    assert complaint in stderr
+    assert other.json("tenant", "list") == {"tenants": []}
+
+
+def test_a_backup_of_another_schema_is_refused(file: Path, tmp_path: Path) -> None:
+    _rewrite(file, "manifest.json", lambda data: data.replace(b"0001_foundation", b"0099_future"))
+    stderr = CommandLine(tmp_path / "other").run("db", "restore", str(file), code=1).stderr
+    assert "SCHEMA_MISMATCH" in stderr
+    assert "it has 0099_future" in stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"not a zip", None])
+def test_what_is_no_backup_is_said_to_be_none(content: bytes | None, cli: CommandLine, tmp_path: Path) -> None:
+    path = tmp_path / "file.zip"
+    if content is not None:
+        path.write_bytes(content)
+    assert "BACKUP_UNUSABLE" in cli.run("db", "restore", str(path), code=1).stderr
+
+
+def test_a_cut_off_file_is_no_backup(file: Path, tmp_path: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+    assert "BACKUP_UNUSABLE" in CommandLine(tmp_path / "other").run("db", "restore", str(file), code=1).stderr
+
+
+def test_a_file_that_cannot_grow_leaves_nothing_behind(cli: CommandLine, tmp_path: Path) -> None:
+    cli.run(
+        "session",
+        "create",
+        "Big",
+        "--session-id",
+        "big",
+        "--config",
+        '{"max_value_tokens": 1000000, "max_total_tokens": 1000000}',
+    )
+    cli.run("board", "write", "noise", "-", "-s", "big", stdin=secrets.token_hex(150_000))
+    small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
+    program = f"{small}; from weft.transports.cli.main import main; main()"
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "--data", str(cli.data), "db", "backup", str(tmp_path / "b.zip")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 4, ended.stderr
+    assert "BACKUP_NOT_WRITTEN: The backup cannot be written: File too large." in ended.stderr
+    assert [path.name for path in tmp_path.iterdir() if "b.zip" in path.name] == []
+
+
+def test_pages_stay_small_and_miss_nothing(
+    filled: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backup, "_PAGE_BYTES", 300)
+    monkeypatch.setattr(backup, "_FIRST_PAGE_ROWS", 1)
+    seen: list[tuple[int, int]] = []
+
+    async def run() -> backup.Manifest:
+        database = connect(str(filled.data / "weft.db"))
+        await database.open()
+        try:
+            return await backup.back_up(database, tmp_path / "p.zip", SystemClock(), lambda *step: seen.append(step))
+        finally:
+            await database.close()
+
+    manifest = asyncio.run(run())
+    assert seen[-1] == (manifest.rows, manifest.rows)
+    assert len(seen) > len(manifest.tables)
+    other = CommandLine(tmp_path / "other", dict(filled.env))
+    other.run("db", "restore", str(tmp_path / "p.zip"))
+    assert _facts(other) == _facts(filled)
+
+
+async def test_a_database_without_the_present_schema_is_not_backed_up(tmp_path: Path) -> None:
+    database = connect(str(tmp_path / "weft.db"))
+    await database.open()
+    with pytest.raises(WeftError, match="weft db migrate"):
+        await backup.back_up(database, tmp_path / "b.zip", SystemClock())
+    await database.close()
+
+
+def test_the_schema_is_migrated_and_shown(cli: CommandLine) -> None:
+    assert cli.json("db", "status")["current"] is False
+    assert cli.json("db", "migrate")["applied"][0] == "0001_foundation"
+    assert cli.json("db", "migrate")["applied"] == []
+    status = cli.json("db", "status")
+    assert status["current"] is True
+    assert all(step["applied_at"] for step in status["steps"])

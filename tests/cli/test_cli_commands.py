@@ -1,0 +1,120 @@
+"""Every operation is a command, every command explains itself, and help is quick."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from weft.app.operations import all_operations
+from weft.transports.cli.main import weft
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from conftest import CommandLine
+    from weft.kernel.operation import Operation
+
+OPERATIONS = list(all_operations())
+HEAVY = ["apsw", "asyncpg", "httpx2", "joserfc", "limits", "mcp", "prometheus_client", "starlette", "uvicorn", "valkey"]
+
+
+def _path(operation: Operation) -> tuple[str, str]:
+    return operation.group.replace("_", "-"), operation.verb.replace("_", "-")
+
+
+def _all_commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _all_commands(command, *path, name)
+        else:
+            yield (*path, name), command
+
+
+COMMANDS = dict(_all_commands(weft))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_operation_is_a_command_with_a_parameter_for_each_field(operation: Operation) -> None:
+    command = COMMANDS[_path(operation)]
+    names = {parameter.name for parameter in command.params}
+    assert set(operation.request.__struct_fields__) <= names
+    assert "as_json" in names
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_every_command_and_every_parameter_has_help(path: tuple[str, ...], cli: CommandLine) -> None:
+    command = COMMANDS[path]
+    assert command.help
+    assert [p.name for p in command.params if not getattr(p, "help", None)] == []
+    assert cli.run(*path, "--help").stdout.startswith(f"Usage: weft {' '.join(path)} ")
+
+
+def test_required_fields_are_positional_and_the_session_is_an_option(cli: CommandLine) -> None:
+    usage = cli.run("board", "write", "--help").stdout
+    assert "Usage: weft board write [OPTIONS] KEY VALUE" in usage
+    assert "-s, --session TEXT" in usage
+    assert "WEFT_SESSION" in usage
+
+
+def test_a_session_itself_is_named_by_position(cli: CommandLine) -> None:
+    assert "Usage: weft session get [OPTIONS] SESSION_ID" in cli.run("session", "get", "--help").stdout
+
+
+def test_help_tells_type_range_default_and_choices(cli: CommandLine) -> None:
+    listing = " ".join(cli.run("session", "list", "--help").stdout.split())
+    assert "--limit INTEGER RANGE At most this many. [default: 50; 1<=x<=1000]" in listing
+    creating = " ".join(cli.run("agent", "create", "--help").stdout.split())
+    assert "[default: read, write]" in creating
+    assert "--kind [agent|human]" in creating
+
+
+def test_a_switch_that_can_be_left_alone_has_an_off_position(cli: CommandLine) -> None:
+    assert "--disabled / --no-disabled" in cli.run("agent", "update", "--help").stdout
+    assert "--no-include-archived" not in cli.run("session", "list", "--help").stdout
+
+
+def test_help_names_the_permission_and_the_errors(cli: CommandLine) -> None:
+    text = " ".join(cli.run("board", "read", "--help").stdout.split())
+    assert "Needs the permission 'read'." in text
+    assert "KEY_NOT_FOUND" in text
+
+
+def test_weft_alone_prints_help_with_every_group_examples_and_completion(cli: CommandLine) -> None:
+    text = cli.run(code=2).output
+    assert text == cli.run("--help").output
+    listed = {line.split()[0] for line in text.splitlines() if line.startswith("  ") and line.strip()}
+    assert {path[0] for path in COMMANDS} <= listed
+    assert "weft board write goal" in text
+    assert "_WEFT_COMPLETE=bash_source" in text
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest_one(cli: CommandLine) -> None:
+    assert "Did you mean 'board'?" in cli.run("boar", code=2).stderr
+    assert "Did you mean 'write'?" in cli.run("board", "wriet", code=2).stderr
+
+
+def test_help_loads_no_database_server_or_http_client() -> None:
+    program = (
+        "import sys\nfrom weft.transports.cli.main import weft\n"
+        "try: weft(['--help'])\nexcept SystemExit: pass\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert ended.stderr.strip() == "[]"
+
+
+def test_completion_offers_commands(cli: CommandLine) -> None:
+    ended = cli.process(_WEFT_COMPLETE="bash_complete", COMP_WORDS="weft bo", COMP_CWORD="1")
+    assert ended.stdout.strip() == "plain,board"
+
+
+def test_version_names_weft_python_and_sqlite(cli: CommandLine) -> None:
+    assert set(cli.json("version")) == {"weft", "python", "sqlite"}
+    assert cli.run("--version").stdout.startswith("weft ")

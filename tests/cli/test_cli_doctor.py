@@ -1,0 +1,137 @@
+"""The doctor: all is well, or what to do about it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import shutil
+import socket
+import threading
+from contextlib import closing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.databases import new_postgres_database
+from weft.app.doctor import State, check_database, check_folder, check_port, check_valkey
+from weft.settings import Settings
+from weft.storage.migrations.runner import MigrationStatus
+from weft.testing.clock import FrozenClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import CommandLine
+
+
+def _free_port() -> str:
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def _by_name(report: dict[str, Any]) -> dict[str, Any]:
+    return {check["check"]: check for check in report["checks"]}
+
+
+def test_a_new_installation_is_well_and_nothing_is_made(cli: CommandLine) -> None:
+    cli.env["WEFT_PORT"] = _free_port()
+    report = cli.json("doctor")
+    assert report["healthy"] is True
+    assert "does not exist yet" in _by_name(report)["Database"]["detail"]
+    assert not cli.data.exists()
+
+
+def test_a_used_installation_is_well(launch: CommandLine) -> None:
+    launch.env["WEFT_PORT"] = _free_port()
+    text = launch.run("doctor").stdout
+    assert "All is well." in text
+    assert {"Schema", "Clock", "Disk", "Port", "Python"} <= {line.split()[0] for line in text.splitlines() if line}
+
+
+def test_what_is_wrong_is_named_with_what_to_do_and_the_exit_code_is_1(cli: CommandLine) -> None:
+    cli.data.mkdir()
+    (cli.data / "weft.db").write_bytes(b"scrambled" * 1_000)
+    result = cli.run("doctor", code=1)
+    assert "problem" in result.stdout
+    assert "weft db restore" in result.stdout
+
+
+def test_a_port_that_another_program_uses_is_a_problem(cli: CommandLine) -> None:
+    with closing(socket.socket()) as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        other.settimeout(10)
+        port = other.getsockname()[1]
+        finding = _answer_once(other, port)
+    assert (finding.state, finding.next_step) == (State.PROBLEM, "Choose one: weft serve --port N.")
+
+
+def _answer_once(other: socket.socket, port: int) -> Any:
+    def answer() -> None:
+        peer, _ = other.accept()
+        with peer:
+            peer.recv(1_000)
+            peer.sendall(b"SSH-2.0-something\r\n")
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    try:
+        return check_port("127.0.0.1", port)
+    finally:
+        answering.join()
+
+
+def test_a_folder_open_to_others_is_a_warning(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    [privacy, _] = check_folder(tmp_path)
+    assert (privacy.state, "chmod 700" in privacy.next_step) == (State.WARNING, True)
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_problem(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    [finding] = check_folder(tmp_path / "file" / "data")
+    assert finding.state is State.PROBLEM
+
+
+@pytest.mark.parametrize(("free", "state"), [(50_000_000, State.PROBLEM), (500_000_000, State.WARNING)])
+def test_little_disk_space_is_noticed(free: int, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    total = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: total._replace(free=free))
+    assert check_folder(tmp_path)[1].state is state
+
+
+async def test_a_clock_behind_the_database_is_a_problem(launch: CommandLine) -> None:
+    past = FrozenClock()
+    past.now = lambda: datetime(2020, 1, 1, tzinfo=UTC)  # type: ignore[method-assign]
+    findings = await check_database(Settings(data=str(launch.data)), past)
+    assert {f.check: f.state for f in findings}["Clock"] is State.PROBLEM
+
+
+async def test_a_schema_that_lacks_steps_is_a_problem(launch: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def status(_: object) -> list[MigrationStatus]:
+        return [MigrationStatus("0001_foundation", 1), MigrationStatus("0002_next", None)]
+
+    monkeypatch.setattr("weft.app.doctor.status", status)
+    findings = await check_database(Settings(data=str(launch.data)), FrozenClock())
+    [schema] = [finding for finding in findings if finding.check == "Schema"]
+    assert (schema.state, schema.next_step) == (State.PROBLEM, "Run weft db migrate.")
+
+
+def test_postgresql_is_checked_for_row_security(cli: CommandLine, postgres: str) -> None:
+    url = asyncio.run(new_postgres_database(postgres, f"doctor_{secrets.token_hex(4)}"))
+    cli.env |= {"WEFT_DATABASE_URL": url, "WEFT_PORT": _free_port()}
+    assert _by_name(cli.json("doctor"))["Row security"]["detail"] == "in force for weft_app"
+
+
+def test_a_postgresql_that_is_not_there_is_a_problem(cli: CommandLine) -> None:
+    cli.env |= {"WEFT_DATABASE_URL": "postgresql://127.0.0.1:9/none", "WEFT_PORT": _free_port()}
+    report = _by_name(cli.json("doctor", code=1))
+    assert report["Database"]["state"] == "problem"
+    assert "Data folder" not in report
+
+
+async def test_valkey_is_reached_or_named() -> None:
+    assert (await check_valkey("valkey://127.0.0.1:9")).state is State.PROBLEM
+    assert (await check_valkey("nonsense://x")).state is State.PROBLEM

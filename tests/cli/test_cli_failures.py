@@ -1,0 +1,100 @@
+"""How commands end when something is wrong: what is said, where, and with which exit code."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from weft.transports.cli import derived
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import CommandLine
+
+
+def test_people_get_the_code_the_message_alternatives_and_a_hint_on_standard_error(launch: CommandLine) -> None:
+    launch.run("board", "write", "goal", "Ship")
+    result = launch.run("board", "read", "gaol", code=1)
+    assert result.stdout == ""
+    assert result.stderr.splitlines()[:2] == ["KEY_NOT_FOUND: The board has no key 'gaol'.", "Did you mean: goal"]
+    assert result.stderr.splitlines()[2].startswith("Hint: ")
+
+
+def test_an_error_names_the_commands_that_help(launch: CommandLine) -> None:
+    stderr = launch.run("session", "get", "nothing", code=1).stderr
+    assert "See: weft session list, weft session create" in stderr
+
+
+def test_programs_get_the_error_body_on_standard_output(launch: CommandLine) -> None:
+    result = launch.run("board", "read", "gaol", "--json", code=1)
+    assert result.stderr == ""
+    body = launch.json("board", "read", "gaol", code=1)
+    assert (body["success"], body["code"]) == (False, "KEY_NOT_FOUND")
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["session", "get", "nothing"], 1),
+        (["session", "create", "again", "--session-id", "launch"], 1),
+        (["board", "write", "Not A Key", "x"], 1),
+        (["board", "write", "goal"], 2),
+        (["session", "list", "--limit", "0"], 2),
+        (["session", "list", "--nonsense"], 2),
+        (["--as", "nobody", "session", "list"], 3),
+        (["--data", "/dev/null/nowhere", "session", "list"], 4),
+        (["--database-url", "mysql://x", "session", "list"], 1),
+    ],
+)
+def test_the_exit_code_tells_what_kind_of_failure_it_was(command: list[str], code: int, launch: CommandLine) -> None:
+    launch.run(*command, code=code)
+
+
+def test_a_session_must_be_named(cli: CommandLine) -> None:
+    assert "Missing option '--session' / '-s'" in cli.run("board", "list-keys", code=2).stderr
+
+
+@pytest.fixture
+def _someone_watches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(derived, "interactive", lambda: True)
+
+
+@pytest.mark.usefixtures("_someone_watches")
+def test_what_cannot_be_taken_back_is_asked_about(launch: CommandLine) -> None:
+    assert "Are you sure?" in launch.run("session", "delete", "launch", code=1, stdin="n\n").stderr
+    launch.run("session", "get", "launch")
+    launch.run("session", "delete", "launch", stdin="y\n")
+    launch.run("session", "get", "launch", code=1)
+
+
+@pytest.mark.usefixtures("_someone_watches")
+@pytest.mark.parametrize("command", [["session", "delete", "launch"], ["signing-key", "rotate"]])
+def test_yes_answers_in_advance(command: list[str], launch: CommandLine) -> None:
+    assert launch.run(*command, "--yes").stderr == ""
+
+
+@pytest.mark.usefixtures("_someone_watches")
+def test_revoking_a_key_is_asked_about(launch: CommandLine) -> None:
+    launch.run("agent", "create", "planner")
+    [key] = launch.json("key", "list", "planner")["keys"]
+    launch.run("key", "revoke", key["key_id"], code=1, stdin="n\n")
+    launch.run("key", "revoke", key["key_id"], stdin="y\n")
+
+
+def test_nobody_is_asked_where_nobody_watches(launch: CommandLine) -> None:
+    launch.run("session", "delete", "launch")
+
+
+def test_a_refusal_leaves_no_traceback_and_no_log_line(launch: CommandLine) -> None:
+    ended = launch.process("--as", "nobody", "session", "list")
+    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.stderr.startswith("AUTHENTICATION_ERROR: ")
+    assert len(ended.stderr.splitlines()) <= 3
+
+
+def test_a_damaged_database_is_reported_with_what_to_do(cli: CommandLine, tmp_path: Path) -> None:
+    cli.data.mkdir()
+    (cli.data / "weft.db").write_bytes(b"not a database at all" * 1_000)
+    assert "weft db restore" in cli.run("session", "list", code=1).stderr

@@ -1,0 +1,119 @@
+"""Connecting editors: the right file, the right words, and nothing of the user's lost."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from conftest import CommandLine
+
+EDITORS = {
+    "claude-code": (".mcp.json", "mcpServers", "${WEFT_API_KEY}"),
+    "cursor": (".cursor/mcp.json", "mcpServers", "${env:WEFT_API_KEY}"),
+    "vscode": (".vscode/mcp.json", "servers", "${env:WEFT_API_KEY}"),
+}
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def _read(file: str) -> Any:
+    return json.loads(Path(file).read_text())
+
+
+@pytest.mark.parametrize("editor", EDITORS)
+def test_an_editor_starts_weft_by_itself(editor: str, cli: CommandLine) -> None:
+    file, section, _ = EDITORS[editor]
+    result = cli.run("init", editor, "--session", "launch")
+    assert _read(file) == {
+        section: {
+            "weft": {
+                "type": "stdio",
+                "command": "weft",
+                "args": ["mcp", "--as", editor, "--session", "launch"],
+                "env": {"WEFT_DATA": str(cli.data)},
+            }
+        }
+    }
+    assert f"weft agent create {editor}" in result.stdout
+
+
+@pytest.mark.parametrize("editor", EDITORS)
+def test_an_editor_talks_to_a_server_with_a_key_that_is_not_in_the_file(editor: str, cli: CommandLine) -> None:
+    file, section, variable = EDITORS[editor]
+    cli.run("init", editor, "--url", "https://weft.example.com/")
+    assert _read(file)[section]["weft"] == {
+        "type": "http",
+        "url": "https://weft.example.com/mcp",
+        "headers": {"Authorization": f"Bearer {variable}"},
+    }
+
+
+def test_a_session_is_part_of_the_servers_address(cli: CommandLine) -> None:
+    cli.run("init", "cursor", "--url", "http://127.0.0.1:8787/mcp", "--session", "launch")
+    assert _read(".cursor/mcp.json")["mcpServers"]["weft"]["url"] == "http://127.0.0.1:8787/mcp/session/launch"
+
+
+def test_what_the_file_had_stays(cli: CommandLine) -> None:
+    had = {"$schema": "x", "mcpServers": {"other": {"command": "other", "args": ["ü"]}}, "more": [1]}
+    Path(".mcp.json").write_text(json.dumps(had), "utf-8")
+    Path(".mcp.json").chmod(0o640)
+    cli.run("init", "claude-code", "--agent", "planner")
+    now = _read(".mcp.json")
+    assert now["mcpServers"].pop("weft")["args"] == ["mcp", "--as", "planner"]
+    assert now == had
+    assert Path(".mcp.json").stat().st_mode & 0o777 == 0o640
+
+
+def test_doing_it_twice_changes_nothing(cli: CommandLine) -> None:
+    cli.run("init", "claude-code")
+    before = Path(".mcp.json").read_bytes()
+    cli.run("init", "claude-code")
+    assert Path(".mcp.json").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ('{"servers": {} // mine\n}', "not plain JSON"),
+        ("[]", "no object 'servers'"),
+        ('{"servers": []}', "no object 'servers'"),
+        ('{"servers": {"weft": {"command": "mine"}}}', "another server named 'weft'"),
+    ],
+)
+def test_a_file_that_cannot_be_added_to_is_left_and_the_lines_are_printed(
+    content: str, reason: str, cli: CommandLine
+) -> None:
+    Path(".vscode").mkdir()
+    Path(".vscode/mcp.json").write_text(content)
+    result = cli.run("init", "vscode", code=1)
+    assert reason in result.stderr
+    assert json.loads(result.stdout)["servers"]["weft"]["type"] == "stdio"
+    assert Path(".vscode/mcp.json").read_text() == content
+
+
+def test_another_entry_of_ours_is_replaced_when_asked(cli: CommandLine) -> None:
+    cli.run("init", "cursor", "--agent", "first")
+    cli.run("init", "cursor", "--agent", "second", code=1)
+    cli.run("init", "cursor", "--agent", "second", "--replace")
+    assert "second" in _read(".cursor/mcp.json")["mcpServers"]["weft"]["args"]
+
+
+def test_printing_writes_nothing(cli: CommandLine, project: Path) -> None:
+    assert json.loads(cli.run("init", "cursor", "--print").stdout)["mcpServers"]["weft"]
+    assert list(project.iterdir()) == []
+
+
+@pytest.mark.parametrize("arguments", [["--url", "nowhere"], ["--agent", "a b"], ["--session", "../x"]])
+def test_what_makes_no_sense_is_refused(arguments: list[str], cli: CommandLine, project: Path) -> None:
+    cli.run("init", "cursor", *arguments, code=2)
+    assert list(project.iterdir()) == []

@@ -1,0 +1,96 @@
+"""Answers for people: aligned, complete in a pipe, fitted to a terminal, and harmless to it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from weft.kernel.operation import Response
+from weft.transports.cli.render import render, table
+
+if TYPE_CHECKING:
+    from conftest import CommandLine
+
+
+class _Item(Response):
+    key: str
+    at: datetime
+    note: str | None = None
+
+
+class _Items(Response):
+    items: list[_Item]
+    total: int
+
+
+_MOMENT = datetime(2026, 7, 1, 12, 30, 15, 999, tzinfo=UTC)
+
+
+def test_a_list_becomes_a_table_without_its_empty_columns() -> None:
+    text = render(_Items(items=[_Item(key="goal", at=_MOMENT), _Item(key="b", at=_MOMENT)], total=2))
+    assert click.unstyle(text).splitlines() == [
+        "total: 2",
+        "",
+        "items:",
+        "  key   at",
+        "  goal  2026-07-01 12:30:15Z",
+        "  b     2026-07-01 12:30:15Z",
+    ]
+
+
+def test_an_empty_list_is_said_to_be_empty() -> None:
+    assert click.unstyle(render(_Items(items=[], total=0))).splitlines() == ["items: none", "total: 0"]
+
+
+def test_a_table_fits_the_terminal_by_shortening_its_widest_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 20)))
+    lines = table([{"key": "goal", "value": "word " * 30}]).splitlines()
+    assert len(lines[-1]) == 40
+    assert lines[-1].endswith("…")
+
+
+def test_a_table_in_a_pipe_is_complete() -> None:
+    assert table([{"key": "goal", "value": "x" * 500}]).endswith("x" * 500)
+
+
+def test_what_an_agent_wrote_cannot_command_the_terminal(launch: CommandLine) -> None:
+    launch.run("board", "write", "goal", "-", stdin="red \x1b[31m alert \x9b2J\nnext line")
+    shown = launch.run("board", "read", "goal").stdout
+    assert "\x1b" not in shown
+    assert "\x9b" not in shown
+    assert "red \\x1b[31m alert \\x9b2J\n" in shown
+
+
+def test_a_pipe_gets_no_colours(launch: CommandLine) -> None:
+    assert "\x1b" not in launch.run("session", "list").stdout
+
+
+def test_no_color_is_honoured_on_a_terminal(launch: CommandLine) -> None:
+    pty = pytest.importorskip("pty")
+    assert b"\x1b[" in _on_a_terminal(pty, launch)
+    launch.env["NO_COLOR"] = "1"
+    assert b"\x1b[" not in _on_a_terminal(pty, launch)
+
+
+def _on_a_terminal(pty: object, cli: CommandLine) -> bytes:
+    program = [sys.executable, "-c", "from weft.transports.cli.main import main; main()", "session", "list"]
+    child, terminal = pty.fork()  # type: ignore[attr-defined]
+    if child == 0:
+        os.execve(program[0], program, {**os.environ, "WEFT_DATA": str(cli.data), "TERM": "xterm", **cli.env})
+    shown = b""
+    try:
+        while piece := os.read(terminal, 65_536):
+            shown += piece
+    except OSError:
+        pass  # how a pseudo-terminal says that the other side is gone
+    finally:
+        os.waitpid(child, 0)
+        os.close(terminal)
+    return shown

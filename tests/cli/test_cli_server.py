@@ -1,0 +1,95 @@
+"""The same commands over the network, and the commands that run Weft, as real processes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from conftest import CommandLine
+from weft.testing.server import server_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
+    """Return a command line that talks to a server and could find no data folder."""
+    with server_process(tmp_path_factory.mktemp("served")) as server:
+        yield CommandLine(server.log.parent, {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
+
+
+def test_a_server_answers_as_the_data_folder_does(remote: CommandLine) -> None:
+    remote.run("session", "create", "Plan", "--session-id", "far")
+    remote.run("board", "write", "goal", "Ship", "-s", "far", "--ttl-seconds", "60")
+    here = CommandLine(remote.data)
+    for command in (["board", "list-keys", "-s", "far"], ["events", "read", "--after", "0"], ["audit", "list"]):
+        assert remote.json(*command) == here.json(*command)
+
+
+def test_an_error_of_the_server_reads_as_one_of_the_folder(remote: CommandLine) -> None:
+    remote.run("session", "create", "Plan", "--session-id", "errors")
+    command = ["board", "read", "gaol", "-s", "errors"]
+    assert remote.run(*command, code=1).stderr == CommandLine(remote.data).run(*command, code=1).stderr
+
+
+def test_a_wrong_key_is_forbidden(remote: CommandLine) -> None:
+    assert "INVALID_API_KEY" in remote.run("--key", "weft.default.key_0.x", "session", "list", code=3).stderr
+
+
+def test_a_token_is_got_with_an_api_key_and_works(remote: CommandLine) -> None:
+    key = remote.json("agent", "create", "planner")["api_key"]
+    token = remote.json("token", "issue", "planner", "planner", "-", stdin=key + "\n")["token"]
+    assert remote.json("--key", token, "session", "list")["success"]
+
+
+def test_a_server_that_is_not_there_is_unavailable(cli: CommandLine) -> None:
+    stderr = cli.run("--url", "http://127.0.0.1:9", "session", "list", code=4).stderr
+    assert "SYSTEM_UNAVAILABLE" in stderr
+
+
+def test_doctor_recognises_the_running_server(remote: CommandLine) -> None:
+    port = remote.env["WEFT_URL"].rpartition(":")[2]
+    local = CommandLine(remote.data, {"WEFT_PORT": port})
+    [port_check] = [check for check in local.json("doctor")["checks"] if check["check"] == "Port"]
+    assert (port_check["state"], "answers at" in port_check["detail"]) == ("ok", True)
+
+
+def test_mcp_speaks_over_standard_input_and_output(launch: CommandLine) -> None:
+    hello = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+    ended = launch.process("mcp", "--as", "admin", "--session", "launch", stdin=json.dumps(hello) + "\n")
+    assert ended.returncode == 0, ended.stderr
+    answer = json.loads(ended.stdout.splitlines()[0])
+    assert answer["result"]["serverInfo"]["name"].lower() == "weft"
+
+
+def test_mcp_as_nobody_ends_with_a_reason(launch: CommandLine) -> None:
+    ended = launch.process("mcp", "--as", "nobody")
+    assert ended.returncode == 3
+    assert "AUTHENTICATION_ERROR" in ended.stderr
+
+
+def test_serve_takes_its_options_before_the_environment(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen = {}
+    monkeypatch.setattr("weft.transports.server.serve", lambda settings, profile: seen.update(s=settings, p=profile))
+    cli.env["WEFT_HOST"] = "0.0.0.0"
+    cli.run("serve", "--port", "9000", "--data", str(tmp_path / "other"), "--profile", "conformance")
+    assert (seen["s"].host, seen["s"].port) == ("0.0.0.0", 9000)
+    assert seen["s"].storage_url == str(tmp_path / "other" / "weft.db")
+    assert seen["p"].__module__ == "weft.testing.conformance"
+    cli.run("serve")
+    assert (seen["s"].data, seen["p"]) == (str(cli.data), None)

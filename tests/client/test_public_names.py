@@ -1,0 +1,59 @@
+"""What ``import weft`` gives, and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import weft
+import weft.errors
+
+ROOT = Path(__file__).parents[2]
+HEAVY = {"apsw", "asyncio", "asyncpg", "click", "httpx2", "mcp", "msgspec", "starlette", "uvicorn"}
+
+
+def run(program: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+
+def test_the_public_names_are_these() -> None:
+    kinds = ["Conflict", "Forbidden", "NotFound", "Rejected", "Unavailable", "WeftError"]
+    assert sorted(weft.__all__) == sorted([*kinds, "Client", "SyncClient", "Weft", "__version__"])
+
+
+@pytest.mark.parametrize("name", weft.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(weft, name) is not None
+    assert name in dir(weft)
+
+
+def test_another_name_is_missed_as_usual() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Loom'"):
+        weft.Loom  # noqa: B018
+
+
+def test_the_version_is_the_project_s() -> None:
+    assert weft.__version__ == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+
+
+def test_importing_weft_takes_under_30_milliseconds() -> None:
+    program = "import time; t = time.perf_counter(); import weft; print(time.perf_counter() - t)"
+    assert min(float(run(program)) for _ in range(3)) < 0.03
+
+
+def test_importing_weft_loads_nothing_it_may_not_need() -> None:
+    loaded = run("import sys, weft; print(*sys.modules)").split()
+    assert not HEAVY & set(loaded)
+
+
+def test_the_clients_load_neither_a_database_nor_a_server() -> None:
+    loaded = run("import sys; from weft import Client, SyncClient; print(*sys.modules)").split()
+    assert not {"apsw", "asyncpg", "click", "mcp", "starlette", "uvicorn", "weft.app"} & set(loaded)
+
+
+def test_every_error_can_be_caught_as_a_weft_error() -> None:
+    assert all(issubclass(getattr(weft.errors, name), weft.WeftError) for name in weft.errors.__all__)

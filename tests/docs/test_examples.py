@@ -1,0 +1,95 @@
+"""Every Python example in the documentation runs, page by page, against a server of its own."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SERVE = (
+    "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
+)
+
+
+def pages() -> list[Path]:
+    every = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [page for page in every if BLOCK.search(page.read_text("utf-8"))]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
+    text = page.read_text("utf-8")
+    with serving(tmp_path / "server") if "Client(" in text else without_server() as environment:
+        example = subprocess.run(
+            [sys.executable, __file__, page],
+            cwd=tmp_path,
+            env={**os.environ, "WEFT_DATA": str(tmp_path / "data"), **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert example.returncode == 0, example.stderr
+
+
+@contextmanager
+def without_server() -> Iterator[dict[str, str]]:
+    yield {}
+
+
+@contextmanager
+def serving(folder: Path) -> Iterator[dict[str, str]]:
+    """Run the product and yield what a client must know, as the environment would say it."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    settings = {"WEFT_DATA": str(folder), "WEFT_PORT": str(port)}
+    with subprocess.Popen(
+        [sys.executable, "-c", SERVE], env={**os.environ, **settings}, stderr=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stderr is not None
+        key = next(line.strip() for line in server.stderr if line.strip().startswith("weft."))
+        wait_for(port)
+        yield {"WEFT_URL": f"http://127.0.0.1:{port}", "WEFT_API_KEY": key}
+        server.terminate()
+        server.communicate(timeout=20)
+
+
+def wait_for(port: int) -> None:
+    for _ in range(200):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        asyncio.run(asyncio.sleep(0.05))
+    raise TimeoutError("the server did not start")
+
+
+def run_page(page: Path) -> None:
+    """Run a page's blocks as one program that may await at the top, each error showing its line of the page."""
+    text = page.read_text("utf-8")
+    names: dict[str, object] = {"__name__": "__main__"}
+
+    async def run() -> None:
+        for block in BLOCK.finditer(text):
+            source = "\n" * text.count("\n", 0, block.start(1)) + block[1]
+            code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            result = eval(code, names)
+            if inspect.isawaitable(result):
+                await result
+
+    asyncio.run(run())
+
+
+if __name__ == "__main__":
+    run_page(Path(sys.argv[1]))

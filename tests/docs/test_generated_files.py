@@ -1,0 +1,67 @@
+"""What is derived from the product is what the product is now."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from weft.app.operations import all_operations
+from weft.kernel.errors import WeftError
+from weft.kernel.operation import Operation
+from weft.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+
+
+def page(name: str) -> str:
+    return (REFERENCE / f"{name}.md").read_text("utf-8")
+
+
+def test_generated_files_are_current() -> None:
+    check = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "generate.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert check.returncode == 0, f"run scripts/generate.py\n{check.stdout}{check.stderr}"
+
+
+@pytest.mark.parametrize("operation", list(all_operations()), ids=lambda operation: operation.name)
+def test_every_operation_is_documented_with_its_faces(operation: Operation) -> None:
+    section = page("operations").partition(f"\n### {operation.name}\n")[2].partition("\n### ")[0]
+    command = f"weft {operation.group} {operation.verb}".replace("_", "-")
+    assert f"`{operation.route.method} {operation.route.path}`" in section
+    assert f"`{operation.tool}`" in section
+    assert f"`{command}`" in section
+    assert f"weft.{operation.group}.{operation.verb}(" in section
+    assert all(f"| `{name}` |" in section for name in operation.request.__struct_fields__)
+    assert all(error.code in section for error in operation.errors)
+
+
+def test_every_setting_is_documented() -> None:
+    text = page("settings")
+    assert all(f"`{item.metadata['env']}`" in text for item in fields(Settings))
+
+
+def test_every_variable_the_product_reads_is_documented() -> None:
+    text = page("settings")
+    named = {
+        name
+        for path in (ROOT / "src").rglob("*.py")
+        for name in re.findall(r'"(WEFT_[A-Z_]+)"', path.read_text("utf-8"))
+    }
+    assert {name for name in named if f"`{name}`" not in text} == set()
+
+
+def test_every_error_is_documented() -> None:
+    text = page("errors")
+    codes = {error.code for error in _below(WeftError)}
+    assert {code for code in codes if f"\n## {code}\n" not in text} == set()
+
+
+def _below(kind: type[WeftError]) -> list[type[WeftError]]:
+    return [error for child in kind.__subclasses__() for error in [child, *_below(child)]]

@@ -1,0 +1,222 @@
+"""Tokens: what they carry, what is no token, and how they end."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import OctKey, RSAKey
+from support.world import on_the_wire, refused
+
+from weft.app.dispatch import Arrival
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+pytestmark = pytest.mark.req("MS-01")
+
+
+def part(token: str, index: int) -> dict[str, Any]:
+    text = token.split(".")[index]
+    return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+def encoded(content: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+
+@pytest.fixture
+async def token(world: World) -> str:
+    return await world.planner.token("planner", "planning")
+
+
+async def secret_of(world: World) -> bytes:
+    return bytes((await world.rows("SELECT secret FROM signing_keys WHERE tenant = $1", world.tenant))[0][0])
+
+
+async def test_an_api_key_is_exchanged_for_a_token_in_the_seed_s_shape(world: World) -> None:
+    answer = on_the_wire(
+        await world.app.call(
+            world.app.registry["token.issue"],
+            {"agent_id": "planner", "agent_type": "planning", "api_key": world.planner.credential},
+            Arrival(None),
+        )
+    )
+    claims = part(answer["token"], 1)
+    assert claims["sub"] == "planner"
+    assert claims["exp"] - claims["iat"] == 3600
+    assert {name: value for name, value in answer.items() if name != "token"} == {
+        "success": True,
+        "agent_id": "planner",
+        "agent_type": "planning",
+        "permissions": ["read", "write"],
+        "expires_at": "2026-02-20T15:30:00Z",
+        "token_type": "Bearer",
+        "issued_at": "2026-02-20T14:30:00Z",
+    }
+    assert (await world.planner.with_credential(answer["token"]).write("goal"))["written_by"] == "orchestrator"
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"api_key": "nonsense"}, "INVALID_API_KEY"),
+        ({"api_key": "weft.nobody.key_1.secret"}, "INVALID_API_KEY"),
+        ({"agent_id": "analysis"}, "INVALID_API_KEY"),
+        ({"agent_type": "review"}, "AUTHENTICATION_ERROR"),
+        ({"requested_permissions": ["admin"]}, "PERMISSION_DENIED"),
+        ({"requested_permissions": []}, "PERMISSION_DENIED"),
+    ],
+)
+async def test_a_token_is_refused_to_whoever_does_not_prove_who_they_are(
+    world: World, change: dict[str, Any], code: str
+) -> None:
+    raw = {"agent_id": "planner", "agent_type": "planning", "api_key": world.planner.credential, **change}
+    with refused(code):
+        await world.app.call(world.app.registry["token.issue"], raw, Arrival(None))
+
+
+async def test_asking_for_more_never_gives_more(world: World) -> None:
+    every = ["read", "write", "admin"]
+    holder = await world.planner.with_token("planner", "planning", requested_permissions=every)
+    assert part(holder.credential, 1)["permissions"] == ["read", "write"]
+    with refused("PERMISSION_DENIED"):
+        await holder.audit()
+    reader = await world.planner.with_token("planner", "planning", requested_permissions=["read"])
+    await reader.list()
+    with refused("PERMISSION_DENIED"):
+        await reader.write("goal")
+
+
+async def test_a_token_never_outlives_a_permission_that_was_taken(world: World, token: str) -> None:
+    holder = world.planner.with_credential(token)
+    await holder.write("goal")
+    await world.admin.call("agent.update", agent_id="planner", permissions=["read"])
+    with refused("PERMISSION_DENIED"):
+        await holder.write("goal")
+    await holder.list()
+
+
+async def test_a_token_ends_with_its_hour(world: World, token: str) -> None:
+    holder, stranger_to_it = world.planner.with_credential(token), await world.another_app()
+    await holder.list()
+    world.clock.advance(minutes=60)
+    for caller in (holder, holder.at(stranger_to_it)):
+        with refused("TOKEN_EXPIRED"):
+            await caller.list()
+
+
+async def test_only_our_own_signature_is_accepted(world: World, token: str) -> None:
+    head, body, signature = token.split(".")
+    secret, kid = await secret_of(world), part(token, 0)["kid"]
+    claims = part(token, 1)
+    widened = {**claims, "sub": "admin", "permissions": ["admin"]}
+    rsa = RSAKey.generate_key(2048)
+    theirs = (await world.stranger.token("admin")).split(".")
+    forgeries = {
+        "flipped signature": f"{head}.{body}.{'A' if signature[0] != 'A' else 'B'}{signature[1:]}",
+        "changed claims": f"{head}.{encoded(widened)}.{signature}",
+        "no signature": f"{head}.{body}.",
+        "alg none": f"{encoded({'alg': 'none', 'kid': kid})}.{body}.",
+        "alg none, signed": f"{encoded({'alg': 'none', 'kid': kid})}.{body}.{signature}",
+        "HS512 with the right secret": jwt.encode(
+            {"alg": "HS512", "kid": kid}, claims, OctKey.import_key(secret + secret), ["HS512"]
+        ),
+        "RS256": jwt.encode({"alg": "RS256", "kid": kid}, claims, rsa, ["RS256"]),
+        "another secret": jwt.encode({"alg": "HS256", "kid": kid}, claims, OctKey.import_key(bytes(32)), ["HS256"]),
+        "unknown kid": jwt.encode(
+            {"alg": "HS256", "kid": f"{world.tenant}.0"}, claims, OctKey.import_key(secret), ["HS256"]
+        ),
+        "another tenant's kid on our claims": f"{theirs[0]}.{body}.{signature}",
+        "our kid on another tenant's claims": f"{head}.{theirs[1]}.{theirs[2]}",
+        "signed, but never issued": jwt.encode(
+            {"alg": "HS256", "kid": kid}, {**claims, "jti": "token_0"}, OctKey.import_key(secret), ["HS256"]
+        ),
+        "signed, but for someone else": jwt.encode(
+            {"alg": "HS256", "kid": kid}, {**claims, "sub": "admin"}, OctKey.import_key(secret), ["HS256"]
+        ),
+    }
+    for name, forgery in forgeries.items():
+        with refused("AUTHENTICATION_ERROR"):
+            await world.planner.with_credential(forgery).list()
+            pytest.fail(name)
+    await world.planner.with_credential(token).list()
+
+
+async def test_a_token_of_one_tenant_opens_nothing_in_another(world: World) -> None:
+    theirs = world.planner.with_credential(await world.stranger.token("admin"))
+    with refused("SESSION_NOT_FOUND"):
+        await theirs.list()
+
+
+async def test_a_revoked_token_ends_at_once_in_every_process(world: World, token: str) -> None:
+    holder = world.planner.with_credential(token)
+    elsewhere = holder.at(await world.another_app())
+    await elsewhere.list()
+    assert await holder.call("token.revoke") == {"success": True}
+    for caller in (holder, elsewhere):
+        with refused("AUTHENTICATION_ERROR"):
+            await caller.list()
+    await world.planner.list()
+
+
+async def test_only_its_holder_or_an_admin_can_revoke_a_token(world: World, token: str) -> None:
+    token_id = part(token, 1)["jti"]
+    for caller in (world.analysis, world.stranger):
+        with refused("PERMISSION_DENIED"):
+            await caller.call("token.revoke", token_id=token_id)
+    await world.planner.with_credential(token).list()
+    await world.admin.call("token.revoke", token_id=token_id)
+    with refused("AUTHENTICATION_ERROR"):
+        await world.planner.with_credential(token).list()
+
+
+async def refreshed(holder: Caller) -> Caller:
+    return holder.with_credential((await holder.call("token.refresh"))["token"])
+
+
+async def test_refreshing_replaces_a_token(world: World, token: str) -> None:
+    holder = world.planner.with_credential(token)
+    world.clock.advance(minutes=50)
+    newer = await refreshed(holder)
+    with refused("AUTHENTICATION_ERROR"):
+        await holder.list()
+    world.clock.advance(minutes=50)
+    await newer.list()
+    with refused("AUTHENTICATION_ERROR"):
+        await world.planner.call("token.refresh")
+
+
+async def test_refreshing_keeps_a_narrowed_token_narrow(world: World) -> None:
+    reader = await world.planner.with_token("planner", "planning", requested_permissions=["read"])
+    with refused("PERMISSION_DENIED"):
+        await (await refreshed(reader)).write("goal")
+
+
+async def test_refreshing_goes_on_for_a_day_and_no_longer(world: World, token: str) -> None:
+    holder = world.planner.with_credential(token)
+    for _ in range(32):
+        world.clock.advance(minutes=45)
+        holder = await refreshed(holder)
+    world.clock.advance(minutes=45)
+    with refused("AUTHENTICATION_ERROR"):
+        await holder.call("token.refresh")
+    await holder.list()
+
+
+async def test_a_new_signing_key_lets_tokens_run_out_unless_told_otherwise(world: World, token: str) -> None:
+    holder = world.planner.with_credential(token)
+    await world.admin.call("signing_key.rotate")
+    await holder.list()
+    newer = await world.planner.with_token("planner", "planning")
+    assert part(newer.credential, 0)["kid"] != part(token, 0)["kid"]
+    elsewhere = newer.at(await world.another_app())
+    await elsewhere.list()
+    await world.admin.call("signing_key.rotate", revoke_existing=True)
+    for caller in (holder, newer, elsewhere):
+        with refused("AUTHENTICATION_ERROR"):
+            await caller.list()
+    await (await world.planner.with_token("planner", "planning")).list()

@@ -1,0 +1,207 @@
+"""How a key came to say what it says, and that nobody can rewrite it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from support.world import refused
+
+from weft.capabilities.history.model import blob_hash
+from weft.storage.sql.database import Scope
+from weft.storage.sql.history import SqlLineStore
+
+if TYPE_CHECKING:
+    from support.world import World
+
+LINE = "board:s1"
+
+
+async def verify(world: World, line: str = LINE) -> str | None:
+    return await world.app.database.write(Scope(world.tenant), lambda tx: SqlLineStore(tx).verify(line))
+
+
+async def kept(world: World, value: str) -> bool:
+    return bool(await world.rows("SELECT 1 FROM blobs WHERE tenant = $1 AND hash = $2", world.tenant, blob_hash(value)))
+
+
+@pytest.mark.req("SC-12")
+async def test_read_history_gives_every_version_with_its_author(world: World) -> None:
+    await world.planner.write("draft", "one")
+    world.clock.advance(minutes=1)
+    await world.analysis.write("draft", "two!")
+    assert await world.review.history("draft") == {
+        "key": "draft",
+        "life": 1,
+        "lives": 1,
+        "versions": [
+            {
+                "version": 1,
+                "value": "one",
+                "written_by": "orchestrator",
+                "written_at": "2026-02-20T14:30:00Z",
+                "value_size_tokens": 1,
+            },
+            {
+                "version": 2,
+                "value": "two!",
+                "written_by": "subagent:analysis",
+                "written_at": "2026-02-20T14:31:00Z",
+                "value_size_tokens": 1,
+            },
+        ],
+    }
+
+
+@pytest.mark.req("SC-12")
+async def test_read_history_gives_only_the_versions_asked_for(world: World) -> None:
+    for number in range(1, 6):
+        await world.planner.write("draft", f"v{number}")
+    history = await world.planner.history("draft", versions=[2, 4, 99])
+    assert [version["value"] for version in history["versions"]] == ["v2", "v4"]
+
+
+@pytest.mark.req("SC-02")
+@pytest.mark.req("SC-12")
+async def test_a_key_created_again_starts_at_one_and_both_lives_stay_apart(world: World) -> None:
+    await world.planner.write("draft", "old 1")
+    await world.planner.write("draft", "old 2")
+    world.clock.advance(minutes=1)
+    await world.analysis.delete("draft")
+    assert (await world.planner.write("draft", "new"))["version"] == 1
+    first, second = await world.planner.history("draft", life=1), await world.planner.history("draft")
+    assert [v["value"] for v in first["versions"]] == ["old 1", "old 2"]
+    assert [v["value"] for v in second["versions"]] == ["new"]
+    assert (first["lives"], second["life"], second["lives"]) == (2, 2, 2)
+    assert (first["ended"], first["ended_by"]) == ("deleted", "subagent:analysis")
+    assert first["ended_at"] == "2026-02-20T14:31:00Z"
+    assert "ended" not in second
+    with refused("KEY_NOT_FOUND"):
+        await world.planner.history("draft", life=3)
+
+
+@pytest.mark.req("SC-12")
+async def test_only_the_last_versions_are_kept(world: World) -> None:
+    short = await world.planner.create_session("short", keep_versions=3)
+    for number in range(1, 17):
+        await short.write("draft", f"version number {number}")
+    history = await short.history("draft")
+    assert [(v["version"], v["value"]) for v in history["versions"]] == [
+        (number, f"version number {number}") for number in (14, 15, 16)
+    ]
+    assert not await kept(world, "version number 1")
+    assert await verify(world, "board:short") is None
+
+
+@pytest.mark.req("SC-12")
+@pytest.mark.req("SC-15")
+async def test_values_a_snapshot_needs_survive_the_pruning(world: World) -> None:
+    short = await world.planner.create_session("short", keep_versions=1)
+    await short.write("draft", "gone")
+    await short.write("draft", "needed")
+    await short.snapshot("mark")
+    for number in range(3, 25):
+        await short.write("draft", f"{number}")
+    assert await short.read_snapshot("mark") == {"draft": "needed"}
+    assert not await kept(world, "gone")
+    await short.restore("mark")
+    assert await short.value("draft") == "needed"
+
+
+async def test_a_pruned_value_that_stands_elsewhere_is_kept(world: World) -> None:
+    short = await world.planner.create_session("short", keep_versions=1)
+    await short.write("draft", "the same words")
+    await world.planner.write("copy", "the same words")
+    for number in range(2, 9):
+        await short.write("draft", f"{number}")
+    assert await world.planner.value("copy") == "the same words"
+    await world.planner.call("session.delete", session_id="short")
+    assert await world.planner.value("copy") == "the same words"
+    assert await verify(world) is None
+
+
+async def test_deleting_a_session_forgets_the_values_only_it_held(world: World) -> None:
+    gone = await world.planner.create_session("gone")
+    await gone.write("draft", "only here")
+    await gone.call("session.delete", session_id="gone")
+    assert not await kept(world, "only here")
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_value_written_while_another_session_drops_it_is_kept(world: World) -> None:
+    """Two writers share a value by its hash; the one that drops it must see the one that has not committed yet."""
+    gone = await world.planner.create_session("gone")
+    await gone.write("draft", "shared words")
+    written, finish = asyncio.Event(), asyncio.Event()
+    database = world.app.database
+
+    async def write_slowly(transaction: object) -> None:
+        lines = SqlLineStore(transaction)  # type: ignore[arg-type]
+        await lines.put_blob(blob_hash("shared words"), "shared words")
+        written.set()
+        await finish.wait()
+        await transaction.run(  # type: ignore[attr-defined]
+            "INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)"
+            " VALUES ($1, 'board:s1', 'slow', 99, 1, 1, 'write', $2, '{{}}')",
+            world.tenant,
+            blob_hash("shared words"),
+        )
+
+    writing = asyncio.create_task(database.write(Scope(world.tenant), write_slowly))
+    await written.wait()
+    deleting = asyncio.create_task(gone.call("session.delete", session_id="gone"))
+    await asyncio.wait([deleting], timeout=0.2)
+    finish.set()
+    await asyncio.gather(writing, deleting)
+    assert await kept(world, "shared words")
+
+
+async def test_history_verifies_after_every_kind_of_change(world: World) -> None:
+    await world.planner.write("zebra", "1")
+    await world.planner.write("alpha", "1", ttl_seconds=5, readable_by=["subagent:*"])
+    await world.planner.snapshot("mark")
+    await world.planner.write("zebra", "2")
+    await world.planner.write("middle", "1", ttl_seconds=5)
+    world.clock.advance(seconds=6)
+    await world.planner.write("beta", "1")
+    await world.admin.restore("mark")
+    await world.planner.delete("zebra")
+    assert await verify(world) is None
+    assert (await world.admin.inspect())["history_intact"] is True
+
+
+async def test_verifying_while_others_write_raises_no_false_alarm(world: World) -> None:
+    writing = asyncio.gather(*(world.analysis.write("draft", f"{n}") for n in range(100)))
+    inspected = [await world.admin.inspect() for _ in range(10)]
+    await writing
+    assert [answer.get("history_problem") for answer in inspected] == [None] * 10
+
+
+@pytest.mark.req("SC-08")
+@pytest.mark.parametrize(
+    ("tampering", "values", "found"),
+    [
+        ("UPDATE blobs SET content = $1 WHERE tenant = $2", (b"txet",), "the value of 'draft' version 1"),
+        ("DELETE FROM blobs WHERE tenant = $1", (), "the value of 'draft' version 1"),
+        ("UPDATE commits SET author = 'human:nobody' WHERE tenant = $1 AND seq = 1", (), "commit 1 is not"),
+        ("UPDATE commits SET committed_at = committed_at + 1 WHERE tenant = $1 AND seq = 2", (), "commit 2 is not"),
+        ("UPDATE changes SET version = 7 WHERE tenant = $1 AND seq = 2", (), "commit 2 is not"),
+        ("UPDATE changes SET act = 'delete' WHERE tenant = $1 AND seq = 1", (), "commit 1 is not"),
+        ("DELETE FROM changes WHERE tenant = $1 AND seq = 2", (), "commit 2 is not"),
+        ("DELETE FROM commits WHERE tenant = $1 AND seq = 1", (), "commit 1 is missing"),
+        ("DELETE FROM commits WHERE tenant = $1 AND seq = 2", (), "the head is not"),
+        ("UPDATE lines SET head = $1 WHERE tenant = $2", (bytes(32),), "the head is not"),
+    ],
+)
+async def test_verify_finds_whatever_was_altered(
+    world: World, tampering: str, values: tuple[bytes, ...], found: str
+) -> None:
+    await world.planner.write("draft", "text")
+    await world.planner.write("draft", "text")
+    assert await verify(world) is None
+    await world.sql(tampering, *values, world.tenant)
+    assert found in (await verify(world) or "nothing")
+    if "blobs" not in tampering:
+        inspected = await world.admin.inspect()
+        assert (inspected["history_intact"], found in inspected["history_problem"]) == (False, True)

@@ -1,0 +1,124 @@
+"""Named states of the board."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from support.world import refused
+
+if TYPE_CHECKING:
+    from support.world import World
+
+pytestmark = pytest.mark.req("SC-15")
+
+
+async def test_a_snapshot_is_taken_listed_and_read(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    taken = await world.analysis.snapshot("pre_approval")
+    assert taken == {
+        "label": "pre_approval",
+        "created_by": "subagent:analysis",
+        "created_at": "2026-02-20T14:30:00Z",
+    }
+    world.clock.advance(minutes=1)
+    await world.planner.write("goal", "wait")
+    await world.planner.snapshot("A-later_one")
+    assert await world.review.snapshots() == ["pre_approval", "A-later_one"]
+    assert await world.review.call("board.read_snapshot", session_id="s1", label="pre_approval") == {
+        **taken,
+        "entries": [
+            {
+                "key": "goal",
+                "value": "ship",
+                "written_by": "orchestrator",
+                "written_at": "2026-02-20T14:30:00Z",
+                "version": 1,
+            }
+        ],
+    }
+
+
+async def test_snapshots_never_change(world: World) -> None:
+    await world.planner.snapshot("mark")
+    with refused("SNAPSHOT_EXISTS"):
+        await world.planner.snapshot("mark")
+    for label in ("", "a b", "../x", "a\n", "é", "x" * 101):
+        with refused("INVALID_INPUT_FORMAT"):
+            await world.planner.snapshot(label)
+
+
+async def test_an_unknown_label_is_named(world: World) -> None:
+    for attempt in (world.planner.read_snapshot, world.planner.compare, world.planner.restore):
+        for label in ("none", "../x"):
+            with refused("SNAPSHOT_NOT_FOUND"):
+                await attempt(label)
+    await world.planner.snapshot("mark")
+    with refused("SNAPSHOT_NOT_FOUND"):
+        await world.planner.compare("mark", "none")
+
+
+async def test_two_states_are_compared_by_what_they_say(world: World) -> None:
+    for key in ("stays", "changes", "goes", "rewritten"):
+        await world.planner.write(key, "1")
+    await world.planner.snapshot("before")
+    await world.planner.write("changes", "2")
+    await world.planner.write("rewritten", "1")
+    await world.planner.delete("goes")
+    await world.planner.write("comes", "1")
+    compared = await world.planner.compare("before")
+    assert [entry["key"] for entry in compared["added"]] == ["comes"]
+    assert [entry["key"] for entry in compared["removed"]] == ["goes"]
+    assert compared["modified"] == [
+        {"key": "changes", "from_version": 1, "to_version": 2, "from_value": "1", "to_value": "2"}
+    ]
+    assert compared["unchanged"] == ["rewritten", "stays"]
+    await world.planner.snapshot("after")
+    assert await world.planner.compare("before", "after") == compared
+
+
+async def test_a_restore_brings_back_the_whole_board_as_new_versions(world: World) -> None:
+    await world.planner.write("stays", "1")
+    await world.analysis.write("changes", "1")
+    await world.planner.write("goes", "1")
+    await world.planner.snapshot("mark")
+    await world.planner.write("changes", "2")
+    await world.planner.delete("goes")
+    await world.planner.write("comes", "1")
+    restored = await world.planner.restore("mark")
+    assert restored == {"restored": "mark", "written": ["changes", "goes"], "deleted": ["comes"]}
+    assert (await world.planner.compare("mark"))["unchanged"] == ["changes", "goes", "stays"]
+    assert [(v["version"], v["value"]) for v in (await world.planner.history("changes"))["versions"]] == [
+        (1, "1"),
+        (2, "2"),
+        (3, "1"),
+    ]
+    assert (await world.planner.history("goes"))["life"] == 2
+    assert (await world.planner.read("stays"))["version"] == 1
+    assert (await world.planner.read("changes"))["written_by"] == "orchestrator"
+    assert await world.planner.restore("mark") == {"restored": "mark", "written": [], "deleted": []}
+
+
+async def test_a_restore_brings_back_who_may_read_and_write(world: World) -> None:
+    await world.review.write("verdict", "x", readable_by=["subagent:review:*"], writable_by=["subagent:review:*"])
+    await world.review.snapshot("mark")
+    await world.review.write("verdict", "x", readable_by=["*"], writable_by=["*"])
+    await world.planner.restore("mark")
+    with refused("KEY_NOT_FOUND"):
+        await world.planner.read("verdict")
+    info = (await world.review.list())["keys"][0]
+    assert (info["readable_by"], info["writable_by"]) == (["subagent:review:*"], ["subagent:review:*"])
+
+
+async def test_an_empty_board_can_be_restored(world: World) -> None:
+    await world.planner.snapshot("empty")
+    await world.planner.write("goal")
+    await world.planner.restore("empty")
+    assert await world.planner.keys() == []
+    assert await world.planner.size() == 0
+
+
+async def test_sub_agents_cannot_restore(world: World) -> None:
+    await world.planner.snapshot("mark")
+    with refused("PERMISSION_DENIED"):
+        await world.analysis.restore("mark")

@@ -1,0 +1,191 @@
+"""Sessions from creation to deletion, and whose they are."""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from support.world import refused
+
+if TYPE_CHECKING:
+    from support.world import World
+
+BOARD_READS = ("list", "snapshots", "hygiene")
+
+
+@pytest.mark.req("SC-01")
+@pytest.mark.req("MS-02")
+async def test_a_session_gets_an_id_of_its_own_unless_one_is_given(world: World) -> None:
+    created = await world.planner.call("session.create", purpose="work")
+    assert re.fullmatch(r"session_[0-9a-f]{16}", created.pop("session_id"))
+    assert created == {"success": True, "created_by": "planner", "created_at": "2026-02-20T14:30:00Z"}
+    with refused("SESSION_EXISTS"):
+        await world.planner.create_session("s1")
+
+
+@pytest.mark.req("SC-01")
+@pytest.mark.req("MS-02")
+async def test_a_session_shows_its_purpose_settings_and_last_activity(world: World) -> None:
+    await world.planner.call(
+        "session.create", session_id="mine", purpose="work", metadata={"ticket": 7}, config={"keep_versions": 5}
+    )
+    world.clock.advance(minutes=3)
+    await world.planner.in_session("mine").write("a")
+    session = (await world.planner.call("session.get", session_id="mine"))["session"]
+    assert session.pop("config")["keep_versions"] == 5
+    assert session == {
+        "id": "mine",
+        "purpose": "work",
+        "created_at": "2026-02-20T14:30:00Z",
+        "updated_at": "2026-02-20T14:33:00Z",
+        "created_by": "planner",
+        "is_active": True,
+        "metadata": {"ticket": 7},
+        "archived_at": None,
+    }
+
+
+@pytest.mark.req("MS-02")
+async def test_sessions_are_listed_newest_first_page_by_page(world: World) -> None:
+    for number in range(5):
+        world.clock.advance(seconds=number % 2)
+        await world.planner.create_session(f"n{number}")
+    await world.planner.call("session.archive", session_id="n3")
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await world.planner.call("session.list", limit=2, cursor=cursor)
+        seen += [session["id"] for session in page["sessions"]]
+        assert page["count"] == len(page["sessions"])
+        cursor = page["next_cursor"]
+        if not page["has_more"]:
+            break
+    assert seen == ["n4", "n2", "n1", "s1", "n0"] or sorted(seen) == ["n0", "n1", "n2", "n4", "s1"]
+    assert seen.index("n4") < seen.index("n2") < seen.index("s1")
+    everything = await world.planner.call("session.list", include_archived=True)
+    assert "n3" in [session["id"] for session in everything["sessions"]]
+
+
+@pytest.mark.req("SC-01")
+@pytest.mark.req("SC-09")
+async def test_an_archived_session_can_be_read_but_not_changed(world: World) -> None:
+    await world.planner.write("goal", "kept")
+    await world.planner.snapshot("mark")
+    archived = await world.planner.call("session.archive", session_id="s1")
+    assert archived == {"success": True, "session_id": "s1", "archived_at": "2026-02-20T14:30:00Z"}
+    for attempt in (
+        world.planner.write("goal"),
+        world.planner.delete("goal"),
+        world.planner.snapshot("more"),
+        world.planner.restore("mark"),
+        world.planner.call("session.archive", session_id="s1"),
+    ):
+        with refused("SESSION_ARCHIVED"):
+            await attempt
+    assert await world.analysis.value("goal") == "kept"
+    assert await world.analysis.read_snapshot("mark") == {"goal": "kept"}
+    assert len((await world.analysis.history("goal"))["versions"]) == 1
+    assert (await world.planner.call("session.get", session_id="s1"))["session"]["is_active"] is False
+
+
+@pytest.mark.req("SC-01")
+@pytest.mark.req("SC-09")
+async def test_a_deleted_session_is_gone_with_everything_in_it(world: World) -> None:
+    await world.planner.write("goal", "secret plan")
+    await world.planner.snapshot("mark")
+    await world.planner.call("session.delete", session_id="s1")
+    for attempt in (
+        world.planner.read("goal"),
+        world.planner.write("goal"),
+        world.planner.list(),
+        world.planner.events(session_id="s1"),
+        world.planner.call("session.get", session_id="s1"),
+        world.planner.call("session.delete", session_id="s1"),
+        world.admin.inspect(),
+    ):
+        with refused("SESSION_NOT_FOUND"):
+            await attempt
+    for table in ("entries", "blobs", "lines", "commits", "changes", "tags", "sessions"):
+        assert not await world.rows(f"SELECT 1 FROM {table} WHERE tenant = $1", world.tenant)
+    assert "session.delete" in [row["action"] for row in await world.admin.audit()]
+    fresh = await world.planner.create_session("s1")
+    assert await fresh.keys() == []
+    assert (await fresh.write("goal", "new"))["version"] == 1
+
+
+@pytest.mark.req("SC-01")
+@pytest.mark.req("SC-08")
+async def test_a_session_outlives_the_process(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    await world.planner.snapshot("mark")
+    await world.close_app(world.app)
+    world.clock.advance(days=9)
+    world.app = await world.another_app()
+    planner = world.planner.at(world.app)
+    assert await planner.value("goal") == "ship"
+    assert await planner.snapshots() == ["mark"]
+    assert (await planner.write("goal", "on"))["version"] == 2
+
+
+@pytest.mark.req("SC-01")
+async def test_sub_agents_can_call_no_session_operation(world: World) -> None:
+    for operation, raw in (
+        ("session.create", {"purpose": "mine"}),
+        ("session.get", {"session_id": "s1"}),
+        ("session.list", {}),
+        ("session.archive", {"session_id": "s1"}),
+        ("session.delete", {"session_id": "s1"}),
+        ("session.inspect", {"session_id": "s1"}),
+    ):
+        with refused("PERMISSION_DENIED"):
+            await world.analysis.call(operation, **raw)
+    assert (await world.planner.call("session.get", session_id="s1"))["session"]["is_active"]
+
+
+@pytest.mark.req("SC-01")
+async def test_a_reader_cannot_create_or_end_sessions(world: World) -> None:
+    reader = await world.admin.create_agent("reader", permissions=["read"])
+    assert (await reader.call("session.get", session_id="s1"))["success"]
+    for operation, raw in (
+        ("session.create", {"purpose": "mine"}),
+        ("session.archive", {"session_id": "s1"}),
+        ("session.delete", {"session_id": "s1"}),
+    ):
+        with refused("PERMISSION_DENIED"):
+            await reader.call(operation, **raw)
+
+
+@pytest.mark.req("SC-19")
+async def test_an_admin_can_inspect_a_whole_session_and_is_put_on_record(world: World) -> None:
+    await world.planner.write("goal", "ship", ttl_seconds=60)
+    await world.planner.snapshot("mark")
+    inspected = await world.admin.inspect()
+    assert inspected["session"]["id"] == "s1"
+    assert inspected["entries"][0]["value"] == "ship"
+    assert inspected["entries"][0]["info"]["key"] == "goal"
+    assert [snapshot["label"] for snapshot in inspected["snapshots"]] == ["mark"]
+    assert inspected["history_intact"] is True
+    assert (await world.admin.audit())[0]["action"] == "session.inspect"
+    with refused("PERMISSION_DENIED"):
+        await world.planner.inspect()
+
+
+@pytest.mark.req("SC-19")
+async def test_changes_are_logged_with_metadata_and_never_with_values(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await world.planner.write("goal", "a very private sentence", readable_by=["subagent:*"])
+    await world.planner.delete("goal")
+    with refused("VALUE_TOO_LARGE"):
+        await world.planner.write("goal", "a very private sentence" * 1000)
+    told = [record.fields for record in caplog.records if record.name == "weft.changes"]  # type: ignore[attr-defined]
+    assert [
+        {name: fields[name] for name in ("session_id", "key", "by", "version", "value_size_tokens")} for fields in told
+    ] == [{"session_id": "s1", "key": "goal", "by": "orchestrator", "version": 1, "value_size_tokens": 6}] * 2
+    assert "private" not in "".join(f"{record.__dict__}" for record in caplog.records)
+    assert "private" not in f"{await world.admin.audit()}"
+    assert b"private" not in world.app.metrics.exposition()
+    assert "private" not in f"{(await world.planner.events())['events']}"

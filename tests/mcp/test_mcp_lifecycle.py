@@ -1,0 +1,89 @@
+"""The server as a process: many clients at once, and an end that drops nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+
+from support.team import LEGACY, MODERN, Board, Team, call, opened, over_http, soon, team_process, tools_of
+from weft.app.callers import Local
+from weft.app.dispatch import Arrival
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CLIENTS = 200
+
+
+@pytest.mark.req("MS-14")
+async def test_two_hundred_clients_write_to_one_session_and_nothing_is_lost(team: Team) -> None:
+    session = team.new_session(max_total_tokens=100_000)
+
+    async def work(number: int) -> None:
+        async with over_http(team, "analysis", LEGACY if number % 2 else MODERN) as client:
+            board = Board(client, session)
+            written = await board("write", key=f"own_{number}", value=f"value {number}")
+            assert written["version"] == 1
+            await board("write", key="shared", value=f"by {number}")
+            assert (await board("read", key=f"own_{number}"))["value"] == f"value {number}"
+
+    await asyncio.gather(*(work(number) for number in range(CLIENTS)))
+    listed = team.ask("GET", f"/v1/sessions/{session}/context").json()["keys"]
+    versions = {entry["key"]: entry["version"] for entry in listed}
+    assert versions == {"shared": CLIENTS, **{f"own_{number}": 1 for number in range(CLIENTS)}}
+
+
+@pytest.mark.parametrize("era", [LEGACY, MODERN])
+async def test_a_server_told_to_stop_finishes_calls_ends_streams_and_exits_cleanly(tmp_path: Path, era: str) -> None:
+    with team_process(tmp_path) as team:
+        session = team.new_session()
+        async with (
+            over_http(team, "planner", MODERN) as listener,
+            listener.listen(resource_subscriptions=[f"board://{session}/goal"]) as subscription,
+            over_http(team, "planner", era) as caller,
+            httpx2.AsyncClient(base_url=team.url, headers=team.headers("planner"), timeout=30) as http,
+            http.stream("GET", "/v1/events/stream") as stream,
+        ):
+            lines = stream.aiter_lines()
+            assert await soon(anext(lines)) == ": open"
+            await tools_of(caller)  # which a client does by itself before it checks a tool's first answer
+            waiting = asyncio.create_task(call(caller, "read_events", session_id=session, wait_seconds=60))
+            await _until_in_flight(team, waiting)
+            stopping = asyncio.create_task(asyncio.to_thread(team.server.stop))
+            assert [event async for event in subscription] == []
+            assert any("resume" in line for line in [line async for line in lines])
+            await _write_from_another_process(tmp_path, session)
+            events = (await soon(waiting)).structured_content["events"]
+            assert [event["subject"] for event in events] == ["goal"]
+            assert await soon(stopping) == 0
+        with pytest.raises(httpx2.ConnectError):
+            team.ask("GET", "/health")
+
+
+async def test_what_was_only_counted_is_written_down_before_the_end(tmp_path: Path) -> None:
+    with team_process(tmp_path) as team:
+        session = team.new_session()
+        team.write(session, "goal")
+        team.ask("GET", f"/v1/sessions/{session}/context/goal")
+        assert team.server.stop() == 0
+    async with opened(tmp_path) as app:
+        admin = Arrival(Local("default", "admin"))
+        inspected = await app.call(app.registry["session.inspect"], {"session_id": session}, admin)
+        assert [entry.reads for entry in inspected.entries] == [1]
+
+
+async def _until_in_flight(team: Team, call: asyncio.Task[object]) -> None:
+    """Ask a few more things on another connection; by then the server has read what was sent before."""
+    async with httpx2.AsyncClient(base_url=team.url) as http:
+        for _ in range(10):
+            assert (await http.get("/ready")).status_code == 200
+    assert not call.done()
+
+
+async def _write_from_another_process(data: Path, session: str) -> None:
+    async with opened(data) as app:
+        request = {"session_id": session, "key": "goal", "value": "ship"}
+        await app.call(app.registry["board.write"], request, Arrival(Local("default", "planner")))

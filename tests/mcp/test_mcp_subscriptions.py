@@ -1,0 +1,203 @@
+"""Being told over MCP that a resource has changed, in both eras, and only by those one may read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from support.team import LEGACY, MODERN, Board, Team, Told, call, over_http, over_stdio, soon
+from weft.testing.server import server_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [
+    pytest.mark.req("SC-16"),
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+]
+
+
+@pytest.fixture
+def unreadable(team: Team) -> list[str]:
+    """Return URIs the planner must not watch: of another tenant, of closed sessions, unknown and malformed ones."""
+    foreign = team.new_session(agent="stranger")
+    closed = team.new_session(agent="admin", participants=["human:*"])
+    return [f"board://{foreign}/goal", f"board://{closed}/goal", "board://nowhere/goal", "board:///x", "file:///etc"]
+
+
+async def test_a_handshake_client_is_told_of_keys_patterns_and_boards(team: Team, session: str) -> None:
+    told = Told()
+    async with over_http(team, "analysis", LEGACY, message_handler=told) as client:
+        uris = [f"board://{session}/goal", f"board://{session}/go*", f"board://{session}"]
+        for uri in uris:
+            await client.subscribe_resource(uri)
+        for uri in uris:
+            await soon(told.after(team, session, "goal", uri))
+    assert set(told.uris) == set(uris)
+
+
+async def test_a_stateless_client_is_told_of_keys_patterns_and_boards(team: Team, session: str) -> None:
+    uris = [f"board://{session}/goal", f"board://{session}/go*", f"board://{session}"]
+    async with (
+        over_http(team, "analysis", MODERN) as client,
+        client.listen(resource_subscriptions=uris) as subscription,
+    ):
+        assert subscription.honored.resource_subscriptions == uris
+        await asyncio.to_thread(team.write, session, "goal")
+        assert {(await soon(anext(subscription))).uri for _ in uris} == set(uris)
+
+
+async def test_nobody_is_told_of_keys_they_did_not_ask_for(team: Team, session: str) -> None:
+    async with (
+        over_http(team, "analysis", MODERN) as client,
+        client.listen(resource_subscriptions=[f"board://{session}/goal", f"board://{session}/end"]) as subscription,
+    ):
+        for key in ("other", "goals", "end"):
+            await asyncio.to_thread(team.write, session, key)
+        assert (await soon(anext(subscription))).uri == f"board://{session}/end"
+
+
+async def test_nobody_is_told_of_keys_they_may_not_read(team: Team, session: str) -> None:
+    body = {"value": "secret", "readable_by": ["orchestrator"]}
+    async with (
+        over_http(team, "analysis", MODERN) as client,
+        client.listen(resource_subscriptions=[f"board://{session}/secret", f"board://{session}/end"]) as subscription,
+    ):
+        answer = await asyncio.to_thread(
+            team.ask, "PUT", f"/v1/sessions/{session}/context/secret", "planner", json=body
+        )
+        assert answer.status_code == 200
+        await asyncio.to_thread(team.write, session, "end")
+        assert (await soon(anext(subscription))).uri == f"board://{session}/end"
+
+
+async def test_unsubscribing_ends_it(team: Team, session: str) -> None:
+    told = Told()
+    async with over_http(team, "planner", LEGACY, message_handler=told) as client:
+        left, kept = f"board://{session}/left", f"board://{session}/kept"
+        await client.subscribe_resource(left)
+        await client.subscribe_resource(kept)
+        await soon(told.after(team, session, "left", left))
+        await client.unsubscribe_resource(left)
+        told.uris.clear()
+        await asyncio.to_thread(team.write, session, "left")
+        await soon(told.after(team, session, "kept", kept))
+        assert left not in told.uris
+        await client.unsubscribe_resource("board://never/subscribed")
+
+
+async def test_every_uri_is_authorised_on_its_own(team: Team, unreadable: list[str]) -> None:
+    async with over_http(team, "planner", LEGACY) as client:
+        for uri in unreadable:
+            with pytest.raises(MCPError) as refusal:
+                await client.subscribe_resource(uri)
+            assert refusal.value.error.data["code"] in {"SESSION_NOT_FOUND", "RESOURCE_NOT_FOUND"}
+    async with over_http(team, "planner", MODERN) as client:
+        for uri in unreadable:
+            with pytest.raises(MCPError) as refusal:
+                async with client.listen(resource_subscriptions=[uri]):
+                    pass
+            assert refusal.value.error.data["code"] in {"SESSION_NOT_FOUND", "RESOURCE_NOT_FOUND"}
+
+
+async def test_of_a_mixed_list_what_is_permitted_is_honoured(team: Team, session: str, unreadable: list[str]) -> None:
+    allowed = f"board://{session}/goal"
+    wanted = [*unreadable[:3], allowed, *unreadable[3:]]
+    async with (
+        over_http(team, "planner", MODERN) as client,
+        client.listen(resource_subscriptions=wanted) as subscription,
+    ):
+        assert subscription.honored.resource_subscriptions == [allowed]
+        await asyncio.to_thread(team.write, session, "goal")
+        assert (await soon(anext(subscription))).uri == allowed
+
+
+async def test_updates_reach_clients_of_another_process(team: Team, session: str) -> None:
+    told = Told()
+    uri = f"board://{session}/goal"
+    with server_process(team.data, rate_limits="off") as second:
+        async with (
+            over_http(team, "analysis", MODERN, url=second.url) as client,
+            client.listen(resource_subscriptions=[uri]) as subscription,
+        ):
+            await asyncio.to_thread(team.write, session, "goal")
+            assert (await soon(anext(subscription))).uri == uri
+        async with over_http(team, "analysis", LEGACY, url=second.url, message_handler=told) as client:
+            await client.subscribe_resource(uri)
+            await soon(told.after(team, session, "goal", uri))
+
+
+async def test_a_revoked_key_ends_the_stream(team: Team, session: str) -> None:
+    leaver = team.new_agent(parent_id="planner")
+    async with (
+        over_http(team, leaver, MODERN) as client,
+        client.listen(resource_subscriptions=[f"board://{session}/goal"]) as subscription,
+    ):
+        await asyncio.to_thread(team.revoke, leaver)
+        await asyncio.to_thread(team.write, session, "goal")
+        assert await soon(_uris(subscription)) == []
+
+
+async def test_a_revoked_key_is_told_nothing_more(team: Team, session: str) -> None:
+    leaver = team.new_agent(parent_id="planner")
+    told, witness = Told(), Told()
+    uri = f"board://{session}/goal"
+    async with (
+        over_http(team, "planner", LEGACY, message_handler=witness) as other,
+        over_http(team, leaver, LEGACY, message_handler=told) as client,
+    ):
+        await client.subscribe_resource(uri)
+        await other.subscribe_resource(uri)
+        await soon(told.after(team, session, "goal", uri))
+        await asyncio.to_thread(team.revoke, leaver)
+        # What was under way when the key ended may still arrive; what is written afterwards may not.
+        witness.uris.clear()
+        await soon(witness.after(team, session, "goal", uri))
+        told.uris.clear()
+        for _ in range(3):
+            witness.uris.clear()
+            await soon(witness.after(team, session, "goal", uri))
+        assert told.uris == []
+
+
+async def test_a_deleted_session_ends_the_stream(team: Team) -> None:
+    session = team.new_session()
+    async with (
+        over_http(team, "planner", MODERN) as client,
+        client.listen(resource_subscriptions=[f"board://{session}"]) as subscription,
+    ):
+        assert (await asyncio.to_thread(team.ask, "DELETE", f"/v1/sessions/{session}")).status_code == 200
+        assert set(await soon(_uris(subscription))) <= {f"board://{session}"}
+
+
+async def test_stdio_clients_on_one_folder_see_and_are_told_of_each_other_s_writes(tmp_path: Path, era: str) -> None:
+    told = Told()
+    async with over_stdio(tmp_path, "admin", era, message_handler=told) as first:
+        session = (await call(first, "create_session", purpose="two processes")).structured_content["session_id"]
+        uri = f"board://{session}/goal"
+        async with over_stdio(tmp_path, "admin", era, session=session) as second:
+            board = Board(second, None)
+            if era == MODERN:
+                async with first.listen(resource_subscriptions=[uri]) as subscription:
+                    await board("write", key="goal", value="ship")
+                    assert (await soon(anext(subscription))).uri == uri
+            else:
+                await first.subscribe_resource(uri)
+                await board("write", key="goal", value="ship")
+                await soon(told.of(uri))
+        assert (await Board(first, session)("read", key="goal"))["value"] == "ship"
+
+
+async def test_watching_too_much_at_once_is_refused(team: Team, session: str) -> None:
+    uris = [f"board://{session}/k{n}" for n in range(257)]
+    async with over_http(team, "planner", MODERN) as client:
+        with pytest.raises(MCPError, match="At most 256"):
+            async with client.listen(resource_subscriptions=uris):
+                pass
+
+
+async def _uris(subscription: object) -> list[str]:
+    return [event.uri async for event in subscription]
