@@ -29,7 +29,7 @@ _RAW = "raw group commit on apsw"
 
 
 def run(*, quick: bool) -> list[Row]:
-    return asyncio.run(_run(rounds=1 if quick else 5, calls=2 if quick else 60))
+    return asyncio.run(_run(rounds=1 if quick else 5, calls=2 if quick else 30))
 
 
 async def _run(rounds: int, calls: int) -> list[Row]:

@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
-from click.testing import CliRunner, Result
-
-from weft.transports.cli.main import weft
+from cli_support import CommandLine, clean_environment
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@dataclass
-class CommandLine:
-    """Runs ``weft`` commands on one data folder."""
-
-    data: Path
-    env: dict[str, str] = field(default_factory=dict)
-
-    def run(self, *args: str, code: int = 0, stdin: str | bytes = "") -> Result:
-        """Run a command in this process and expect it to end with ``code``."""
-        result = CliRunner().invoke(weft, args, input=stdin, env={"WEFT_DATA": str(self.data), **self.env})
-        assert result.exit_code == code, f"{result.exit_code}: {result.output}\n{result.exception!r}"
-        return result
-
-    def json(self, *args: str, code: int = 0, stdin: str | bytes = "") -> Any:
-        return msgspec.json.decode(self.run(*args, "--json", code=code, stdin=stdin).stdout)
-
-    def process(self, *args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as a shell would."""
-        command = [sys.executable, "-c", "from weft.transports.cli.main import main; main()", *args]
-        environment = {**_clean(), "WEFT_DATA": str(self.data), **self.env, **env}
-        return subprocess.run(
-            command, input=stdin, env=environment, capture_output=True, text=True, timeout=60, check=False
-        )
-
-
 @pytest.fixture(autouse=True)
 def _no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in set(os.environ) - set(_clean()):
+    for name in set(os.environ) - set(clean_environment()):
         monkeypatch.delenv(name)
 
 
@@ -60,7 +29,3 @@ def launch(cli: CommandLine) -> CommandLine:
     cli.run("session", "create", "Plan the launch", "--session-id", "launch")
     cli.env["WEFT_SESSION"] = "launch"
     return cli
-
-
-def _clean() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("WEFT_", "NO_COLOR"))}

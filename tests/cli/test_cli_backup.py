@@ -12,8 +12,8 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import pytest
+from cli_support import CommandLine
 
-from conftest import CommandLine
 from support.databases import new_postgres_database
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError

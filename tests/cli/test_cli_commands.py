@@ -15,7 +15,8 @@ from weft.transports.cli.main import weft
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from conftest import CommandLine
+    from cli_support import CommandLine
+
     from weft.kernel.operation import Operation
 
 OPERATIONS = list(all_operations())

@@ -14,21 +14,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.databases import new_postgres_database
-from weft.app.doctor import State, check_database, check_folder, check_port, check_valkey
+from weft.app.doctor import State, _check_isolation, check_database, check_folder, check_port, check_valkey
 from weft.settings import Settings
 from weft.storage.migrations.runner import MigrationStatus
+from weft.storage.sql.connect import connect
 from weft.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import CommandLine
-
-
-def _free_port() -> str:
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    from cli_support import CommandLine
 
 
 def _by_name(report: dict[str, Any]) -> dict[str, Any]:
@@ -36,7 +31,7 @@ def _by_name(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_new_installation_is_well_and_nothing_is_made(cli: CommandLine) -> None:
-    cli.env["WEFT_PORT"] = _free_port()
+    cli.env["WEFT_PORT"] = str(free_port())
     report = cli.json("doctor")
     assert report["healthy"] is True
     assert "does not exist yet" in _by_name(report)["Database"]["detail"]
@@ -44,7 +39,7 @@ def test_a_new_installation_is_well_and_nothing_is_made(cli: CommandLine) -> Non
 
 
 def test_a_used_installation_is_well(launch: CommandLine) -> None:
-    launch.env["WEFT_PORT"] = _free_port()
+    launch.env["WEFT_PORT"] = str(free_port())
     text = launch.run("doctor").stdout
     assert "All is well." in text
     assert {"Schema", "Clock", "Disk", "Port", "Python"} <= {line.split()[0] for line in text.splitlines() if line}
@@ -121,12 +116,24 @@ async def test_a_schema_that_lacks_steps_is_a_problem(launch: CommandLine, monke
 
 def test_postgresql_is_checked_for_row_security(cli: CommandLine, postgres: str) -> None:
     url = asyncio.run(new_postgres_database(postgres, f"doctor_{secrets.token_hex(4)}"))
-    cli.env |= {"WEFT_DATABASE_URL": url, "WEFT_PORT": _free_port()}
+    cli.env |= {"WEFT_DATABASE_URL": url, "WEFT_PORT": str(free_port())}
     assert _by_name(cli.json("doctor"))["Row security"]["detail"] == "in force for weft_app"
 
 
+async def test_a_table_without_row_security_is_a_problem(postgres: str) -> None:
+    url = await new_postgres_database(postgres, f"doctor_{secrets.token_hex(4)}")
+    owner = await asyncpg.connect(url)
+    await owner.execute("ALTER TABLE entries DISABLE ROW LEVEL SECURITY")
+    await owner.close()
+    database = connect(url)
+    await database.open()
+    finding = await _check_isolation(database)
+    await database.close()
+    assert (finding.state, "weft_app on entries" in finding.detail) == (State.PROBLEM, True)
+
+
 def test_a_postgresql_that_is_not_there_is_a_problem(cli: CommandLine) -> None:
-    cli.env |= {"WEFT_DATABASE_URL": "postgresql://127.0.0.1:9/none", "WEFT_PORT": _free_port()}
+    cli.env |= {"WEFT_DATABASE_URL": "postgresql://127.0.0.1:9/none", "WEFT_PORT": str(free_port())}
     report = _by_name(cli.json("doctor", code=1))
     assert report["Database"]["state"] == "problem"
     assert "Data folder" not in report

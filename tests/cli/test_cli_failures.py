@@ -11,7 +11,7 @@ from weft.transports.cli import derived
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import CommandLine
+    from cli_support import CommandLine
 
 
 def test_people_get_the_code_the_message_alternatives_and_a_hint_on_standard_error(launch: CommandLine) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from conftest import CommandLine
+    from cli_support import CommandLine
 
 EDITORS = {
     "claude-code": (".mcp.json", "mcpServers", "${WEFT_API_KEY}"),

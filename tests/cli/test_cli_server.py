@@ -6,8 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from cli_support import CommandLine
 
-from conftest import CommandLine
 from weft.testing.server import server_process
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from weft.app.operations import all_operations
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from conftest import CommandLine
+    from cli_support import CommandLine
 
 
 def test_a_session_from_beginning_to_end(cli: CommandLine) -> None:

@@ -154,3 +154,15 @@ async def test_following_what_cannot_be_is_refused(tmp_path: Path, what: dict[st
     async with Weft.open(tmp_path) as weft, aclosing(weft.follow(**what)) as events:
         with pytest.raises(InvalidInput):
             await anext(events)
+
+
+async def test_an_event_another_process_wrote_is_told_once(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as reader, Weft.open(tmp_path) as writer:
+        await writer.session.create("try it", session_id="s")
+        await asyncio.sleep(0.25)
+        await reader.events.read(after=0)
+        await asyncio.sleep(0.25)  # the reader has heard of everything so far, and not yet of what follows
+        await writer.board.write("s", "goal", "ship")
+        first = await reader.events.read(after=0)
+        rest = await reader.events.read(after=first.next_after, wait_seconds=1)
+        assert [event.seq for event in [*first.events, *rest.events]] == [1, 2]

@@ -49,6 +49,9 @@ class Arrival(msgspec.Struct, frozen=True):
     credential: Credential | None
     peer: str = "local"
 
+    def __repr__(self) -> str:
+        return f"Arrival(peer={self.peer!r})"  # a credential has no place in a log or a traceback
+
 
 class Dispatcher:
     """Performs operations. Nothing else opens a transaction on a caller's behalf."""

@@ -97,9 +97,11 @@ class _Tail:
         if seq >= self._end:
             return ()
         if seq < self._complete_after:
-            return await self._database.read(
+            older = await self._database.read(
                 Scope(self._tenant), lambda transaction: SqlEventStore(transaction).after(seq, None, _PAGE)
             )
+            # Nobody is told of more than the tail knows: its end is where positions are measured from.
+            return [recorded for recorded in older if recorded.event.seq <= self._end]
         newer = [recorded for recorded in self._recent if recorded.event.seq > seq]
         return list(islice(newer, _PAGE))
 

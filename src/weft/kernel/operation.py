@@ -110,12 +110,17 @@ class Operation:
         """Turn what a transport received into the typed request, or say which field is wrong."""
         try:
             return msgspec.convert(raw, self.request, strict=strict)
-        except msgspec.ValidationError as error:
+        except (msgspec.ValidationError, UnicodeEncodeError) as error:
             raise _invalid_input(self, str(error), raw) from error
+
+
+# A problem may quote what was sent, which may be megabytes.
+_QUOTED_AT_MOST = 300
 
 
 def _invalid_input(operation: Operation, problem: str, raw: Mapping[str, Any]) -> InvalidInput:
     what, _, where = problem.partition(" - at ")
+    what = what[:_QUOTED_AT_MOST]
     name = where.strip("`").removeprefix("$").removeprefix(".")
     context: dict[str, Any] = {"operation": operation.tool, "field": name or None}
     if "unknown field" in what:

@@ -81,12 +81,13 @@ def server_process(data: Path, *, profile: str | None = None, **settings: str) -
 
 def _wait_until_ready(server: ServerProcess) -> None:
     deadline = time.monotonic() + _START_SECONDS
-    while server.process.poll() is None and time.monotonic() < deadline:
-        try:
-            if httpx2.get(f"{server.url}/ready").is_success:
-                return
-        except httpx2.TransportError:
-            time.sleep(_POLL_SECONDS)
+    with httpx2.Client(base_url=server.url) as http:
+        while server.process.poll() is None and time.monotonic() < deadline:
+            try:
+                if http.get("/ready").is_success:
+                    return
+            except httpx2.TransportError:
+                time.sleep(_POLL_SECONDS)
     raise RuntimeError(f"the server did not start:\n{server.logged()}")
 
 

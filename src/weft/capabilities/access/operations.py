@@ -247,7 +247,10 @@ async def authenticate_agent(
 async def refresh_token(
     request: RefreshToken, actor: Actor, access: AccessStore, codec: TokenCodec, lifetimes: TokenLifetimes, clock: Clock
 ) -> TokenIssued:
-    """Exchange the token this call is made with for one that lasts longer; the old one ends at once."""
+    """Get a fresh token for the one this call is made with, which runs out at its own time.
+
+    Refreshing can go on for a day (by default); after that the API key must be shown again.
+    """
     del request
     now = to_micros(clock.now())
     stored = await access.token(actor.token_id) if actor.token_id else None
@@ -256,8 +259,6 @@ async def refresh_token(
     if now - stored.proven_at > lifetimes.proof / timedelta(microseconds=1):
         raise AuthenticationError("This token has been refreshed for as long as allowed; show the API key again.")
     principal = await active_principal(stored.principal_id, access)
-    await access.revoke_token(stored.token_id, now)
-    await access.advance_epoch()
     return await _issue(
         access,
         codec,

@@ -38,7 +38,7 @@ class ConventionGroup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """Keys that belong together."""
 
     title: Annotated[_Line, msgspec.Meta(description="What the keys have in common.")]
-    keys: Annotated[list[KeyConvention], msgspec.Meta(min_length=1, max_length=100)]
+    keys: Annotated[list[KeyConvention], msgspec.Meta(min_length=1, max_length=100, description="The keys.")]
 
 
 class DefineConventions(Request):

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
 
-_LEDGER = """
+_RECORD = """
 CREATE TABLE IF NOT EXISTS weft_migrations (
     name       TEXT NOT NULL PRIMARY KEY,
     checksum   TEXT NOT NULL,
@@ -61,7 +61,7 @@ async def migrate(database: Database, clock: Clock) -> list[str]:
     """Apply what is missing, in order, and return the names. Safe to call from several processes at once."""
 
     async def apply(transaction: Transaction) -> list[str]:
-        await transaction.run(_LEDGER)
+        await transaction.run(_RECORD)
         applied = await _applied(transaction)
         missing = [step for step in known_migrations() if step.name not in applied]
         for step in missing:
@@ -81,7 +81,7 @@ async def status(database: Database) -> list[MigrationStatus]:
     """Return every known step with the time it was applied, if it was."""
 
     async def look(transaction: Transaction) -> list[MigrationStatus]:
-        await transaction.run(_LEDGER)
+        await transaction.run(_RECORD)
         applied = await _applied(transaction)
         return [MigrationStatus(step.name, applied.get(step.name)) for step in known_migrations()]
 

@@ -7,6 +7,7 @@ import msgspec
 
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import Forbidden, Unavailable, WeftError
+from weft.transports.cli.render import cell, harmless
 
 FAILED, FORBIDDEN, UNAVAILABLE = 1, 3, 4
 
@@ -23,10 +24,10 @@ def report(error: WeftError, *, as_json: bool) -> None:
         timestamp = SystemClock().now().isoformat().replace("+00:00", "Z")
         click.echo(msgspec.json.encode(error.body(timestamp)))
         return
-    click.echo(f"{click.style(error.code, fg='red', bold=True)}: {error.message}", err=True)
+    click.echo(f"{click.style(error.code, fg='red', bold=True)}: {harmless(error.message)}", err=True)
     alternatives = error.context.get("available_alternatives")
     if alternatives:
-        click.echo(f"Did you mean: {', '.join(map(str, alternatives))}", err=True)
+        click.echo(f"Did you mean: {cell(alternatives)}", err=True)
     click.echo(f"Hint: {error.hint}", err=True)
     commands = _commands_for(error.related)
     if commands:

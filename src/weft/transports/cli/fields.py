@@ -200,4 +200,6 @@ def _help(shape: _Shape) -> str:
         item = _shape(shape.type.item_type).type
         if isinstance(item, StructType):
             remarks.append(f"A list of objects with: {', '.join(field.name for field in item.fields)}.")
+    if isinstance(_click_type(shape), Json):
+        remarks.append("Given as JSON, @FILE or -.")
     return " ".join(filter(None, remarks))

@@ -25,7 +25,7 @@ class _Entry(NamedTuple):
 
 _WRITTEN = {
     "demo": _Entry("serving", "See a team of agents work together, in half a minute."),
-    "serve": _Entry("serving", "Run the server: MCP, REST and console on one port."),
+    "serve": _Entry("serving", "Run the server: MCP and REST on one port."),
     "mcp": _Entry("serving", "Serve MCP over standard input and output, for an editor or agent."),
     "init": _Entry("editors", "Connect Claude Code, Cursor or VS Code."),
     "doctor": _Entry("checkup", "Check this installation and say what to do."),

@@ -27,7 +27,7 @@ def show(response: msgspec.Struct, *, as_json: bool) -> None:
 def render(response: msgspec.Struct) -> str:
     text = getattr(response, "text", None)
     if isinstance(text, str):
-        return _harmless(text)
+        return harmless(text)
     return "\n\n".join(filter(None, _parts(response))) or "Done."
 
 
@@ -53,7 +53,11 @@ def _parts(response: msgspec.Struct) -> Iterable[str]:
     """Yield the plain fields as one block, then each nested thing under its own heading."""
     values = {name: getattr(response, name) for name in response.__struct_fields__ if name != "success"}
     nested = {name: value for name, value in values.items() if isinstance(value, msgspec.Struct) or _are_rows(value)}
-    plain = {name: cell(value) or "none" for name, value in values.items() if name not in nested and value is not None}
+    plain = {
+        name: "none" if value in ([], (), {}) else cell(value)
+        for name, value in values.items()
+        if name not in nested and value is not None
+    }
     if plain:
         yield block(plain)
     for name, value in nested.items():
@@ -82,11 +86,11 @@ def cell(value: Any) -> str:  # noqa: ANN401 - whatever an answer holds
         case datetime():
             return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
         case dict():
-            return " ".join(f"{name}={cell(part)}" for name, part in value.items())
+            return " ".join(f"{cell(name)}={cell(part)}" for name, part in value.items())
         case list() | tuple():
             return ", ".join(map(cell, value))
         case _:
-            return _harmless(str(value))
+            return harmless(str(value))
 
 
 def _are_rows(value: Any) -> TypeGuard[Sequence[msgspec.Struct]]:  # noqa: ANN401 - whatever an answer holds
@@ -107,7 +111,8 @@ def _fit(widths: list[int]) -> list[int]:
     """Take from the widest columns until all fit; a pipe gets everything."""
     if not sys.stdout.isatty():
         return widths
-    room = shutil.get_terminal_size().columns - len(_GAP) * (len(widths) - 1)
+    # A table below a heading is indented by one gap.
+    room = shutil.get_terminal_size().columns - len(_GAP) * len(widths)
     while sum(widths) > room and max(widths) > _NARROWEST:
         widest = widths.index(max(widths))
         widths[widest] -= 1
@@ -118,7 +123,8 @@ def _short(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
+    """Make control characters visible."""
     return text.translate(_CONTROLS)
 
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 def serve(
     target: Target, host: str | None, port: int | None, data: str | None, database_url: str | None, profile: str
 ) -> None:
-    """Run the server: MCP, REST and console on one port.
+    """Run the server: MCP and REST on one port.
 
     Stops on Ctrl-C or SIGTERM after letting calls in flight finish. Further settings come from WEFT_ variables.
     """
-    settings = target.settings(host=host, port=port, data=data, database_url=database_url)
     from weft.transports.server import serve as run  # noqa: PLC0415 - help needs no server
 
+    settings = target.settings(host=host, port=port, data=data, database_url=database_url)
     run(settings, profile=_conformance() if profile == "conformance" else None)
 
 

@@ -11,7 +11,7 @@ from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.wire import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from starlette.types import Receive, Scope, Send
 
@@ -65,14 +65,24 @@ class OperationEndpoint:
         return {name: values if name in self._lists else values[-1] for name, values in parsed.items()}
 
 
+class PathEndpoint:
+    """The operations at one path: one route for all, so that a refusal can say which methods there are."""
+
+    def __init__(self, endpoints: Mapping[str, OperationEndpoint]) -> None:
+        self._endpoints = endpoints
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # Starlette lets through only these, and HEAD where there is GET.
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        await self._endpoints[method](scope, receive, send)
+
+
 def rest_routes(app: App) -> Iterator[Route]:
+    paths: dict[str, dict[str, OperationEndpoint]] = {}
     for operation in app.registry:
-        yield Route(
-            operation.route.path,
-            endpoint=OperationEndpoint(app, operation),
-            methods=[operation.route.method],
-            name=operation.name,
-        )
+        paths.setdefault(operation.route.path, {})[operation.route.method] = OperationEndpoint(app, operation)
+    for path, endpoints in paths.items():
+        yield Route(path, endpoint=PathEndpoint(endpoints), methods=list(endpoints))
 
 
 def list_fields(operation: Operation) -> frozenset[str]:

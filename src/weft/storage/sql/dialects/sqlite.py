@@ -249,17 +249,22 @@ def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> N
     cursor = connection.cursor()
     try:
         with _translated():
-            cursor.execute("BEGIN IMMEDIATE")
-            for job in group:
-                _attempt(cursor, job)
-                if not connection.in_transaction:
-                    raise StorageFull
-            cursor.execute("COMMIT")
+            _run_group(cursor, group)
     except Exception as error:  # noqa: BLE001 - whatever it is, the callers must be told and the writer must live
         if connection.in_transaction:
             cursor.execute("ROLLBACK")
         for job in group:
             job.error = job.error or error
+
+
+def _run_group(cursor: apsw.Cursor, group: list[_Job]) -> None:
+    cursor.execute("BEGIN IMMEDIATE")
+    for job in group:
+        _attempt(cursor, job)
+        # SQLite itself rolls everything back when the disk is full, the jobs before this one included.
+        if not cursor.connection.in_transaction:
+            raise StorageFull
+    cursor.execute("COMMIT")
 
 
 def _attempt(cursor: apsw.Cursor, job: _Job) -> None:
@@ -268,7 +273,6 @@ def _attempt(cursor: apsw.Cursor, job: _Job) -> None:
         job.result = _run_to_end(cursor, job.scope, job.work)
     except BaseException as error:  # noqa: BLE001 - handed to the caller that waits for this job
         job.error = _translation(error)
-        # SQLite itself may have rolled everything back, as it does when the disk is full.
         if cursor.connection.in_transaction:
             cursor.execute("ROLLBACK TO job")
             cursor.execute("RELEASE job")

@@ -1,0 +1,150 @@
+"""Whatever a caller sends: the answer is an error that helps, and nothing has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+import msgspec
+import pytest
+from support.world import refused
+
+from weft.app.operations import all_operations
+from weft.kernel.errors import WeftError
+
+if TYPE_CHECKING:
+    from support.world import World
+
+OPERATIONS = {operation.name: operation for operation in all_operations()}
+IN_SESSION = {"session_id": "s1"}
+AGENT = {"agent_id": "planner"}
+VALID: dict[str, dict[str, Any]] = {
+    "board.list_keys": IN_SESSION,
+    "board.read": {**IN_SESSION, "key": "goal"},
+    "board.read_batch": {**IN_SESSION, "keys": ["goal"]},
+    "board.write": {**IN_SESSION, "key": "goal", "value": "x"},
+    "board.delete": {**IN_SESSION, "key": "goal"},
+    "board.read_history": {**IN_SESSION, "key": "goal"},
+    "board.snapshot": {**IN_SESSION, "label": "mark"},
+    "board.list_snapshots": IN_SESSION,
+    "board.read_snapshot": {**IN_SESSION, "label": "mark"},
+    "board.compare_snapshots": {**IN_SESSION, "from_label": "mark"},
+    "board.restore_snapshot": {**IN_SESSION, "label": "mark"},
+    "board.hygiene": IN_SESSION,
+    "board.guidance": {},
+    "conventions.define": {"name": "x", "groups": [{"title": "t", "keys": [{"key": "k", "purpose": "p"}]}]},
+    "conventions.list": {},
+    "session.create": {"purpose": "x"},
+    "session.get": IN_SESSION,
+    "session.list": {},
+    "session.archive": IN_SESSION,
+    "session.delete": IN_SESSION,
+    "session.inspect": IN_SESSION,
+    "events.read": {},
+    "token.issue": {"agent_id": "planner", "agent_type": "planning", "api_key": "x"},
+    "token.refresh": {},
+    "token.revoke": {},
+    "agent.create": {"agent_id": "new"},
+    "agent.list": {},
+    "agent.update": AGENT,
+    "key.create": AGENT,
+    "key.list": AGENT,
+    "key.rotate": {"key_id": "key_1"},
+    "key.revoke": {"key_id": "key_1"},
+    "signing_key.rotate": {},
+    "audit.list": {},
+}
+# Text that belongs in no name, and how much of it.
+HOSTILE = ("../x", "..\\x", "key\n", "\x00", "\x1b[2J", "\ud800", "x" * 2_000_000, "' OR 1=1 --", "%", "{}")
+# Any text is as good as another here; it is only compared or kept.
+FREE_TEXT = {"value", "purpose", "before", "after"}
+ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
+
+
+@pytest.fixture
+async def lived_in(world: World) -> World:
+    await world.planner.write("goal", "ship")
+    await world.planner.snapshot("mark")
+    return world
+
+
+async def expect_refusal(world: World, operation: str, raw: dict[str, Any], *, must: bool = True) -> None:
+    before = (await world.last_event(), await world.epoch())
+    try:
+        await world.admin.call(operation, **raw)
+    except WeftError as error:
+        assert error.code != "INTERNAL_ERROR", f"{operation} {f'{raw}'[:300]}"
+        assert error.message
+        assert error.hint
+        assert len(error.message) < 2_000, operation
+        assert (await world.last_event(), await world.epoch()) == before
+    else:
+        assert not must, f"{operation} accepted {f'{raw}'[:300]}"
+
+
+def test_every_operation_is_in_the_table() -> None:
+    assert set(VALID) == set(OPERATIONS)
+
+
+@pytest.mark.parametrize("name", sorted(OPERATIONS))
+async def test_malformed_requests_are_refused_and_change_nothing(lived_in: World, name: str) -> None:
+    operation, valid = OPERATIONS[name], VALID[name]
+    await expect_refusal(lived_in, name, {**valid, "surprise": 1})
+    for missing in operation.request.__struct_fields__[: len(valid)]:
+        if missing in valid:
+            await expect_refusal(lived_in, name, {k: v for k, v in valid.items() if k != missing})
+    for field, hint in get_type_hints(operation.request, include_extras=True).items():
+        for odd in ODD:
+            if not _fits(odd, hint):
+                await expect_refusal(lived_in, name, {**valid, field: odd})
+        for text in HOSTILE:
+            await expect_refusal(lived_in, name, {**valid, field: text}, must=field not in FREE_TEXT)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    try:
+        msgspec.convert(value, hint)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+async def test_hostile_text_inside_lists_and_objects_is_refused(lived_in: World) -> None:
+    for text in HOSTILE:
+        await expect_refusal(lived_in, "board.read_batch", {**IN_SESSION, "keys": ["goal", text]})
+        if text != "%":
+            patterns = {**VALID["board.write"], "readable_by": [text]}
+            await expect_refusal(lived_in, "board.write", patterns)
+            await expect_refusal(lived_in, "events.read", {"keys": [text]})
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for metadata in ({"a": "\ud800"}, {"\ud800": 1}, {"a": "x" * 100_000}, {"a": deep}):
+        await expect_refusal(lived_in, "session.create", {"purpose": "x", "metadata": metadata})
+    for config in ({"max_value_tokens": 0}, {"unknown": 1}, {"tokenizer": "none"}, {"participants": []}):
+        await expect_refusal(lived_in, "session.create", {"purpose": "x", "config": config})
+
+
+async def test_numbers_out_of_range_are_refused(lived_in: World) -> None:
+    for field, values in {"if_version": (-1, 2**53 + 1), "ttl_seconds": (0, -1, 315_360_001, 2**63)}.items():
+        for value in values:
+            await expect_refusal(lived_in, "board.write", {**VALID["board.write"], field: value})
+    for wait in (-1, 61, float("inf"), float("nan")):
+        await expect_refusal(lived_in, "events.read", {"after": 0, "wait_seconds": wait})
+    await expect_refusal(lived_in, "session.list", {"limit": 0})
+    await expect_refusal(lived_in, "session.list", {"limit": 1001})
+    await expect_refusal(lived_in, "session.list", {"cursor": "9" * 19 + ".x"})
+    await expect_refusal(lived_in, "agent.create", {"agent_id": "new", "clearance": 6})
+
+
+async def test_the_message_names_the_field_and_what_is_accepted(world: World) -> None:
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await world.planner.write("goal", ttl_seconds="soon")
+    assert caught.value.context["field"] == "ttl_seconds"
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await world.planner.write("goal", surprise=1)
+    assert "ttl_seconds" in caught.value.context["accepted_fields"]
+
+
+def test_an_unknown_operation_is_named() -> None:
+    with refused("UNKNOWN_OPERATION"):
+        all_operations()["board.explode"]

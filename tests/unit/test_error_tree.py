@@ -1,0 +1,92 @@
+"""Every error is one a caller can act on."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+import weft.app
+import weft.capabilities
+import weft.kernel
+import weft.providers
+import weft.storage
+from weft.app.operations import all_operations
+from weft.kernel.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable, WeftError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KINDS = (NotFound, Conflict, Rejected, Forbidden, Unavailable)
+
+
+def every_error() -> list[type[WeftError]]:
+    for package in (weft.kernel, weft.capabilities, weft.storage, weft.providers, weft.app):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
+    return sorted(set(_below(WeftError)), key=lambda error: error.__name__)
+
+
+def _below(error: type[WeftError]) -> Iterator[type[WeftError]]:
+    for child in error.__subclasses__():
+        yield child
+        yield from _below(child)
+
+
+LEAVES = [error for error in every_error() if error not in KINDS and error.__module__.startswith("weft.")]
+
+
+@pytest.mark.req("MS-10")
+def test_codes_are_unique() -> None:
+    codes = [error.code for error in LEAVES]
+    assert sorted(codes) == sorted(set(codes))
+
+
+@pytest.mark.req("MS-10")
+@pytest.mark.parametrize("error", LEAVES, ids=lambda error: error.__name__)
+def test_each_error_says_what_happened_and_what_to_do(error: type[WeftError]) -> None:
+    raised = error()
+    assert raised.message.endswith(".")
+    assert raised.hint.endswith(".")
+    assert error.code == error.code.upper()
+    assert error.code == "INTERNAL_ERROR" or issubclass(error, KINDS)
+
+
+@pytest.mark.req("MS-10")
+@pytest.mark.parametrize("error", LEAVES, ids=lambda error: error.__name__)
+def test_each_error_points_only_to_tools_there_are(error: type[WeftError]) -> None:
+    assert set(error.related) <= set(all_operations().tools())
+
+
+@pytest.mark.req("MS-10")
+def test_the_body_has_the_one_shape_every_face_reports() -> None:
+    body = next(error for error in LEAVES if error.code == "KEY_NOT_FOUND")("No such key.", resource_id="goal")
+    assert msgspec.json.decode(msgspec.json.encode(body.body("2026-02-20T14:30:00Z"))) == {
+        "success": False,
+        "error": "No such key.",
+        "code": "KEY_NOT_FOUND",
+        "severity": "error",
+        "recoverable": True,
+        "suggestions": [body.hint],
+        "context": {"resource_id": "goal"},
+        "related_resources": ["shared_context"],
+        "timestamp": "2026-02-20T14:30:00Z",
+    }
+
+
+@pytest.mark.req("SC-09")
+@pytest.mark.req("MS-10")
+def test_the_codes_of_the_seeds_are_all_there() -> None:
+    seed_000 = {
+        "KEY_NOT_FOUND",
+        "VALUE_TOO_LARGE",
+        "STORE_FULL",
+        "INVALID_KEY",
+        "SESSION_NOT_FOUND",
+        "SESSION_ARCHIVED",
+    }
+    seed_003 = {"INVALID_API_KEY", "AUTHENTICATION_ERROR", "PERMISSION_DENIED", "INVALID_INPUT_FORMAT"}
+    assert seed_000 | seed_003 <= {error.code for error in LEAVES}

@@ -1,0 +1,99 @@
+"""Every operation is fully described, so that every face can be derived from it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from weft.app.app import App
+from weft.app.operations import all_operations
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Audience, Effect, Operation, Registry
+from weft.settings import Settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+REGISTRY = all_operations()
+each_operation = pytest.mark.parametrize("operation", list(REGISTRY), ids=lambda operation: operation.name)
+
+
+def test_every_need_of_every_operation_is_met(tmp_path: Path) -> None:
+    assert len(list(App(Settings(data=str(tmp_path))).registry)) == len(list(REGISTRY))
+
+
+@each_operation
+def test_requests_and_responses_have_types_that_compile(operation: Operation) -> None:
+    for kind in (operation.request, operation.response):
+        msgspec.json.Decoder(kind)
+        msgspec.json.schema(kind)
+
+
+@each_operation
+def test_every_field_of_a_request_is_described(operation: Operation) -> None:
+    schema = msgspec.json.schema(operation.request)
+    for definition in schema["$defs"].values():
+        for name, field in definition.get("properties", {}).items():
+            assert _described(field, schema["$defs"]), f"{definition['title']}.{name}"
+
+
+def _described(field: dict[str, Any], definitions: dict[str, Any]) -> bool:
+    if "$ref" in field:
+        return "description" in definitions[field["$ref"].rpartition("/")[2]]
+    return "description" in field or any(_described(part, definitions) for part in field.get("anyOf", []))
+
+
+@each_operation
+def test_every_operation_says_what_it_does(operation: Operation) -> None:
+    assert operation.summary.endswith((".", ";", ":")) or operation.help
+    assert operation.request.__doc__
+    assert operation.response.__doc__
+
+
+@each_operation
+def test_every_part_of_a_path_is_a_field_of_the_request(operation: Operation) -> None:
+    assert set(re.findall(r"{(\w+)}", operation.route.path)) <= set(operation.request.__struct_fields__)
+
+
+def test_routes_and_tool_actions_are_unique() -> None:
+    routes = [(operation.route.method, re.sub(r"{\w+}", "{}", operation.route.path)) for operation in REGISTRY]
+    actions = [(operation.tool, operation.action) for operation in REGISTRY]
+    assert len(set(routes)) == len(routes)
+    assert len(set(actions)) == len(actions)
+
+
+def test_a_tool_of_several_operations_tells_them_apart_by_action() -> None:
+    for operations in REGISTRY.tools().values():
+        assert len(operations) == 1 or all(operation.action for operation in operations)
+
+
+@pytest.mark.req("SC-03")
+@pytest.mark.req("SC-12")
+@pytest.mark.req("SC-13")
+def test_the_seed_s_actions_are_those_of_one_tool() -> None:
+    actions = {operation.action for operation in REGISTRY.tools()["shared_context"]}
+    assert {"list_keys", "read", "write", "delete", "read_history", "read_batch", "snapshot"} <= actions
+
+
+@pytest.mark.req("SC-01")
+def test_session_operations_are_shown_to_no_sub_agent() -> None:
+    for operation in REGISTRY:
+        if operation.group == "session":
+            assert operation.audience is Audience.NOT_SUBAGENTS
+
+
+def test_whatever_changes_things_needs_a_permission_or_concerns_oneself() -> None:
+    open_to_all = {o.name for o in REGISTRY if o.effect is Effect.WRITE and o.permission is None}
+    assert open_to_all == {"token.issue", "token.refresh", "token.revoke", "key.rotate"}
+    readers_can = {o.name for o in REGISTRY if o.effect is Effect.WRITE and o.permission is Permission.READ}
+    assert readers_can == set()
+
+
+def test_two_operations_cannot_share_a_name() -> None:
+    registry = Registry()
+    registry.add(REGISTRY["board.read"])
+    with pytest.raises(ValueError, match=r"board\.read"):
+        registry.add(REGISTRY["board.read"])
