@@ -6,7 +6,6 @@ a measured session's rows in SQL.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from itertools import count
 from typing import TYPE_CHECKING
@@ -148,7 +147,9 @@ async def _on_sqlite(rounds: int, calls: int, filler: int) -> list[Row]:
                 ]
                 result = await _compare_warm(rounds, *costs)
                 rows.append(
-                    result.row(f"flat_cost.rest.{name}", "us CPU/call", _with(len(_SESSIONS), "sessions"), at_most=_MOST)
+                    result.row(
+                        f"flat_cost.rest.{name}", "us CPU/call", _with(len(_SESSIONS), "sessions"), at_most=_MOST
+                    )
                 )
         return rows
 
@@ -183,10 +184,14 @@ async def _on_postgres(rounds: int, calls: int, filler: int) -> list[Row]:
         small, large = await open_app(small_url), await open_app(large_url)
         rows = []
         for name, operation in (("list_keys", _list_keys), ("read", _read), ("write", _write)):
-            costs = [_backend_cost(app, operation, calls, database) for app, database in ((large, "large"), (small, "small"))]
+            costs = [
+                _backend_cost(app, operation, calls, database) for app, database in ((large, "large"), (small, "small"))
+            ]
             result = await _compare_warm(rounds, *costs)
             rows.append(
-                result.row(f"flat_cost.postgres.{name}", "us CPU/call", _with(len(_SESSIONS), "sessions"), at_most=_MOST)
+                result.row(
+                    f"flat_cost.postgres.{name}", "us CPU/call", _with(len(_SESSIONS), "sessions"), at_most=_MOST
+                )
             )
         await small.close()
         await large.close()

@@ -57,7 +57,9 @@ class Compared:
 
     def row(self, name: str, unit: str, against: str, *, at_most: float | None = None) -> Row:
         """Return a row whose ratio should be small."""
-        return self._row(name, unit, against, f"at most {at_most or 0:g} x", None if at_most is None else at_most - self.ratio)
+        return self._row(
+            name, unit, against, f"at most {at_most or 0:g} x", None if at_most is None else at_most - self.ratio
+        )
 
     def rate_row(self, name: str, unit: str, against: str, *, at_least: float | None = None) -> Row:
         """Return a row whose ratio should be large."""
@@ -76,7 +78,9 @@ class Compared:
         )
 
 
-async def compare(rounds: int, ours: Callable[[], Awaitable[float]], theirs: Callable[[], Awaitable[float]]) -> Compared:
+async def compare(
+    rounds: int, ours: Callable[[], Awaitable[float]], theirs: Callable[[], Awaitable[float]]
+) -> Compared:
     """Measure both in turn, so that whatever else the machine does meets both alike."""
     pairs = [(await ours(), await theirs()) for _ in range(rounds)]
     return compared(pairs)
@@ -148,10 +152,8 @@ def show(rows: Sequence[Row]) -> None:
         baseline = f"{row.baseline.name} {row.baseline.value:,g}" if row.baseline else ""
         ratio = "" if row.ratio is None else f"{row.ratio:.2f} x"
         verdict = {None: "", True: "met", False: "MISSED"}[row.met]
-        print(
-            f"{row.name:<36} {row.value:>10,g} {row.unit:<14} {ratio:>8}  {row.target or '':<16} {verdict:<7} {baseline}",
-            flush=True,
-        )
+        measured = f"{row.name:<36} {row.value:>10,g} {row.unit:<12} {ratio:>8}"
+        print(f"{measured}  {row.target or '':<16} {verdict:<7} {baseline}".rstrip(), flush=True)
 
 
 def _rounded(value: float) -> float:

@@ -43,9 +43,7 @@ async def _run(rounds: int, calls: int) -> list[Row]:
             return rows
 
 
-def _cost(
-    server: Served, connections: list[Connection], requests: list[list[bytes]]
-) -> Callable[[], Awaitable[float]]:
+def _cost(server: Served, connections: list[Connection], requests: list[list[bytes]]) -> Callable[[], Awaitable[float]]:
     async def measure() -> float:
         before = cpu_seconds(server.pid)
         await drive(connections, requests)

@@ -24,7 +24,9 @@ from weft.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_SERVE = "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
+_SERVE = (
+    "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
+)
 # Limits are counted as always, they are just never reached.
 _RATES = "board=100000000/minute session=100000000/minute admin=100000000/minute"
 _START_SECONDS = 30

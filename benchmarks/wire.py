@@ -93,9 +93,7 @@ def request(method: str, path: str, token: str | None, body: Any = None, **heade
 
 async def drive(connections: Sequence[Connection], requests: Sequence[Sequence[bytes]]) -> None:
     """Send every connection's own requests, one after the other on each, all connections at once."""
-    await asyncio.gather(
-        *(_send_all(connection, own) for connection, own in zip(connections, requests, strict=True))
-    )
+    await asyncio.gather(*(_send_all(connection, own) for connection, own in zip(connections, requests, strict=True)))
 
 
 async def _send_all(connection: Connection, requests: Sequence[bytes]) -> None:

@@ -8,9 +8,9 @@ import secrets
 from typing import TYPE_CHECKING
 
 import pytest
+
 from support.databases import new_postgres_database, postgres_server
 from support.world import World
-
 from weft.settings import Settings
 from weft.testing.clock import FrozenClock
 

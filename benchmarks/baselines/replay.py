@@ -50,7 +50,7 @@ STATEMENTS = (
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
     """,
     "UPDATE lines SET seq = $1, head = $2, weight = $3 WHERE tenant = $4 AND line_id = $5",
-    "UPDATE tenants SET event_seq = event_seq + 1 WHERE tenant = $1 RETURNING event_seq",
+    "UPDATE tenants SET event_seq = event_seq + 1 WHERE tenant = $1",
     """
     INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data)
     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)

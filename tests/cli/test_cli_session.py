@@ -123,6 +123,7 @@ def test_what_is_left_out_is_left_to_weft(launch: CommandLine) -> None:
     assert launch.json("agent", "update", "planner", "--no-disabled")["disabled"] is False
 
 
+@pytest.mark.req("SC-10")
 def test_guidance_is_printed_as_the_text_it_is(launch: CommandLine) -> None:
     text = launch.run("board", "guidance", "--part", "writing").stdout
     assert text == launch.json("board", "guidance", "--part", "writing")["text"] + "\n"

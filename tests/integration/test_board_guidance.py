@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from support.world import refused
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ async def test_the_default_guidance_has_conventions_write_discipline_and_read_pa
 
 async def test_each_part_can_be_had_alone(world: World) -> None:
     parts = [
-        (await world.analysis.call("board.guidance", part=part))["text"] for part in ("conventions", "writing", "reading")
+        (await world.analysis.call("board.guidance", part=part))["text"]
+        for part in ("conventions", "writing", "reading")
     ]
     assert "\n\n".join(parts) == (await world.analysis.call("board.guidance"))["text"]
 

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from support.world import refused
 
+from support.world import refused
 from weft.capabilities.history.model import blob_hash
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.world import refused
 
+from support.world import refused
 from weft.capabilities.events.model import Interest
 from weft.kernel.errors import WeftError
 
@@ -67,7 +67,10 @@ async def test_reading_goes_on_from_where_it_stopped(world: World) -> None:
     second = await next_event(world.planner, first["next_after"])
     assert told(second) == [("board.written", "b")]
     assert told(await world.planner.events(after=2)) == [("board.written", "b")]
-    assert told(await world.planner.events(after=1, session_id="s1")) == [("board.written", "a"), ("board.written", "b")]
+    assert told(await world.planner.events(after=1, session_id="s1")) == [
+        ("board.written", "a"),
+        ("board.written", "b"),
+    ]
 
 
 async def test_without_an_offset_only_what_is_new_is_told(world: World) -> None:

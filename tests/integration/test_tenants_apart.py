@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
-from support.world import refused
 
+from support.world import refused
 from weft.app.tenants import TenantExists
 from weft.kernel.errors import InvalidInput
 
@@ -75,6 +75,14 @@ async def test_a_fresh_installation_makes_a_default_tenant_once(world: World) ->
     assert await world.app.tenants.ensure_default() is None
 
 
+async def plant_elsewhere(connection: asyncpg.Connection, world: World) -> None:
+    """Try to add a row to the other tenant while acting inside this one."""
+    async with connection.transaction():
+        await connection.execute("SET LOCAL ROLE weft_app")
+        await connection.execute("SELECT set_config('weft.tenant', $1, true)", world.tenant)
+        await connection.execute("INSERT INTO conventions VALUES ($1, 'planted', '{}', 'x', 0)", world.other_tenant)
+
+
 @pytest.mark.req("SC-08")
 @pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
 async def test_row_level_security_holds_without_any_where_clause(neighbours: World) -> None:
@@ -103,12 +111,7 @@ async def test_row_level_security_holds_without_any_where_clause(neighbours: Wor
             assert changed == "UPDATE 0"
             assert await connection.execute("DELETE FROM sessions WHERE session_id = 'theirs'") == "DELETE 0"
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            async with connection.transaction():
-                await connection.execute("SET LOCAL ROLE weft_app")
-                await connection.execute("SELECT set_config('weft.tenant', $1, true)", neighbours.tenant)
-                await connection.execute(
-                    "INSERT INTO conventions VALUES ($1, 'planted', '{}', 'x', 0)", neighbours.other_tenant
-                )
+            await plant_elsewhere(connection, neighbours)
     finally:
         await connection.close()
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 from mcp.shared.exceptions import MCPError
 
 from support.team import LEGACY, MODERN, Board, Team, Told, call, over_http, over_stdio, soon
+from weft.app.dispatch import Arrival
+from weft.capabilities.events.model import Page
+from weft.kernel.errors import SystemUnavailable
 from weft.testing.server import server_process
+from weft.transports.mcp.caller import Caller
+from weft.transports.mcp.subscriptions import Watcher
+from weft.transports.resources import parse_uri
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
 pytestmark = [
@@ -197,6 +204,44 @@ async def test_watching_too_much_at_once_is_refused(team: Team, session: str) ->
         with pytest.raises(MCPError, match="At most 256"):
             async with client.listen(resource_subscriptions=uris):
                 pass
+
+
+async def test_a_watch_outlives_storage_that_is_away_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
+    watcher = Watcher(_Flaky())
+    await watcher.watch(parse_uri("board://s1/goal"), Caller(Arrival("a key")))
+    assert await soon(anext(watcher.changes())) == "board://s1/goal"
+    assert _Flaky.followed_after == [7, 7, 8]
+    watcher.close()
+
+
+class _Flaky:
+    """An App whose storage is away when it is first asked for events."""
+
+    followed_after: ClassVar[list[int]] = []
+    registry: ClassVar[dict[str, str]] = {"board.list_keys": "list_keys"}
+
+    async def call(self, *_: object) -> None:
+        pass
+
+    async def position(self, _: object) -> int:
+        return 7
+
+    async def follow(self, _: object, __: object, after: int) -> AsyncIterator[Page]:
+        self.followed_after.append(after)
+        if len(self.followed_after) == 1:
+            raise SystemUnavailable
+        if len(self.followed_after) > 2:
+            await asyncio.Event().wait()
+        yield Page([], 8)
+        yield Page(["an event"], 8)
+
+
+async def test_only_what_is_told_of_is_promised(team: Team, era: str) -> None:
+    async with over_http(team, "planner", "auto" if era == MODERN else era) as client:
+        offered = client.server_capabilities
+    assert offered.resources.subscribe is True
+    assert not any((offered.tools.list_changed, offered.prompts.list_changed, offered.resources.list_changed))
 
 
 async def _uris(subscription: object) -> list[str]:

@@ -20,7 +20,7 @@ from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Iterator
 
     from weft.capabilities.events.model import Page
     from weft.testing.clock import FrozenClock
@@ -34,6 +34,15 @@ def refused(code: str) -> Iterator[pytest.ExceptionInfo[WeftError]]:
     with pytest.raises(WeftError) as caught:
         yield caught
     assert caught.value.code == code, f"{caught.value.code}: {caught.value.message}"
+
+
+async def outcome(call: Awaitable[Any]) -> str:
+    """Return the code of the error a call ends with, or ok."""
+    try:
+        await call
+    except WeftError as error:
+        return error.code
+    return "ok"
 
 
 def on_the_wire(response: msgspec.Struct) -> Any:

@@ -67,7 +67,7 @@ def _serving(settings: Settings) -> Iterator[str]:
         ],
         # Ctrl-C is for the demo, which then stops its server; the story should not be interrupted by log lines.
         start_new_session=True,
-        env={**os.environ, "WEFT_LOG_LEVEL": "ERROR"},
+        env={**os.environ, "WEFT_LOG_LEVEL": "ERROR", "WEFT_DATABASE_URL": settings.storage_url},
     )
     try:
         _wait_until_ready(url, server)

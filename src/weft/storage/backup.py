@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -28,7 +28,7 @@ from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.dialects.sqlite import DIALECT
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
@@ -48,6 +48,13 @@ _FIRST_PAGE_ROWS = 16
 _ROWS_A_STATEMENT = 100
 _PYTHON_TYPES: dict[str, type] = {"TEXT": str, "INTEGER": int, "REAL": float, "BLOB": bytes}
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError, RuntimeError, msgspec.DecodeError)
+
+
+class SchemaOutdated(Conflict):
+    """The database lacks steps of this version's schema."""
+
+    code = "SCHEMA_OUTDATED"
+    hint = "Run weft db migrate, or start a server, and make the backup then."
 
 
 class BackupExists(Conflict):
@@ -141,7 +148,7 @@ class _Table:
 async def back_up(database: Database, path: Path, clock: Clock, progress: Progress | None = None) -> Manifest:
     """Write everything the database holds at one moment into a new file, which appears only when it is complete."""
     if any(step.applied_at is None for step in await status(database)):
-        raise SchemaMismatch("The database lacks steps of this version's schema; run weft db migrate first.")
+        raise SchemaOutdated
     with _appearing_whole(path) as file:
         return await database.read(SYSTEM, lambda tx: _write(tx, file, clock.now(), progress))
 
@@ -252,10 +259,9 @@ async def _fill(
     meter = _Meter(progress, manifest.rows)
     for table in tables:
         decode = msgspec.json.Decoder(table.row).decode
-        lines = _lines(archive, table)
-        while rows := [decode(line) for line in islice(lines, _ROWS_A_STATEMENT)]:
-            await transaction.run(table.insert(len(rows)), *chain.from_iterable(rows))
-            meter.add(len(rows))
+        for lines in _batches(_lines(archive, table)):
+            await transaction.run(table.insert(len(lines)), *chain.from_iterable(map(decode, lines)))
+            meter.add(len(lines))
         if await _count(transaction, table) != manifest.tables[table.name].rows:
             raise BackupUnusable(f"The table '{table.name}' did not take all of its rows.")
 
@@ -310,6 +316,20 @@ def _verify(archive: zipfile.ZipFile, table: _Table, expected: TableContent) -> 
 def _lines(archive: zipfile.ZipFile, table: _Table) -> Iterator[bytes]:
     with archive.open(table.member) as stream:
         yield from stream
+
+
+def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Gather lines for one statement, as many as its parameters and memory allow."""
+    batch: list[bytes] = []
+    weight = 0
+    for line in lines:
+        batch.append(line)
+        weight += len(line)
+        if len(batch) == _ROWS_A_STATEMENT or weight >= _PAGE_BYTES:
+            yield batch
+            batch, weight = [], 0
+    if batch:
+        yield batch
 
 
 @contextmanager

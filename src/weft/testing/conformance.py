@@ -20,11 +20,11 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, Pro
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 
 if TYPE_CHECKING:
-    from mcp.server.lowlevel.server import Server
     from mcp.server.streamable_http import EventCallback
     from mcp.server.subscriptions import SubscriptionBus
 
-    from weft.transports.mcp.caller import Context, State
+    from weft.transports.mcp.caller import Context
+    from weft.transports.mcp.server import WeftServer
 
 Schema = dict[str, Any]
 Reply = types.CallToolResult | types.InputRequiredResult
@@ -60,7 +60,7 @@ _TOOLS: dict[str, ToolFixture] = {}
 _PROMPTS: dict[str, PromptFixture] = {}
 
 
-def install(server: Server[State]) -> EventStore:
+def install(server: WeftServer) -> EventStore:
     """Put the fixtures first in every list, and answer for them; everything else stays Weft's."""
     # Logging, sampling and roots are on their way out of the protocol, and the suite still tests them.
     warnings.simplefilter("ignore", MCPDeprecationWarning)
@@ -78,6 +78,7 @@ def install(server: Server[State]) -> EventStore:
         ("resources/unsubscribe", types.UnsubscribeRequestParams),
     ):
         _answer_first(server, method, kind, lambda params: _agreeing if _content(str(params.uri)) else None)
+    server.announces_lists = True
     announced = ListenHandler(bus)
     _answer_first(
         server,
@@ -113,7 +114,7 @@ class MemoryEvents(EventStore):
         return stream_id
 
 
-def _list_first(server: Server[State], method: str, field: str, fixtures: list[Any]) -> None:
+def _list_first(server: WeftServer, method: str, field: str, fixtures: list[Any]) -> None:
     own = _handler(server, method)
 
     async def listing(context: Context, params: types.PaginatedRequestParams) -> Any:  # noqa: ANN401 - of any list
@@ -123,7 +124,7 @@ def _list_first(server: Server[State], method: str, field: str, fixtures: list[A
     server.add_request_handler(method, types.PaginatedRequestParams, listing)
 
 
-def _answer_first(server: Server[State], method: str, kind: type[Any], choose: Callable[[Any], Any]) -> None:
+def _answer_first(server: WeftServer, method: str, kind: type[Any], choose: Callable[[Any], Any]) -> None:
     """Let a fixture answer where ``choose`` finds one for the request."""
     own = _handler(server, method)
 
@@ -133,7 +134,7 @@ def _answer_first(server: Server[State], method: str, kind: type[Any], choose: C
     server.add_request_handler(method, kind, answering)
 
 
-def _handler(server: Server[State], method: str) -> Callable[..., Awaitable[Any]]:
+def _handler(server: WeftServer, method: str) -> Callable[..., Awaitable[Any]]:
     entry = server.get_request_handler(method)
     assert entry is not None  # noqa: S101 - Weft answers all of these
     return entry.handler

@@ -1,10 +1,15 @@
-"""One suite for each storage port. A backend joins by giving each class a ``database`` and running it with pytest."""
+"""One suite for each storage port.
+
+A backend joins by subclassing each of these in a test module and providing two fixtures, ``stores`` and ``elsewhere``:
+every store of two fresh tenants, where each call of a method is a transaction of its own.
+"""
 
 from weft.testing.contracts.access import AccessStoreContract, AuditStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
 from weft.testing.contracts.events import EventStoreContract
 from weft.testing.contracts.history import LineStoreContract
 from weft.testing.contracts.sessions import SessionStoreContract
+from weft.testing.contracts.stores import Stores
 
 __all__ = [
     "AccessStoreContract",
@@ -14,4 +19,5 @@ __all__ = [
     "EventStoreContract",
     "LineStoreContract",
     "SessionStoreContract",
+    "Stores",
 ]

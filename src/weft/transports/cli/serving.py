@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import click
@@ -70,4 +69,6 @@ def demo(target: Target, port: int | None, data: str | None, *, stay: bool) -> N
 
     Without --stay nothing is kept: the demo runs in a folder of its own, which it removes.
     """
-    import_module("weft.demo").run(target.settings(port=port, data=data), stay=stay)
+    from weft.demo import run  # noqa: PLC0415 - help needs no demo
+
+    run(target.settings(port=port, data=data), stay=stay)

@@ -49,10 +49,11 @@ class HttpApplication:
             lifespan=self._lifespan,
             exception_handlers={HTTPException: self._not_routed},
             routes=[
+                # Routes are tried in turn; most calls come over MCP.
+                *self.mcp.routes(),
                 *rest_routes(self._app),
                 stream_route(self._app, self.streams),
                 *shim_routes(self._app),
-                *self.mcp.routes(),
                 Route("/", self._landing),
                 Route("/health", self._health),
                 Route("/ready", self._ready),

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
 
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
-_MANY_PARAMETERS = 1_000
+# More than any operation takes, lists of a thousand included; fewer than would be any work to refuse.
+_MANY_PARAMETERS = 2_000
 
 
 class OperationEndpoint:

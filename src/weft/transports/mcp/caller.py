@@ -62,6 +62,7 @@ class WeftUser(AuthenticatedUser):
                 claims={"iss": "weft"},
             )
         )
+        self.actor = actor
         self.caller = caller
 
 

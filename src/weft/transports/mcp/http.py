@@ -17,15 +17,15 @@ from weft.transports.mcp.subscriptions import Subscriptions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from mcp.server.lowlevel.server import Server
     from mcp.server.streamable_http import EventStore
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
-    from weft.transports.mcp.caller import State
+    from weft.kernel.identity import Actor
+    from weft.transports.mcp.server import WeftServer
 
     # Adds to what a server answers, and returns where to keep what is sent, for clients that are cut off.
-    Profile = Callable[[Server[State]], EventStore]
+    Profile = Callable[[WeftServer], EventStore]
 
 _IDLE_SECONDS = 1_800
 _MOST_CONNECTIONS = 20_000
@@ -38,6 +38,7 @@ class McpEndpoint:
     def __init__(self, app: App, profile: Profile | None = None) -> None:
         self._app = app
         self._subscriptions = Subscriptions(app)
+        self._users: dict[Caller, WeftUser] = {}
         self.calls_in_flight = 0
         server = build_server(app, self._subscriptions)
         sent = profile(server) if profile is not None else None
@@ -64,6 +65,14 @@ class McpEndpoint:
     def end_streams(self) -> None:
         self._subscriptions.end_all()
 
+    def _user(self, actor: Actor, caller: Caller) -> WeftUser:
+        known = self._users.get(caller)
+        if known is None or known.actor is not actor:
+            if len(self._users) >= _MOST_CONNECTIONS:
+                self._users.clear()
+            known = self._users[caller] = WeftUser(actor, caller)
+        return known
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival = arrival_of(scope)
         try:
@@ -71,7 +80,7 @@ class McpEndpoint:
         except WeftError as error:
             await send_error(send, error, self._app.clock)
             return
-        scope["user"] = WeftUser(actor, Caller(arrival, scope["path_params"].get("session_id")))
+        scope["user"] = self._user(actor, Caller(arrival, scope["path_params"].get("session_id")))
         # White space around a header's value is no part of it; httptools leaves it there.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
         is_call = scope["method"] == "POST"

@@ -145,7 +145,21 @@ class Handlers:
         )
 
 
-def build_server(app: App, subscriptions: Subscriptions, local: Caller | None = None) -> Server[State]:
+class WeftServer(Server[State]):
+    """The SDK's server, less a promise: whoever serves subscriptions is taken to announce changed lists as well."""
+
+    announces_lists = False
+
+    def get_capabilities(self, *args: Any, **kwargs: Any) -> types.ServerCapabilities:  # noqa: ANN401 - as inherited
+        capabilities = super().get_capabilities(*args, **kwargs)
+        if not self.announces_lists:
+            for part in (capabilities.tools, capabilities.resources, capabilities.prompts):
+                if part is not None:
+                    part.list_changed = False
+        return capabilities
+
+
+def build_server(app: App, subscriptions: Subscriptions, local: Caller | None = None) -> WeftServer:
     """Return a server for any transport; over stdio ``local`` is who it serves."""
     handlers = Handlers(app)
 
@@ -153,7 +167,7 @@ def build_server(app: App, subscriptions: Subscriptions, local: Caller | None = 
     async def lifespan(_: Server[State]) -> AsyncIterator[State]:
         yield State(local)
 
-    server = Server[State](
+    server = WeftServer(
         "weft",
         version=__version__,
         instructions=_INSTRUCTIONS,

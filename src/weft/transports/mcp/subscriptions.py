@@ -7,14 +7,13 @@ and ended like any other reading of events. Changes are level signals: a client 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from weft.kernel.errors import WeftError
+from weft.kernel.errors import SystemUnavailable, WeftError
 from weft.transports.mcp.caller import answering, caller_of
 from weft.transports.resources import check_may_watch, parse_uri
 
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from weft.transports.resources import Resource
 
 _MOST_URIS = 256
+_RETRY_SECONDS = 1.0
 _WATCHER = "weft_watcher"
 
 
@@ -49,8 +49,8 @@ class Watcher:
         if len(self._followers) >= _MOST_URIS:
             raise MCPError(types.INVALID_PARAMS, f"At most {_MOST_URIS} resources can be watched at once")
         await check_may_watch(self._app, resource, caller.arrival)
-        pages = self._app.follow(caller.arrival, resource.interest, await self._app.position(caller.arrival))
-        self._followers[resource.uri] = asyncio.create_task(self._follow(resource.uri, pages))
+        present = await self._app.position(caller.arrival)
+        self._followers[resource.uri] = asyncio.create_task(self._follow(resource, caller, present))
 
     def unwatch(self, uri: str) -> None:
         follower = self._followers.pop(uri, None)
@@ -76,14 +76,20 @@ class Watcher:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _follow(self, uri: str, pages: AsyncIterator[Any]) -> None:
-        with contextlib.suppress(WeftError):
-            async for page in pages:
-                if page.events:
-                    self._changed[uri] = None
-                    self._wake.set()
+    async def _follow(self, resource: Resource, caller: Caller, after: int) -> None:
+        while True:
+            try:
+                async for page in self._app.follow(caller.arrival, resource.interest, after):
+                    after = page.reached
+                    if page.events:
+                        self._changed[resource.uri] = None
+                        self._wake.set()
+            except SystemUnavailable:
+                await asyncio.sleep(_RETRY_SECONDS)
+            except WeftError:
+                break
         # The caller may no longer read this: its key was revoked, or the session is gone.
-        self._followers.pop(uri, None)
+        self._followers.pop(resource.uri, None)
         self._wake.set()
 
 

@@ -1,8 +1,7 @@
-"""What a contract suite asks of the backend under test: transactions, and the stores inside them."""
+"""What a contract suite asks of the backend under test."""
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from weft.capabilities.access.audit import AuditStore
@@ -15,7 +14,7 @@ from weft.kernel.events import Outbox
 
 
 class Stores(Protocol):
-    """Every store, inside one transaction of one tenant."""
+    """Every store of one tenant; each call of a method is a transaction of its own."""
 
     access: AccessStore
     audit: AuditStore
@@ -25,15 +24,3 @@ class Stores(Protocol):
     lines: LineStore
     outbox: Outbox
     sessions: SessionStore
-
-
-class Storage(Protocol):
-    """A backend with one fresh tenant in it, and a second one that must stay out of sight."""
-
-    def transaction(self) -> AbstractAsyncContextManager[Stores]:
-        """Open a transaction of the first tenant; commit when it ends well, leave no trace when it raises."""
-        ...
-
-    def elsewhere(self) -> AbstractAsyncContextManager[Stores]:
-        """Open a transaction of the second tenant."""
-        ...

@@ -1,0 +1,125 @@
+"""The contracts of AccessStore and AuditStore."""
+# ruff: noqa: S101 - tests that others run
+
+from __future__ import annotations
+
+from weft.capabilities.access.audit import AuditRow
+from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
+from weft.kernel.identity import Kind, Permission
+from weft.testing.contracts.stores import Stores
+
+BOTH = frozenset({Permission.READ, Permission.WRITE})
+
+
+def principal(principal_id: str, parent_id: str | None = None, *, below_agent: bool = False) -> Principal:
+    return Principal(principal_id, Kind.AGENT, "custom", parent_id, below_agent, 2, BOTH, 1, None)
+
+
+def key(key_id: str, principal_id: str = "planner") -> StoredKey:
+    return StoredKey(key_id, principal_id, bytes(range(32)), 1, 99, None)
+
+
+def token(token_id: str, key_id: str = "key_1", expires_at: int = 50, revoked_at: int | None = None) -> StoredToken:
+    return StoredToken(
+        token_id=token_id,
+        principal_id="planner",
+        key_id=key_id,
+        permissions=BOTH,
+        proven_at=1,
+        expires_at=expires_at,
+        revoked_at=revoked_at,
+    )
+
+
+class AccessStoreContract:
+    """Principals, keys and tokens of one tenant."""
+
+    async def test_the_epoch_moves_only_forward_and_only_for_its_tenant(
+        self, stores: Stores, elsewhere: Stores
+    ) -> None:
+        before = await stores.access.epoch()
+        assert before is not None
+        untouched = await elsewhere.access.epoch()
+        await stores.access.advance_epoch()
+        assert await stores.access.epoch() == before + 1
+        assert await elsewhere.access.epoch() == untouched
+
+    async def test_a_principal_knows_whether_it_stands_below_an_agent(self, stores: Stores) -> None:
+        assert await stores.access.add_principal(principal("planner"))
+        assert await stores.access.add_principal(principal("helper", "planner"))
+        assert await stores.access.principal("planner") == principal("planner")
+        assert await stores.access.principal("helper") == principal("helper", "planner", below_agent=True)
+        assert await stores.access.principal("none") is None
+
+    async def test_a_principal_s_id_is_taken_once(self, stores: Stores, elsewhere: Stores) -> None:
+        assert await stores.access.add_principal(principal("planner"))
+        assert not await stores.access.add_principal(principal("planner"))
+        assert await elsewhere.access.add_principal(principal("planner"))
+
+    async def test_principals_are_listed_by_id_behind_one(self, stores: Stores) -> None:
+        for principal_id in ("z", "x", "y"):
+            await stores.access.add_principal(principal(principal_id))
+        assert [found.principal_id for found in await stores.access.principals("x", 1)] == ["y"]
+
+    async def test_a_principal_can_be_changed(self, stores: Stores) -> None:
+        await stores.access.add_principal(principal("planner"))
+        await stores.access.update_principal("planner", frozenset(), 5, 7)
+        found = await stores.access.principal("planner")
+        assert found is not None
+        assert (found.permissions, found.clearance, found.disabled_at) == (frozenset(), 5, 7)
+
+    async def test_revoking_a_key_revokes_the_tokens_it_was_used_to_get(self, stores: Stores) -> None:
+        for key_id in ("key_1", "key_2"):
+            await stores.access.add_key(key(key_id))
+        assert await stores.access.key("key_1") == key("key_1")
+        await stores.access.add_token(token("t1"))
+        await stores.access.add_token(token("t2", "key_2"))
+        await stores.access.revoke_key("key_1", 5)
+        revoked, other = await stores.access.key("key_1"), await stores.access.key("key_2")
+        assert revoked is not None
+        assert other is not None
+        assert (revoked.revoked_at, other.revoked_at) == (5, None)
+        assert await stores.access.token("t1") == token("t1", revoked_at=5)
+        assert await stores.access.token("t2") == token("t2", "key_2")
+        assert {found.key_id for found in await stores.access.keys_of("planner")} == {"key_1", "key_2"}
+
+    async def test_the_first_revocation_of_a_token_stands(self, stores: Stores) -> None:
+        await stores.access.add_token(token("t1"))
+        await stores.access.revoke_token("t1", 5)
+        await stores.access.revoke_token("t1", 6)
+        assert await stores.access.token("t1") == token("t1", revoked_at=5)
+
+    async def test_only_tokens_long_expired_are_forgotten(self, stores: Stores) -> None:
+        await stores.access.add_token(token("old", expires_at=9))
+        await stores.access.add_token(token("new", expires_at=10))
+        await stores.access.forget_expired_tokens("planner", 10)
+        assert await stores.access.token("old") is None
+        assert await stores.access.token("new") is not None
+
+    async def test_signing_keys_come_newest_first_and_are_retired_or_forgotten(self, stores: Stores) -> None:
+        await stores.access.retire_signing_keys(1, forget=True)
+        for created_at in (1, 2):
+            await stores.access.add_signing_key(SigningKey(f"k{created_at}", bytes(32), created_at, None))
+        assert [found.kid for found in await stores.access.signing_keys()] == ["k2", "k1"]
+        await stores.access.retire_signing_keys(9, forget=False)
+        assert [found.retired_at for found in await stores.access.signing_keys()] == [9, 9]
+        await stores.access.retire_signing_keys(9, forget=True)
+        assert await stores.access.signing_keys() == []
+
+
+class AuditStoreContract:
+    """Audit rows are added and read, newest first."""
+
+    async def test_rows_are_read_newest_first_page_by_page_and_by_outcome(
+        self, stores: Stores, elsewhere: Stores
+    ) -> None:
+        rows = [
+            AuditRow(f"{n:02d}", n, "orchestrator", None, "act", ("done", "denied")[n % 2], "target", {"n": [n, "é"]})
+            for n in range(5)
+        ]
+        for row in rows:
+            await stores.audit.add(row)
+        assert list(await stores.audit.read(None, None, 2)) == [rows[4], rows[3]]
+        assert list(await stores.audit.read("03", None, 10)) == [rows[2], rows[1], rows[0]]
+        assert list(await stores.audit.read(None, "denied", 10)) == [rows[3], rows[1]]
+        assert list(await elsewhere.audit.read(None, None, 10)) == []

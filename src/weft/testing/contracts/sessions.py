@@ -1,0 +1,59 @@
+"""The contract of SessionStore."""
+# ruff: noqa: S101 - tests that others run
+
+from __future__ import annotations
+
+from weft.capabilities.sessions.model import Session, SessionConfig
+from weft.capabilities.sessions.store import Position
+from weft.testing.contracts.stores import Stores
+
+
+def session(session_id: str, created_at: int = 1) -> Session:
+    config = SessionConfig(keep_versions=7, participants=("subagent:*", "human:dana"))
+    return Session(session_id, "a purpose", {"nested": ["é", None]}, config, "planner", created_at, created_at, None)
+
+
+class SessionStoreContract:
+    """Sessions are kept as they were given, and listed newest first."""
+
+    async def test_a_session_comes_back_as_it_was_added(self, stores: Stores) -> None:
+        assert await stores.sessions.add(session("s1"))
+        assert await stores.sessions.find("s1") == session("s1")
+        assert await stores.sessions.find("s2") is None
+
+    async def test_an_id_is_taken_once(self, stores: Stores) -> None:
+        assert await stores.sessions.add(session("s1"))
+        assert not await stores.sessions.add(session("s1", created_at=2))
+        found = await stores.sessions.find("s1")
+        assert found is not None
+        assert found.created_at == 1
+
+    async def test_sessions_are_listed_newest_first_from_a_position(self, stores: Stores) -> None:
+        for session_id, created_at in (("a", 1), ("b", 2), ("c", 2), ("d", 3)):
+            await stores.sessions.add(session(session_id, created_at))
+        everything = await stores.sessions.newest(None, 10, archived=False)
+        assert [found.session_id for found in everything] == ["d", "c", "b", "a"]
+        page = await stores.sessions.newest(Position(2, "c"), 1, archived=False)
+        assert [found.session_id for found in page] == ["b"]
+
+    async def test_archived_sessions_are_listed_only_if_asked_for(self, stores: Stores) -> None:
+        await stores.sessions.add(session("s1"))
+        await stores.sessions.archive("s1", 9)
+        found = await stores.sessions.find("s1")
+        assert found is not None
+        assert (found.archived_at, found.updated_at) == (9, 9)
+        assert await stores.sessions.newest(None, 10, archived=False) == []
+        assert len(await stores.sessions.newest(None, 10, archived=True)) == 1
+
+    async def test_an_erased_session_is_gone(self, stores: Stores) -> None:
+        await stores.sessions.add(session("s1"))
+        await stores.sessions.erase("s1")
+        assert await stores.sessions.find("s1") is None
+        assert await stores.sessions.add(session("s1"))
+
+    async def test_tenants_have_their_own_sessions(self, stores: Stores, elsewhere: Stores) -> None:
+        await stores.sessions.add(session("s1"))
+        assert await elsewhere.sessions.find("s1") is None
+        assert await elsewhere.sessions.add(session("s1"))
+        await elsewhere.sessions.erase("s1")
+        assert await stores.sessions.find("s1") is not None

@@ -1,0 +1,78 @@
+"""Both databases, as the contract suites want them."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from weft.app.tenants import Tenants
+from weft.storage.migrations.runner import migrate
+from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
+from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
+from weft.storage.sql.connect import connect
+from weft.storage.sql.database import Scope
+from weft.storage.sql.events import SqlEventStore, SqlOutbox
+from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.sessions import SqlSessionStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from weft.storage.sql.database import Database, Transaction
+    from weft.testing.clock import FrozenClock
+
+
+class OneCallEach:
+    """A store whose every call is a transaction of its own."""
+
+    def __init__(self, database: Database, tenant: str, make: Callable[[Transaction], Any]) -> None:
+        self._database = database
+        self._scope = Scope(tenant)
+        self._make = make
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        async def call(*values: Any, **named: Any) -> Any:
+            return await self._database.write(
+                self._scope, lambda transaction: getattr(self._make(transaction), method)(*values, **named)
+            )
+
+        return call
+
+
+class SqlStores:
+    """The SQL implementation of every port, for one tenant."""
+
+    def __init__(self, database: Database, tenant: str, clock: FrozenClock) -> None:
+        kinds: dict[str, Callable[[Transaction], Any]] = {
+            "access": SqlAccessStore,
+            "audit": SqlAuditStore,
+            "conventions": SqlConventionStore,
+            "entries": SqlEntryStore,
+            "events": SqlEventStore,
+            "lines": SqlLineStore,
+            "outbox": lambda transaction: SqlOutbox(transaction, clock),
+            "sessions": SqlSessionStore,
+        }
+        for name, make in kinds.items():
+            setattr(self, name, OneCallEach(database, tenant, make))
+
+
+@pytest.fixture
+async def database(database_url: str, clock: FrozenClock) -> AsyncIterator[Database]:
+    database = connect(database_url)
+    await database.open()
+    await migrate(database, clock)
+    yield database
+    await database.close()
+
+
+@pytest.fixture
+async def stores(database: Database, clock: FrozenClock) -> SqlStores:
+    return SqlStores(database, (await Tenants(database, clock).create(f"c{secrets.token_hex(6)}")).tenant, clock)
+
+
+@pytest.fixture
+async def elsewhere(database: Database, clock: FrozenClock) -> SqlStores:
+    return SqlStores(database, (await Tenants(database, clock).create(f"e{secrets.token_hex(6)}")).tenant, clock)

@@ -1,0 +1,33 @@
+"""Weft's own storage keeps every contract, on both databases."""
+
+from __future__ import annotations
+
+from weft.testing import contracts
+
+
+class TestSessionStore(contracts.SessionStoreContract):
+    """Sessions in SQL."""
+
+
+class TestLineStore(contracts.LineStoreContract):
+    """History in SQL."""
+
+
+class TestEntryStore(contracts.EntryStoreContract):
+    """Board entries in SQL."""
+
+
+class TestConventionStore(contracts.ConventionStoreContract):
+    """Key conventions in SQL."""
+
+
+class TestEventStore(contracts.EventStoreContract):
+    """Events in SQL."""
+
+
+class TestAccessStore(contracts.AccessStoreContract):
+    """Principals, keys and tokens in SQL."""
+
+
+class TestAuditStore(contracts.AuditStoreContract):
+    """The audit log in SQL."""

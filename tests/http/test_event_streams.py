@@ -1,0 +1,235 @@
+"""Following events over HTTP: as a stream, by long poll, and through the collaboration API's shims."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+
+from support.team import Team, soon
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream of server-sent events, one block at a time."""
+
+    lines: AsyncIterator[str]
+
+    async def block(self) -> dict[str, str]:
+        """Return the fields of the next event; a comment is a block with an empty name."""
+        fields: dict[str, str] = {}
+        while line := await soon(anext(self.lines)):
+            name, _, value = line.partition(":")
+            fields[name] = value.strip()
+        return fields
+
+    async def event(self) -> Any:
+        block = await self.block()
+        while "" in block:
+            block = await self.block()
+        data = json.loads(block["data"])
+        if block["event"] != "error":
+            assert (int(block["id"]), block["event"]) == (data["seq"], data["type"])
+        return data
+
+    async def subject(self) -> str:
+        return (await self.event())["subject"]
+
+
+@asynccontextmanager
+async def following(
+    team: Team,
+    agent: str = "planner",
+    url: str = "/v1/events/stream",
+    *,
+    last_event_id: str | None = None,
+    **query: Any,
+) -> AsyncIterator[Stream]:
+    headers = team.headers(agent)
+    if last_event_id is not None:
+        headers["Last-Event-ID"] = last_event_id
+    async with (
+        httpx2.AsyncClient(base_url=team.url, headers=headers, timeout=30, verify=False) as http,
+        http.stream("GET", url, params=query or None) as answer,
+    ):
+        assert answer.status_code == 200, await answer.aread()
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        assert answer.headers["cache-control"] == "no-store"
+        stream = Stream(answer.aiter_lines())
+        assert await stream.block() == {"": "open"}
+        yield stream
+
+
+async def write(team: Team, session: str, *keys: str) -> None:
+    for key in keys:
+        await asyncio.to_thread(team.write, session, key)
+
+
+@pytest.mark.req("SC-16")
+async def test_a_stream_tells_of_each_write_in_order_and_without_the_value(team: Team, session: str) -> None:
+    async with following(team, session_id=session) as stream:
+        await write(team, session, "goal", "plan", "goal")
+        events = [await stream.event() for _ in range(3)]
+    assert [(event["subject"], event["data"]["version"]) for event in events] == [("goal", 1), ("plan", 1), ("goal", 2)]
+    assert [event["seq"] for event in events] == sorted(event["seq"] for event in events)
+    assert events[0]["actor"] == "orchestrator"
+    assert "value" not in events[0]["data"]
+
+
+@pytest.mark.req("SC-16")
+async def test_a_stream_can_be_resumed_where_it_was_left(team: Team, session: str) -> None:
+    async with following(team, session_id=session) as stream:
+        await write(team, session, "one")
+        last = (await stream.event())["seq"]
+    await write(team, session, "two", "three")
+    async with following(team, session_id=session, last_event_id=str(last)) as stream:
+        assert [await stream.subject(), await stream.subject()] == ["two", "three"]
+    async with following(team, session_id=session, after=last) as stream:
+        assert [await stream.subject(), await stream.subject()] == ["two", "three"]
+        await write(team, session, "four")
+        assert await stream.subject() == "four"
+    # What a browser sends when it reconnects goes before where the page began.
+    async with following(team, session_id=session, after=0, last_event_id=str(last)) as stream:
+        assert await stream.subject() == "two"
+
+
+@pytest.mark.req("SC-16")
+async def test_a_stream_tells_only_of_the_keys_asked_for(team: Team, session: str) -> None:
+    async with following(team, session_id=session, keys=["risk_*", "goal"]) as stream:
+        await write(team, session, "other", "risk_one", "goals", "goal")
+        assert [await stream.subject(), await stream.subject()] == ["risk_one", "goal"]
+
+
+async def test_a_stream_without_a_session_tells_of_all_one_takes_part_in(team: Team, session: str) -> None:
+    closed = await asyncio.to_thread(team.new_session, "admin", participants=["human:*"])
+    async with following(team) as stream:
+        await asyncio.to_thread(team.write, closed, "hidden", agent="admin")
+        await write(team, session, "shown")
+        assert await stream.subject() == "shown"
+
+
+async def test_a_quiet_stream_gives_signs_of_life(team: Team, session: str) -> None:
+    async with following(team, session_id=session) as stream:
+        assert await stream.block() == {"": "still here"}
+
+
+@pytest.mark.req("SC-16")
+async def test_a_revoked_key_ends_the_stream_with_an_error(team: Team, session: str) -> None:
+    leaver = await asyncio.to_thread(team.new_agent)
+    async with following(team, leaver, session_id=session) as stream:
+        await asyncio.to_thread(team.revoke, leaver)
+        block = await stream.block()
+        assert block["event"] == "error"
+        assert json.loads(block["data"])["code"] == "INVALID_API_KEY"
+        with pytest.raises(StopAsyncIteration):
+            await anext(stream.lines)
+
+
+async def test_a_deleted_session_ends_the_stream_with_an_error(team: Team, session: str) -> None:
+    async with following(team, session_id=session) as stream:
+        await asyncio.to_thread(team.ask, "DELETE", f"/v1/sessions/{session}")
+        last = await stream.event()
+        while "code" not in last:
+            last = await stream.event()
+        assert last["code"] == "SESSION_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("query", "status"),
+    [("session_id=nowhere", 404), ("after=x", 400), ("wait_seconds=1", 400), ("keys=%00", 400), ("unknown=1", 400)],
+)
+def test_a_stream_that_cannot_be_opened_is_a_plain_refusal(team: Team, query: str, status: int) -> None:
+    answer = team.ask("GET", f"/v1/events/stream?{query}")
+    assert answer.status_code == status
+    assert answer.json()["success"] is False
+
+
+def test_a_stream_needs_a_credential_and_the_permission_to_read(team: Team, session: str) -> None:
+    assert team.ask("GET", "/v1/events/stream", None).status_code == 401
+    writer = team.new_agent(permissions=["write"])
+    answer = team.ask("GET", f"/v1/events/stream?session_id={session}", writer)
+    assert (answer.status_code, answer.json()["code"]) == (403, "PERMISSION_DENIED")
+    answer = team.ask("GET", f"/v1/events/stream?session_id={session}", headers={"Last-Event-ID": "x"})
+    assert answer.status_code == 400
+
+
+@pytest.mark.req("SC-16")
+async def test_a_long_poll_is_answered_by_the_next_event(team: Team, session: str) -> None:
+    def poll(**query: Any) -> Any:
+        return team.ask("GET", "/v1/events", params={"session_id": session, **query}).json()
+
+    present = poll()
+    assert present["events"] == []
+    waiting = asyncio.create_task(asyncio.to_thread(poll, after=present["next_after"], wait_seconds=30))
+    await write(team, session, "goal")
+    told = await soon(waiting)
+    assert [event["subject"] for event in told["events"]] == ["goal"]
+    assert poll(after=told["next_after"], wait_seconds=0.01)["events"] == []
+    assert [event["subject"] for event in poll(after=present["next_after"])["events"]] == ["goal"]
+
+
+@pytest.mark.req("MS-12")
+async def test_subscribing_by_the_shim_says_where_to_follow(team: Team, session: str) -> None:
+    answer = team.ask("POST", "/mcp/resource/subscribe", json={"uri": f"board://{session}/risk_*"})
+    assert answer.status_code == 200
+    subscribed = answer.json()
+    assert (subscribed["success"], subscribed["uri"]) == (True, f"board://{session}/risk_*")
+    await write(team, session, "other", "risk_one")
+    async with following(team, url=subscribed["stream"]) as stream:
+        assert await stream.subject() == "risk_one"
+    polled = team.ask("GET", subscribed["poll"]).json()
+    assert [event["subject"] for event in polled["events"]] == ["risk_one"]
+
+
+@pytest.mark.req("MS-12")
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [({}, 400), ({"uri": 5}, 400), ({"uri": "nonsense"}, 404), ({"uri": "board://nowhere/goal"}, 404)],
+)
+def test_what_cannot_be_subscribed_to_is_refused(team: Team, body: Any, status: int) -> None:
+    answer = team.ask("POST", "/mcp/resource/subscribe", json=body)
+    assert answer.status_code == status
+    assert answer.json()["suggestions"]
+
+
+@pytest.mark.req("MS-12")
+def test_tools_can_be_called_by_name(team: Team) -> None:
+    made = team.ask("POST", "/mcp/tool/create_session", json={"purpose": "by shim"}).json()
+    assert made["success"] is True
+    session = made["session_id"]
+    written = team.ask(
+        "POST",
+        "/mcp/tool/shared_context",
+        "analysis",
+        json={"session_id": session, "action": "write", "key": "goal", "value": "ship"},
+    )
+    assert written.json()["written_by"] == "subagent:analysis"
+    for tool, code in {"no_such_tool": "UNKNOWN_OPERATION", "shared_context": "INVALID_INPUT_FORMAT"}.items():
+        assert team.ask("POST", f"/mcp/tool/{tool}", json={}).json()["code"] == code
+    assert team.ask("POST", "/mcp/tool/create_session", "analysis", json={"purpose": "no"}).status_code == 403
+    assert team.ask("POST", "/mcp/tool/list_sessions", None, json={}).status_code == 401
+    body = {"agent_id": "analysis", "agent_type": "analysis", "api_key": team.keys["analysis"]}
+    token = team.ask("POST", "/mcp/tool/authenticate_agent", None, json=body).json()
+    assert (token["success"], token["token_type"]) == (True, "Bearer")
+
+
+@pytest.mark.req("MS-12")
+def test_resources_can_be_read_by_uri(team: Team, session: str) -> None:
+    team.write(session, "goal", "ship")
+    entry = team.ask("GET", f"/mcp/resource/board://{session}/goal")
+    assert (entry.status_code, entry.json()["value"]) == (200, "ship")
+    assert team.ask("GET", f"/mcp/resource/board:/{session}/goal").json()["value"] == "ship"
+    listed = team.ask("GET", f"/mcp/resource/board://{session}").json()
+    assert [key["key"] for key in listed["keys"]] == ["goal"]
+    assert team.ask("GET", f"/mcp/resource/session://{session}").json()["session"]["id"] == session
+    assert team.ask("GET", f"/mcp/resource/board://{session}/goal", "stranger").status_code == 404
+    assert team.ask("GET", f"/mcp/resource/board://{session}/goal", None).status_code == 401
+    assert team.ask("GET", "/mcp/resource/file:///etc/passwd").json()["code"] == "RESOURCE_NOT_FOUND"

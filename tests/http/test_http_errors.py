@@ -1,0 +1,201 @@
+"""Every refusal over HTTP has the right status, the one shape, and says what to do next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.team import Team, team_process
+from weft.app.operations import all_operations
+from weft.kernel.operation import Audience
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import httpx2
+
+    from weft.kernel.operation import Operation
+
+OPERATIONS = list(all_operations())
+FIELDS = {
+    "success": bool,
+    "error": str,
+    "code": str,
+    "severity": str,
+    "recoverable": bool,
+    "suggestions": list,
+    "context": dict,
+    "related_resources": list,
+    "timestamp": str,
+}
+
+
+def check_refusal(answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
+    assert answer.headers["content-type"] == "application/json"
+    body = answer.json()
+    assert (answer.status_code, body["code"]) == (status, code), body
+    assert {name: type(value) for name, value in body.items()} == FIELDS
+    assert body["success"] is False
+    assert body["suggestions"]
+    return body
+
+
+def path_of(operation: Operation) -> str:
+    return operation.route.path.replace("{", "").replace("}", "")
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
+def test_every_operation_is_reached_by_its_route(team: Team, operation: Operation) -> None:
+    anonymous = team.ask(operation.route.method, path_of(operation), None)
+    if operation.audience is Audience.ANONYMOUS:
+        check_refusal(anonymous, 400, "INVALID_INPUT_FORMAT")
+    else:
+        check_refusal(anonymous, 401, "AUTHENTICATION_ERROR")
+    answer = team.ask(operation.route.method, path_of(operation), "stranger")
+    assert answer.status_code < 500
+    if not answer.is_success:
+        assert answer.json()["code"] not in {"NOT_FOUND", "METHOD_NOT_ALLOWED"}
+
+
+@pytest.mark.req("MS-10")
+def test_what_is_not_there_is_404(team: Team, session: str) -> None:
+    check_refusal(team.ask("GET", "/v1/nothing"), 404, "NOT_FOUND")
+    check_refusal(team.ask("GET", f"/v1/sessions/{session}/context/absent"), 404, "KEY_NOT_FOUND")
+    body = check_refusal(team.ask("GET", "/v1/sessions/nowhere"), 404, "SESSION_NOT_FOUND")
+    assert body["context"] == {"resource_type": "session", "resource_id": "nowhere"}
+    assert body["related_resources"] == ["list_sessions", "create_session"]
+
+
+@pytest.mark.req("SC-08")
+def test_what_belongs_to_another_tenant_is_not_there(team: Team, session: str) -> None:
+    check_refusal(team.ask("GET", f"/v1/sessions/{session}", "stranger"), 404, "SESSION_NOT_FOUND")
+    check_refusal(team.ask("GET", f"/v1/events?session_id={session}", "stranger"), 404, "SESSION_NOT_FOUND")
+    check_refusal(team.ask("POST", f"/v1/sessions/{session}/inspect", "stranger"), 404, "SESSION_NOT_FOUND")
+
+
+def test_a_method_a_path_does_not_take_is_405_and_names_those_it_takes(team: Team, session: str) -> None:
+    answer = team.ask("PATCH", f"/v1/sessions/{session}/context/goal")
+    check_refusal(answer, 405, "METHOD_NOT_ALLOWED")
+    assert set(answer.headers["allow"].replace(" ", "").split(",")) == {"GET", "HEAD", "PUT", "DELETE"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b"[]",
+        b'"text"',
+        b"\xff",
+        rb'{"value": "\ud800"}',
+        b"[" * 100_000,
+        b'{"value": 5}',
+        b'{"value": null}',
+        b"{}",
+        b'{"value": "v", "unknown": 1}',
+        b'{"value": "v", "written_by": "human:admin"}',
+        b'{"value": "v", "key": "other"}',
+        b'{"value": "v", "if_version": -1}',
+        b'{"value": "v", "ttl_seconds": 1e400}',
+    ],
+)
+def test_a_body_weft_cannot_take_is_400(team: Team, session: str, body: bytes) -> None:
+    answer = team.ask("PUT", f"/v1/sessions/{session}/context/goal", content=body)
+    check_refusal(answer, 400, "INVALID_INPUT_FORMAT")
+    assert team.ask("GET", f"/v1/sessions/{session}/context").json()["keys"] == []
+
+
+@pytest.mark.parametrize(
+    "query", ["after=-1", "after=x", "wait_seconds=61", "unknown=1", "keys=%00", "keys=A", "%ff=1"]
+)
+def test_a_query_weft_cannot_take_is_400(team: Team, query: str) -> None:
+    check_refusal(team.ask("GET", f"/v1/events?{query}"), 400, "INVALID_INPUT_FORMAT")
+
+
+@pytest.mark.parametrize(
+    "credential", [None, "Bearer nonsense", "Bearer weft.default.key_0.no", "Basic eDp5", "Bearer"]
+)
+def test_without_a_valid_credential_it_is_401(team: Team, credential: str | None) -> None:
+    headers = {} if credential is None else {"Authorization": credential}
+    with team.http(None, trust_env=False) as http:
+        answer = http.get("/v1/sessions", headers=headers)
+    code = answer.json()["code"]
+    assert code in {"AUTHENTICATION_ERROR", "INVALID_API_KEY"}
+    check_refusal(answer, 401, code)
+    assert answer.headers["www-authenticate"] == 'Bearer realm="weft"'
+
+
+@pytest.mark.req("SC-01")
+def test_what_a_caller_may_not_do_is_403(team: Team, session: str) -> None:
+    body = check_refusal(team.ask("GET", "/v1/agents", "planner"), 403, "PERMISSION_DENIED")
+    assert body["context"]["required_permission"] == "admin"
+    check_refusal(team.ask("DELETE", f"/v1/sessions/{session}", "analysis"), 403, "PERMISSION_DENIED")
+    write = {"json": {"value": "v"}}
+    check_refusal(team.ask("PUT", f"/v1/sessions/{session}/context/k", "reader", **write), 403, "PERMISSION_DENIED")
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}, {"Host": ""}]
+)
+@pytest.mark.parametrize("path", ["/", "/v1/sessions", "/metrics", "/openapi.json", "/mcp/tool/list_sessions"])
+def test_names_and_pages_that_are_not_ours_are_403(team: Team, headers: dict[str, str], path: str) -> None:
+    check_refusal(team.ask("GET", path, headers=headers), 403, "HOST_NOT_ALLOWED")
+
+
+def test_probes_may_use_any_name(team: Team) -> None:
+    for path in ("/health", "/ready"):
+        assert team.ask("GET", path, None, headers={"Host": "10.0.0.7:8787"}).status_code == 200
+
+
+def test_loopback_names_and_pages_are_ours(team: Team) -> None:
+    port = team.url.rpartition(":")[2]
+    for host in (f"localhost:{port}", "127.0.0.1", f"[::1]:{port}"):
+        headers = {"Host": host, "Origin": f"http://{host}"}
+        assert team.ask("GET", "/v1/sessions", headers=headers).status_code == 200
+
+
+@pytest.mark.req("SC-07")
+def test_what_is_in_another_state_is_409(team: Team, session: str) -> None:
+    path = f"/v1/sessions/{session}/context/goal"
+    team.write(session, "goal")
+    body = check_refusal(team.ask("PUT", path, json={"value": "v", "if_version": 7}), 409, "VERSION_CONFLICT")
+    assert body["context"]["current_version"] == 1
+    again = {"purpose": "again", "session_id": session}
+    check_refusal(team.ask("POST", "/v1/sessions", json=again), 409, "SESSION_EXISTS")
+    assert team.ask("POST", f"/v1/sessions/{session}/archive").status_code == 200
+    check_refusal(team.ask("PUT", path, json={"value": "v"}), 409, "SESSION_ARCHIVED")
+
+
+@pytest.mark.parametrize("path", ["/v1/sessions/{session}/context/big", "/mcp/tool/shared_context"])
+@pytest.mark.parametrize("chunked", [False, True])
+def test_ten_megabytes_are_413_whether_announced_or_not(team: Team, session: str, path: str, *, chunked: bool) -> None:
+    method = "PUT" if path.startswith("/v1") else "POST"
+    megabyte = b"x" * 1_000_000
+
+    def content() -> Iterator[bytes]:
+        for _ in range(10):
+            yield megabyte
+
+    body = content() if chunked else megabyte * 10
+    answer = team.ask(method, path.format(session=session), content=body)
+    assert check_refusal(answer, 413, "CONTENT_TOO_LARGE")["context"]["limit_bytes"] == 4_194_304
+
+
+@pytest.mark.req("MS-11")
+def test_too_many_calls_are_429_and_say_when_to_come_back(tmp_path: Path) -> None:
+    limits = "board=3/minute authentication=5/minute"
+    with team_process(tmp_path, rate_limits=limits) as team:
+        answers = [team.ask("GET", "/v1/conventions") for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        body = check_refusal(answers[-1], 429, "RATE_LIMITED")
+        assert body["severity"] == "warning"
+        assert 1 <= int(answers[-1].headers["retry-after"]) <= 60
+        assert body["context"]["retry_after_seconds"] == int(answers[-1].headers["retry-after"])
+        assert team.ask("GET", "/v1/conventions", "analysis").status_code == 200
+        with team.http(None) as http:
+            tries = [http.get("/v1/sessions", headers={"Authorization": f"Bearer guess{n}"}) for n in range(6)]
+        assert [answer.status_code for answer in tries] == [401] * 5 + [429]
+        refused_tool = team.ask("POST", "/mcp/tool/get_board_guidance", json={})
+        assert int(check_refusal(refused_tool, 429, "RATE_LIMITED")["context"]["retry_after_seconds"]) >= 1
+        assert refused_tool.headers["retry-after"]

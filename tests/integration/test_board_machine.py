@@ -1,0 +1,188 @@
+"""The board against a model of it: whatever two callers do in whatever order, both say the same."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from support.world import World
+from weft.kernel.errors import WeftError
+from weft.kernel.tokens import approximate_tokens
+from weft.settings import Settings
+from weft.testing.clock import FrozenClock
+
+KEYS = st.sampled_from(["a", "b", "c_c"])
+VALUES = st.sampled_from(["", "one", "two words", "漢字", "x" * 60])
+TTLS = st.one_of(st.none(), st.integers(1, 10))
+CALLERS = st.sampled_from(["planner", "analysis"])
+NAMES = {"planner": "orchestrator", "analysis": "subagent:analysis"}
+LIMIT = 30
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What the model knows of a live key."""
+
+    value: str
+    version: int
+    by: str
+    expires_at: float | None
+
+
+class BoardMachine(RuleBasedStateMachine):
+    """Does the same to the board and to a dictionary."""
+
+    def __init__(self, url: str | None) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.TemporaryDirectory()
+        url = url or str(Path(self.folder.name) / "weft.db")
+        self.clock = FrozenClock()
+        self.world = World(url, self.clock, Settings(database_url=url, rate_limits="off"))
+        self.run(self.world.open())
+        self.run(self.world.planner.create_session("m", max_total_tokens=LIMIT))
+        self.now = 0.0
+        self.live: dict[str, Kept] = {}
+        self.pasts: dict[str, list[list[str]]] = {"a": [], "b": [], "c_c": []}
+        self.marks: dict[str, dict[str, tuple[str, float | None]]] = {}
+
+    def run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def caller(self, name: str) -> Any:
+        return getattr(self.world, name).in_session("m")
+
+    def attempt(self, work: Any) -> tuple[Any, str | None]:
+        try:
+            return self.run(work), None
+        except WeftError as error:
+            return None, error.code
+
+    def total(self) -> int:
+        return sum(approximate_tokens(kept.value) for kept in self.live.values())
+
+    def put(self, key: str, value: str, by: str, expires_at: float | None) -> None:
+        present = self.live.get(key)
+        if present is None:
+            self.pasts[key].append([])
+        self.pasts[key][-1].append(value)
+        self.live[key] = Kept(value, present.version + 1 if present else 1, NAMES[by], expires_at)
+
+    @rule(by=CALLERS, key=KEYS, value=VALUES, ttl=TTLS, guess=st.one_of(st.none(), st.integers(0, 4)))
+    def write(self, by: str, key: str, value: str, ttl: int | None, guess: int | None) -> None:
+        answer, code = self.attempt(self.caller(by).write(key, value, ttl_seconds=ttl, if_version=guess))
+        present = self.live.get(key)
+        freed = approximate_tokens(present.value) if present else 0
+        added = approximate_tokens(value)
+        if guess is not None and guess != (present.version if present else 0):
+            assert code == "VERSION_CONFLICT"
+        elif self.total() - freed + added > LIMIT and added > freed:
+            assert code == "STORE_FULL"
+        else:
+            self.put(key, value, by, None if ttl is None else self.now + ttl)
+            assert code is None
+            assert answer["version"] == self.live[key].version
+
+    @rule(by=CALLERS, key=KEYS)
+    def delete(self, by: str, key: str) -> None:
+        answer, code = self.attempt(self.caller(by).delete(key))
+        present = self.live.pop(key, None)
+        if present is None:
+            assert code == "KEY_NOT_FOUND"
+        else:
+            assert answer == {"deleted": key, "previous_version": present.version}
+
+    @rule(seconds=st.integers(1, 6))
+    def wait(self, seconds: int) -> None:
+        self.clock.advance(seconds=seconds)
+        self.now += seconds
+        self.live = {k: v for k, v in self.live.items() if v.expires_at is None or v.expires_at > self.now}
+
+    @precondition(lambda self: len(self.marks) < 4)
+    @rule(by=CALLERS)
+    def snapshot(self, by: str) -> None:
+        label = f"mark{len(self.marks)}"
+        self.run(self.caller(by).snapshot(label))
+        self.marks[label] = {
+            key: (kept.value, None if kept.expires_at is None else kept.expires_at - self.now)
+            for key, kept in self.live.items()
+        }
+
+    @precondition(lambda self: self.marks)
+    @rule(data=st.data())
+    def restore(self, data: st.DataObject) -> None:
+        label = data.draw(st.sampled_from(sorted(self.marks)))
+        then = self.marks[label]
+        answer = self.run(self.caller("planner").restore(label))
+        deleted = sorted(self.live.keys() - then.keys())
+        for key in deleted:
+            del self.live[key]
+        written = []
+        for key, (value, left) in then.items():
+            present = self.live.get(key)
+            if present and present.value == value and (present.expires_at is None) == (left is None):
+                continue
+            written.append(key)
+            self.put(key, value, "planner", None if left is None else self.now + left)
+        assert answer == {"restored": label, "written": sorted(written), "deleted": deleted}
+
+    @rule(by=CALLERS, key=KEYS)
+    def look_at_history(self, by: str, key: str) -> None:
+        past = self.pasts[key]
+        answer, code = self.attempt(self.caller(by).history(key))
+        if not past:
+            assert code == "KEY_NOT_FOUND"
+            return
+        assert (answer["lives"], [v["value"] for v in answer["versions"]]) == (len(past), past[-1])
+        assert ("ended" in answer) == (key not in self.live)
+        first = self.run(self.caller(by).history(key, life=1))
+        assert [v["value"] for v in first["versions"]] == past[0]
+
+    @precondition(lambda self: self.marks)
+    @rule(data=st.data())
+    def look_at_snapshot(self, data: st.DataObject) -> None:
+        label = data.draw(st.sampled_from(sorted(self.marks)))
+        seen = self.run(self.caller("analysis").read_snapshot(label))
+        assert seen == {key: value for key, (value, _) in self.marks[label].items()}
+
+    @invariant()
+    def the_board_says_what_the_model_says(self) -> None:
+        listed = self.run(self.caller("analysis").list())
+        assert {e["key"]: (e["version"], e["written_by"]) for e in listed["keys"]} == {
+            key: (kept.version, kept.by) for key, kept in self.live.items()
+        }
+        assert listed["metadata"]["total_size_tokens"] == self.total() <= LIMIT
+        values = self.run(self.caller("planner").batch("a", "b", "c_c"))["entries"]
+        assert {e["key"]: e["value"] for e in values} == {key: kept.value for key, kept in self.live.items()}
+
+    def teardown(self) -> None:
+        inspected = self.run(self.world.admin.in_session("m").inspect())
+        self.run(self.world.close())
+        self.loop.close()
+        self.folder.cleanup()
+        assert inspected["history_intact"]
+
+
+@pytest.mark.req("SC-02")
+@pytest.mark.req("SC-14")
+@pytest.mark.req("SC-15")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_the_board_behaves_as_the_model_says(kind: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue("postgres_url") if kind == "postgres" else None
+    run_state_machine_as_test(
+        lambda: BoardMachine(url),
+        settings=settings(
+            max_examples=30 if kind == "sqlite" else 15,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,113 @@
+"""Bringing a database to the schema this version knows."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.databases import new_postgres_database
+from support.world import refused
+from weft.kernel.clock import to_micros
+from weft.storage.migrations.runner import known_migrations, migrate, status
+from weft.storage.sql.connect import connect
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from weft.storage.sql.database import Database
+    from weft.testing.clock import FrozenClock
+
+OPEN = """
+import asyncio, sys
+from weft.app.app import App
+from weft.settings import Settings
+
+async def main():
+    app = App(Settings(database_url=sys.argv[1]))
+    await app.open()
+    await app.tenants.create(sys.argv[2])
+    await app.close()
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return str(tmp_path / "weft.db")
+    server = request.getfixturevalue("postgres")
+    request.getfixturevalue("postgres_url")
+    return await new_postgres_database(server, f"empty_{secrets.token_hex(4)}", migrated=False)
+
+
+@pytest.fixture
+async def empty(empty_url: str) -> AsyncIterator[Database]:
+    database = connect(empty_url)
+    await database.open()
+    yield database
+    await database.close()
+
+
+async def test_a_fresh_database_gets_every_step_once(empty: Database, clock: FrozenClock) -> None:
+    names = [step.name for step in known_migrations()]
+    assert [step.applied_at for step in await status(empty)] == [None] * len(names)
+    assert await migrate(empty, clock) == names
+    clock.advance(days=1)
+    assert await migrate(empty, clock) == []
+    applied = await status(empty)
+    assert [step.name for step in applied] == names
+    clock.advance(days=-1)
+    assert {step.applied_at for step in applied} == {to_micros(clock.now())}
+
+
+async def test_a_step_applied_from_other_text_is_refused(empty: Database, clock: FrozenClock) -> None:
+    await migrate(empty, clock)
+    await empty.exclusively(lambda transaction: transaction.run("UPDATE weft_migrations SET checksum = 'other'"))
+    with refused("SCHEMA_MISMATCH"):
+        await migrate(empty, clock)
+    with refused("SCHEMA_MISMATCH"):
+        await status(empty)
+
+
+async def test_a_step_this_version_does_not_know_is_refused(empty: Database, clock: FrozenClock) -> None:
+    await migrate(empty, clock)
+    await empty.exclusively(
+        lambda transaction: transaction.run("INSERT INTO weft_migrations VALUES ('9999_future', 'x', 0)")
+    )
+    with refused("SCHEMA_MISMATCH") as caught:
+        await migrate(empty, clock)
+    assert "9999_future" in caught.value.message
+
+
+async def test_a_failing_step_leaves_the_database_as_it_was(
+    empty: Database, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = known_migrations()
+    broken = type(known[0])("9999_broken", "CREATE TABLE half_done (a TEXT); SELECT no_such_thing")
+    monkeypatch.setattr("weft.storage.migrations.runner.known_migrations", lambda: [*known, broken])
+    with pytest.raises(Exception, match="no_such_thing"):
+        await migrate(empty, clock)
+    monkeypatch.undo()
+    assert await migrate(empty, clock) == [step.name for step in known]
+
+
+async def test_processes_that_start_at_once_migrate_once(empty_url: str) -> None:
+    processes = [
+        await asyncio.create_subprocess_exec(
+            sys.executable, "-c", OPEN, empty_url, f"t{number}", stderr=asyncio.subprocess.PIPE
+        )
+        for number in range(4)
+    ]
+    async with asyncio.timeout(60):
+        complaints = [(await process.communicate())[1] for process in processes]
+    assert complaints == [b""] * 4
+    database = connect(empty_url)
+    await database.open()
+    assert all(step.applied_at for step in await status(database))
+    await database.close()
