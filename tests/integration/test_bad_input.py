@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
@@ -69,7 +70,7 @@ async def lived_in(world: World) -> World:
 
 async def expect_refusal(world: World, operation: str, raw: dict[str, Any], *, must: bool = True) -> None:
     before = (await world.last_event(), await world.epoch())
-    shown = f"{operation} {f'{raw}'[:300]}"
+    shown = f"{operation} {reprlib.repr(raw)}"
     answer: list[WeftError] = []
     try:
         await world.admin.call(operation, **raw)

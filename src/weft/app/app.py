@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from weft.app.auditing import Auditor
 from weft.app.callers import Callers
 from weft.app.dispatch import Arrival, Dispatcher
+from weft.app.expiry import ExpiryWatch
 from weft.app.feed import LiveFeed
 from weft.app.metrics import Metrics
 from weft.app.needs import Resolver, Services
@@ -70,6 +71,7 @@ class App:
                 feed=self._feed,
             )
         )
+        self._expiry = ExpiryWatch(self.database, self.clock, self._feed, resolver)
         self._dispatcher = Dispatcher(
             database=self.database,
             callers=Callers(self.database, codec, self.clock),
@@ -86,6 +88,7 @@ class App:
         await migrate(self.database, self.clock)
         self._background = [
             asyncio.create_task(self._feed.run(), name="weft-feed"),
+            asyncio.create_task(self._expiry.run(), name="weft-expiry"),
             asyncio.create_task(self._write_tally_down_forever(), name="weft-tally"),
         ]
         self.ready = True

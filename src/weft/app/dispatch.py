@@ -165,7 +165,7 @@ class Dispatcher:
         if operation.name in _CHANGING_ACCESS and scope.tenant is not None:
             # Every transaction checks the epoch anyway; this also stops what comes before one, such as connecting.
             self._callers.forget_tenant(scope.tenant)
-        _log_changes(scope, events)
+        log_changes(scope, events)
         return result
 
 
@@ -188,7 +188,7 @@ def authorise(operation: Operation, actor: Actor) -> None:
         raise PermissionDenied(f"'{operation.tool}' is for orchestrators and humans, not for sub-agents.")
 
 
-def _log_changes(scope: Scope, events: Sequence[NewEvent]) -> None:
+def log_changes(scope: Scope, events: Sequence[NewEvent]) -> None:
     """Log what was changed as subscribers are told of it: keys, sizes and versions, never values."""
     if not _changes.isEnabledFor(logging.INFO):
         return

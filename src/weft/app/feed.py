@@ -31,6 +31,12 @@ class LiveFeed:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._tails: dict[str, _Tail] = {}
+        self._waiting = 0
+
+    @property
+    def is_followed(self) -> bool:
+        """Tell whether anybody is waiting for events."""
+        return self._waiting > 0
 
     async def run(self) -> None:
         """Pass on wakes for as long as the process lives."""
@@ -54,8 +60,20 @@ class LiveFeed:
             events = [recorded.event for recorded in scanned if interest.covers(recorded, actor)]
             if events:
                 return Page(events, position)
-            if not scanned and not await _waited(changed, deadline):
+            if not scanned and not await self._waited(changed, deadline):
                 return Page([], position)
+
+    async def _waited(self, changed: asyncio.Event, deadline: float) -> bool:
+        """Wait for the next wake; False when the time is up."""
+        self._waiting += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                await changed.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting -= 1
+        return True
 
     async def _check_session(self, actor: Actor, interest: Interest) -> None:
         session_id = interest.session_id
@@ -126,13 +144,3 @@ class _Tail:
                 self._complete_after = self._recent[min(dropped, len(self._recent)) - 1].event.seq
             self._recent.extend(await store.after(self._end, None, _REMEMBERED))
         self._end = end
-
-
-async def _waited(changed: asyncio.Event, deadline: float) -> bool:
-    """Wait for the next wake; False when the time is up."""
-    try:
-        async with asyncio.timeout_at(deadline):
-            await changed.wait()
-    except TimeoutError:
-        return False
-    return True

@@ -86,10 +86,11 @@ class Resolver:
 
     def prepare(self, operation: Operation) -> Callable[[Call], list[Any]]:
         """Return a function from a call to the arguments behind the request."""
-        sources = [self._source(need) for need in operation.needs]
+        sources = [self.source(need) for need in operation.needs]
         return lambda call: [source(call) for source in sources]
 
-    def _source(self, need: type) -> Source:
+    def source(self, need: type) -> Source:
+        """Return how a need is met."""
         found = self._sources.get(need)
         if found is not None:
             return found
@@ -97,5 +98,5 @@ class Resolver:
             raise LookupError(f"nothing provides {need!r}")
         # A dataclass of needs is itself a need: it is built from its fields.
         hints = get_type_hints(need)
-        parts = [self._source(hints[part.name]) for part in fields(need)]
+        parts = [self.source(hints[part.name]) for part in fields(need)]
         return lambda call: need(*[part(call) for part in parts])

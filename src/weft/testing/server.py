@@ -64,8 +64,10 @@ def server_process(data: Path, *, profile: str | None = None, **settings: str) -
     """Run a server on a data folder for as long as the block lasts; settings are named as in ``Settings``."""
     port = _free_port()
     log = data / f"server-{port}.log"
-    environment = {f"WEFT_{name.upper()}": value for name, value in settings.items()}
-    environment = {**os.environ, "WEFT_DATA": str(data), **environment, "WEFT_PORT": str(port)}
+    # What is set where the tests run is not meant for this server.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    environment |= {"WEFT_DATA": str(data), "WEFT_PORT": str(port)}
+    environment |= {f"WEFT_{name.upper()}": value for name, value in settings.items()}
     chosen = "profile = None" if profile is None else f"from {profile} import install as profile"
     command = [sys.executable, "-c", _PROGRAM.format(profile=chosen)]
     with log.open("wb") as errors:

@@ -219,9 +219,9 @@ class OpenBoard(Board):
         expired = [e for e in await self.parts.entries.list(self.session.session_id) if not e.lives_at(self.now)]
         if expired:
             await self._remove(expired, Act.EXPIRE, "expire", author=SYSTEM)
-        self.head = structs.replace(
-            self.head, next_expiry_at=await self.parts.entries.next_expiry(self.session.session_id)
-        )
+        next_expiry_at = await self.parts.entries.next_expiry(self.session.session_id)
+        await self.parts.lines.set_next_expiry(self.line_id, next_expiry_at)
+        self.head = structs.replace(self.head, next_expiry_at=next_expiry_at)
 
     async def _remove(self, entries: Sequence[Entry], act: Act, reason: str, *, author: Author | None = None) -> None:
         for entry in entries:

@@ -29,6 +29,10 @@ class LineStore(Protocol):
         """Add a commit behind ``head`` and return the new head."""
         ...
 
+    async def set_next_expiry(self, line_id: str, next_expiry_at: int | None) -> None:
+        """Note when the next key of a line expires, where no commit does it."""
+        ...
+
     async def last_life(self, line_id: str, key: str) -> int:
         """Return the number of the key's latest life, 0 if it never lived."""
         ...

@@ -107,6 +107,10 @@ def line_of(session_id: str) -> str:
     return f"board:{session_id}"
 
 
+def session_of(line_id: str) -> str:
+    return line_id.removeprefix("board:")
+
+
 async def find_session(session_id: str, actor: Actor, sessions: SessionStore) -> Session:
     """Return a session the caller takes part in; to everyone else it does not exist."""
     session = await sessions.find(session_id) if is_name(session_id) else None

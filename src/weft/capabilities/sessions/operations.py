@@ -230,6 +230,7 @@ async def archive_session(
     session = await find_active_session(request.session_id, actor, sessions)
     now = clock.now()
     await sessions.archive(session.session_id, to_micros(now))
+    await lines.set_next_expiry(line_of(session.session_id), None)
     await outbox.publish(_event("session.archived", session, actor))
     return SessionArchivedAt(session_id=session.session_id, archived_at=now)
 

@@ -103,6 +103,8 @@ CREATE TABLE lines (
     PRIMARY KEY (tenant, line_id)
 ) {table};
 
+CREATE INDEX lines_by_expiry ON lines (next_expiry_at) WHERE next_expiry_at IS NOT NULL;
+
 CREATE TABLE commits (
     tenant       TEXT NOT NULL,
     line_id      TEXT NOT NULL,

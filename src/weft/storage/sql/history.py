@@ -113,6 +113,14 @@ class SqlLineStore:
         )
         return new
 
+    async def set_next_expiry(self, line_id: str, next_expiry_at: int | None) -> None:
+        await self._tx.run(
+            "UPDATE lines SET next_expiry_at = $1 WHERE tenant = $2 AND line_id = $3",
+            next_expiry_at,
+            self._tenant,
+            line_id,
+        )
+
     async def last_life(self, line_id: str, key: str) -> int:
         row = await self._tx.one(
             "SELECT life FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 ORDER BY seq DESC LIMIT 1",

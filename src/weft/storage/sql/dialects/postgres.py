@@ -62,6 +62,16 @@ END $$;
 GRANT EXECUTE ON FUNCTION weft_enter(text) TO weft_app, weft_system;
 """
 
+# Creating a policy waits for everyone who uses its table, so it is done only where one is missing.
+_UNGUARDED = """
+SELECT to_regprocedure('weft_enter(text)') IS NULL OR EXISTS (
+    SELECT FROM information_schema.columns tenant_column
+    JOIN pg_class ON pg_class.oid = format('%I.%I', table_schema, table_name)::regclass
+    WHERE table_schema = current_schema() AND column_name = 'tenant' AND NOT (
+        relrowsecurity AND relforcerowsecurity
+        AND 2 = (SELECT count(*) FROM pg_policies WHERE schemaname = table_schema AND tablename = table_name)))
+"""
+
 _CHANNEL = "weft_events"
 _SCHEMA_LOCK = 0x77656674
 _ATTEMPTS = 5
@@ -159,7 +169,8 @@ class PostgresDatabase:
         async with _translated(), self._connections().acquire() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
             result = await work(PostgresTransaction(connection, ""))
-            await connection.execute(_SECURE)
+            if await connection.fetchval(_UNGUARDED):
+                await connection.execute(_SECURE)
             return result
 
     async def wakes(self) -> AsyncIterator[set[str]]:

@@ -1,0 +1,75 @@
+"""Telling those who watch that a key's time has run out.
+
+Nothing else depends on this: to every reader and writer an expired key is gone the moment it expires.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING
+
+from weft.app.dispatch import log_changes
+from weft.app.needs import Call
+from weft.capabilities.board.boards import Boards
+from weft.capabilities.sessions.model import session_of
+from weft.kernel.clock import to_micros
+from weft.kernel.errors import WeftError
+from weft.kernel.identity import Actor, Kind, Permission
+from weft.storage.sql.database import SYSTEM, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.app.feed import LiveFeed
+    from weft.app.needs import Resolver
+    from weft.kernel.clock import Clock
+    from weft.kernel.events import NewEvent
+    from weft.storage.sql.database import Database, Transaction
+
+_LOOK_EVERY_SECONDS = 0.5
+_AT_ONCE = 200
+_DUE = "SELECT tenant, line_id FROM lines WHERE next_expiry_at <= $1 ORDER BY next_expiry_at LIMIT $2"
+
+
+class ExpiryWatch:
+    """Turns expired keys into history, and so into events, while anybody is waiting for events."""
+
+    def __init__(self, database: Database, clock: Clock, feed: LiveFeed, resolver: Resolver) -> None:
+        self._database = database
+        self._clock = clock
+        self._feed = feed
+        self._boards = resolver.source(Boards)
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            if self._feed.is_followed:
+                with contextlib.suppress(WeftError):
+                    await self.bury_due()
+
+    async def bury_due(self) -> None:
+        now = to_micros(self._clock.now())
+        for tenant, line_id in await self._database.read(SYSTEM, lambda tx: tx.all(_DUE, now, _AT_ONCE)):
+            scope = Scope(tenant)
+            log_changes(scope, await self._database.write(scope, partial(self._bury, line_id)))
+
+    async def _bury(self, line_id: str, transaction: Transaction) -> Sequence[NewEvent]:
+        # Opening a board to write is what buries; another process may have done it meanwhile, and that is fine.
+        boards: Boards = self._boards(Call(_system(transaction.tenant), transaction))
+        await boards.to_write(session_of(line_id))
+        return transaction.published
+
+
+def _system(tenant: str) -> Actor:
+    return Actor(
+        tenant=tenant,
+        principal_id="system",
+        kind=Kind.HUMAN,
+        agent_type="system",
+        parent_is_agent=False,
+        permissions=frozenset(Permission),
+        clearance=5,
+        epoch=0,
+    )
