@@ -137,6 +137,11 @@ async def _on_sqlite(rounds: int, calls: int, filler: int) -> list[Row]:
             rows.append(
                 result.row(f"flat_cost.sqlite.{name}", "us CPU/call", _with(len(_SESSIONS), "sessions"), at_most=_MOST)
             )
+        # One key written beyond the versions that history keeps, so that old values are dropped as new ones come.
+        costs = [_process_cost(app, _rewrite, max(calls // 4, 1)) for app in (large, small)]
+        result = await _compare_warm(rounds, *costs)
+        against = _with(len(_SESSIONS), "sessions")
+        rows.append(result.row("flat_cost.sqlite.rewrite", "us CPU/call", against, at_most=_MOST))
         for app in (small, large):
             await app.close()
         with weft_server(data / "small") as small_server, weft_server(data / "large") as large_server:
@@ -247,6 +252,10 @@ async def _read(app: App, turn: int) -> None:
 async def _write(app: App, turn: int) -> None:
     session_id, key = _SESSIONS[turn % len(_SESSIONS)], f"key_{turn // 10 % _KEYS}"
     await call(app, "board.write", session_id=session_id, key=key, value=f"{turn} " + "what was found so far " * 8)
+
+
+async def _rewrite(app: App, turn: int) -> None:
+    await call(app, "board.write", session_id="s0", key="key_0", value=f"{turn} " + "what was found so far " * 8)
 
 
 async def _write_to_grown(app: App, turn: int) -> None:

@@ -38,12 +38,13 @@ asyncio.run(main())
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "weft.db")
-    server = request.getfixturevalue("postgres")
+    # A worker's own database brings the roles, which belong to the whole server and can be made only once.
     request.getfixturevalue("postgres_url")
-    return await new_postgres_database(server, f"empty_{secrets.token_hex(4)}", migrated=False)
+    server = request.getfixturevalue("postgres")
+    return asyncio.run(new_postgres_database(server, f"empty_{secrets.token_hex(4)}", migrated=False))
 
 
 @pytest.fixture

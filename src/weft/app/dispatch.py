@@ -173,7 +173,8 @@ def _span(operation: Operation) -> AbstractContextManager[object]:
     # Without a tracer installed, even an empty span would cost as much as a small query.
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):
         return _no_span
-    return _tracer.start_as_current_span(operation.name)
+    # An error's text may quote what was sent, and values have no place in a trace.
+    return _tracer.start_as_current_span(operation.name, record_exception=False, set_status_on_exception=False)
 
 
 def authorise(operation: Operation, actor: Actor) -> None:
@@ -193,5 +194,10 @@ def log_changes(scope: Scope, events: Sequence[NewEvent]) -> None:
     if not _changes.isEnabledFor(logging.INFO):
         return
     for event in events:
-        fields = {"tenant": scope.tenant, "session_id": event.session_id, "key": event.subject, "by": event.actor}
+        fields = {
+            "tenant": scope.tenant,
+            "session_id": event.session_id,
+            "key": event.subject,
+            "written_by": event.actor,
+        }
         _changes.info(event.type, extra={"fields": {**fields, **event.data}})

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 
+# Whatever part of a session one follows, its end is news.
+_ENDINGS = frozenset({"session.archived", "session.deleted"})
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """An event with those who may be told of it."""
@@ -42,7 +46,7 @@ class Interest:
             return False
         if recorded.readable_by != ANYONE and not actor.matches(recorded.readable_by):
             return False
-        return self.wants_key(event.subject)
+        return event.type in _ENDINGS or self.wants_key(event.subject)
 
     def wants_key(self, key: str) -> bool:
         return self.keys == ANYONE or any(fnmatchcase(key, pattern) for pattern in self.keys)

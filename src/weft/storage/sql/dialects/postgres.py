@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import asyncpg
@@ -114,14 +115,9 @@ class PostgresTransaction:
         await self._connection.execute(_rendered(sql), *values)
 
 
-_rendering: dict[str, str] = {}
-
-
+@cache
 def _rendered(sql: str) -> str:
-    text = _rendering.get(sql)
-    if text is None:
-        text = _rendering[sql] = sql.format_map(DIALECT)
-    return text
+    return sql.format_map(DIALECT)
 
 
 class PostgresDatabase:

@@ -12,6 +12,7 @@ import os
 import queue
 import threading
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -73,14 +74,9 @@ class SqliteTransaction:
         self._cursor.execute(_rendered(sql), values)
 
 
-_rendering: dict[str, str] = {}
-
-
+@cache
 def _rendered(sql: str) -> str:
-    text = _rendering.get(sql)
-    if text is None:
-        text = _rendering[sql] = sql.format_map(DIALECT)
-    return text
+    return sql.format_map(DIALECT)
 
 
 class _Job:

@@ -1,0 +1,49 @@
+"""The names callers bear, and whom a pattern means."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.kernel.identity import Actor, Kind, Permission
+
+
+def actor(principal_id: str, agent_type: str, kind: Kind = Kind.AGENT, *, below_agent: bool = False) -> Actor:
+    return Actor("t", principal_id, kind, agent_type, below_agent, frozenset({Permission.READ}), 1, 0)
+
+
+@pytest.mark.req("SC-17")
+@pytest.mark.parametrize(
+    ("who", "name"),
+    [
+        (actor("planner", "planning"), "orchestrator"),
+        (actor("analysis", "analysis", below_agent=True), "subagent:analysis"),
+        (actor("3", "investigation", below_agent=True), "subagent:investigation:3"),
+        (actor("dana", "dana", Kind.HUMAN), "human:dana"),
+        (actor("dana", "dana", Kind.HUMAN, below_agent=True), "human:dana"),
+    ],
+)
+def test_a_caller_is_named_by_its_place_in_the_tree(who: Actor, name: str) -> None:
+    assert who.participant == name
+
+
+@pytest.mark.req("SC-11")
+@pytest.mark.parametrize(
+    ("patterns", "meant"),
+    [
+        (["*"], True),
+        (["subagent:*"], True),
+        (["subagent:review:?"], True),
+        (["subagent:review"], False),
+        (["SUBAGENT:review:2"], False),
+        (["orchestrator", "human:*"], False),
+        ([], False),
+    ],
+)
+def test_a_pattern_means_whoever_it_matches_in_full(patterns: list[str], meant: bool) -> None:  # noqa: FBT001
+    assert actor("2", "review", below_agent=True).matches(patterns) is meant
+
+
+def test_only_an_agent_below_an_agent_is_a_sub_agent() -> None:
+    assert actor("a", "a", below_agent=True).is_subagent
+    assert not actor("a", "a").is_subagent
+    assert not actor("a", "a", Kind.HUMAN, below_agent=True).is_subagent

@@ -1,0 +1,35 @@
+"""Settings from the environment, and which values they refuse."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+
+from weft.settings import InvalidSetting, Settings
+
+
+def test_the_environment_sets_what_is_not_overridden() -> None:
+    environment = {"WEFT_PORT": "9000", "WEFT_DATA": "/var/weft", "WEFT_TOKEN_MINUTES": "5", "WEFT_HOST": ""}
+    settings = Settings.from_environment(environment, port=9001, data=None)
+    assert (settings.port, settings.data, settings.token_minutes, settings.host) == (9001, "/var/weft", 5, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "environment", [{"WEFT_PORT": "many"}, {"WEFT_PORT": "65536"}, {"WEFT_PORT": "-1"}, {"WEFT_TOKEN_MINUTES": "1.5"}]
+)
+def test_numbers_that_are_none_are_refused_by_name(environment: dict[str, str]) -> None:
+    with pytest.raises(InvalidSetting, match=next(iter(environment))):
+        Settings.from_environment(environment)
+
+
+def test_the_database_lies_in_the_data_folder_unless_an_address_is_given() -> None:
+    assert Settings(data="/var/weft").storage_url == "/var/weft/weft.db"
+    assert Settings(database_url="postgresql://db/weft").storage_url == "postgresql://db/weft"
+
+
+def test_every_setting_has_a_variable_of_its_own_and_a_meaning() -> None:
+    variables = [field.metadata["env"] for field in fields(Settings)]
+    assert len(set(variables)) == len(variables)
+    assert all(variable.startswith("WEFT_") for variable in variables)
+    assert all(field.metadata["meaning"].endswith(".") for field in fields(Settings))
