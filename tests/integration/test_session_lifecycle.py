@@ -184,8 +184,9 @@ async def test_changes_are_logged_with_metadata_and_never_with_values(
         await world.planner.write("goal", "a very private sentence" * 1000)
     told = [record.fields for record in caplog.records if record.name == "weft.changes"]  # type: ignore[attr-defined]
     assert [
-        {name: fields[name] for name in ("session_id", "key", "by", "version", "value_size_tokens")} for fields in told
-    ] == [{"session_id": "s1", "key": "goal", "by": "orchestrator", "version": 1, "value_size_tokens": 6}] * 2
+        {name: fields[name] for name in ("session_id", "key", "written_by", "version", "value_size_tokens")}
+        for fields in told
+    ] == [{"session_id": "s1", "key": "goal", "written_by": "orchestrator", "version": 1, "value_size_tokens": 6}] * 2
     assert "private" not in "".join(f"{record.__dict__}" for record in caplog.records)
     assert "private" not in f"{await world.admin.audit()}"
     assert b"private" not in world.app.metrics.exposition()

@@ -111,7 +111,17 @@ class Operation:
         try:
             return msgspec.convert(raw, self.request, strict=strict)
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
+            if "got `float`" in str(error):
+                return self._parse_whole_numbers(raw, error)
             raise _invalid_input(self, str(error), raw) from error
+
+    def _parse_whole_numbers(self, raw: Mapping[str, Any], refusal: Exception) -> Request:
+        """Take 60.0 for 60: to JSON Schema it is a whole number, and models write it."""
+        whole = {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in raw.items()}
+        try:
+            return msgspec.convert(whole, self.request)
+        except msgspec.ValidationError:
+            raise _invalid_input(self, str(refusal), raw) from refusal
 
 
 # A problem may quote what was sent, which may be megabytes.

@@ -281,7 +281,7 @@ class OpenBoard(Board):
         # Readers are shown the last keep_versions exactly; the values behind them are dropped a few at a time.
         keep = self.session.config.keep_versions
         if entry.version > keep and entry.version % _PRUNE_EVERY == 0:
-            await self.parts.lines.prune(self.line_id, entry.key, entry.life, entry.version - keep)
+            await self.parts.lines.prune(self.line_id, entry.key, entry.life, keep)
 
     def _count(self, value: str) -> int:
         try:

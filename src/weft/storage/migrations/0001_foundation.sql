@@ -133,7 +133,8 @@ CREATE TABLE changes (
 ) {table};
 
 CREATE INDEX changes_by_seq ON changes (tenant, line_id, seq);
-CREATE INDEX changes_by_blob ON changes (tenant, blob_hash);
+-- Partial, so that SQLite prefers it to scanning a tenant by the primary key.
+CREATE INDEX changes_by_blob ON changes (tenant, blob_hash) WHERE pruned = 0;
 
 CREATE TABLE tags (
     tenant     TEXT NOT NULL,

@@ -27,6 +27,8 @@ WHERE c.tenant = $1 AND c.line_id = $2 AND c.act = 'write' AND (c.key, c.seq) IN
 """
 _meta = msgspec.json.Decoder(ChangeMeta)
 _encode = msgspec.json.Encoder().encode
+# Old versions are looked for only just behind those that are kept, so that a long history costs no more.
+_PRUNE_AT_ONCE = 64
 
 
 class SqlLineStore:
@@ -146,12 +148,14 @@ class SqlLineStore:
         rows = await self._tx.all(_VERSION + _STANDING_AT, self._tenant, line_id, seq)
         return [_version(row) for row in rows]
 
-    async def prune(self, line_id: str, key: str, life: int, up_to_version: int) -> None:
+    async def prune(self, line_id: str, key: str, life: int, keep: int) -> None:
         rows = await self._tx.all(
             """
             UPDATE changes SET pruned = 1
-            WHERE tenant = $1 AND line_id = $2 AND key = $3 AND life = $4 AND version <= $5 AND pruned = 0
-              AND act = 'write' AND NOT EXISTS (
+            WHERE tenant = $1 AND line_id = $2 AND key = $3 AND life = $4 AND pruned = 0 AND act = 'write'
+              AND seq IN (SELECT old.seq FROM changes old WHERE old.tenant = $1 AND old.line_id = $2 AND old.key = $3
+                          ORDER BY old.seq DESC LIMIT $5 OFFSET $6)
+              AND NOT EXISTS (
                 SELECT 1 FROM tags t WHERE t.tenant = changes.tenant AND t.line_id = changes.line_id
                   AND t.seq >= changes.seq AND t.seq < (
                     SELECT MIN(following.seq) FROM changes following
@@ -163,7 +167,8 @@ class SqlLineStore:
             line_id,
             key,
             life,
-            up_to_version,
+            _PRUNE_AT_ONCE,
+            keep,
         )
         await self._forget({row[0] for row in rows})
 

@@ -42,6 +42,13 @@ class LineStoreContract:
         assert (head.seq, head.weight) == (1, 1)
         assert await stores.lines.lock(LINE) == head
 
+    async def test_the_next_expiry_can_be_noted_without_a_commit(self, stores: Stores) -> None:
+        head = await commit(stores, written("a", "1"), values=("1",))
+        await stores.lines.set_next_expiry(LINE, 77)
+        assert await stores.lines.lock(LINE) == Head(LINE, head.seq, head.hash, head.weight, 77)
+        await stores.lines.set_next_expiry(LINE, None)
+        assert await stores.lines.lock(LINE) == head
+
     async def test_versions_of_one_life_come_newest_first_with_values(self, stores: Stores) -> None:
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, written("a", "2", 2), values=("2",))
@@ -78,7 +85,7 @@ class LineStoreContract:
         for number in range(1, 5):
             await commit(stores, written("a", f"{number}", number), values=(f"{number}",))
         await stores.lines.tag(LINE, Tag("mark", 2, "orchestrator", 1))
-        await stores.lines.prune(LINE, "a", 1, 3)
+        await stores.lines.prune(LINE, "a", 1, 1)
         assert [v.value for v in await stores.lines.versions(LINE, "a", 1, 10)] == ["4", None, "2", None]
         assert await stores.lines.verify(LINE) is None
 

@@ -79,6 +79,10 @@ def _rendered(sql: str) -> str:
     return sql.format_map(DIALECT)
 
 
+class _NeedsSavepoints(Exception):
+    """A job failed after it had changed something, which must be undone without undoing the others."""
+
+
 class _Job:
     """One write waiting for its turn."""
 
@@ -239,13 +243,20 @@ def _connect(path: Path) -> apsw.Connection:
 
 
 def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> None:
-    """Run every job of the group in one transaction, each behind its own savepoint, and commit once."""
+    """Run every job of the group in one transaction and commit once.
+
+    A job that fails has nearly always changed nothing yet, so none pays for a savepoint until one of them needs it.
+    """
     if connection is None:
         raise PoolNotInitialized
     cursor = connection.cursor()
     try:
         with _translated():
-            _run_group(cursor, group)
+            try:
+                _run_group(cursor, group, _attempt)
+            except _NeedsSavepoints:
+                cursor.execute("ROLLBACK")
+                _run_group(cursor, group, _attempt_behind_savepoint)
     except Exception as error:  # noqa: BLE001 - whatever it is, the callers must be told and the writer must live
         if connection.in_transaction:
             cursor.execute("ROLLBACK")
@@ -253,10 +264,11 @@ def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> N
             job.error = job.error or error
 
 
-def _run_group(cursor: apsw.Cursor, group: list[_Job]) -> None:
+def _run_group(cursor: apsw.Cursor, group: list[_Job], attempt: Callable[[apsw.Cursor, _Job], None]) -> None:
     cursor.execute("BEGIN IMMEDIATE")
     for job in group:
-        _attempt(cursor, job)
+        job.error = None
+        attempt(cursor, job)
         # SQLite itself rolls everything back when the disk is full, the jobs before this one included.
         if not cursor.connection.in_transaction:
             raise StorageFull
@@ -264,6 +276,16 @@ def _run_group(cursor: apsw.Cursor, group: list[_Job]) -> None:
 
 
 def _attempt(cursor: apsw.Cursor, job: _Job) -> None:
+    before = cursor.connection.total_changes()
+    try:
+        job.result = _run_to_end(cursor, job.scope, job.work)
+    except BaseException as error:
+        job.error = _translation(error)
+        if cursor.connection.total_changes() != before and cursor.connection.in_transaction:
+            raise _NeedsSavepoints from error
+
+
+def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job) -> None:
     cursor.execute("SAVEPOINT job")
     try:
         job.result = _run_to_end(cursor, job.scope, job.work)
@@ -271,8 +293,7 @@ def _attempt(cursor: apsw.Cursor, job: _Job) -> None:
         job.error = _translation(error)
         if cursor.connection.in_transaction:
             cursor.execute("ROLLBACK TO job")
-            cursor.execute("RELEASE job")
-    else:
+    if cursor.connection.in_transaction:
         cursor.execute("RELEASE job")
 
 
