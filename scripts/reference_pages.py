@@ -35,7 +35,11 @@ _AUDIENCES = {
 }
 _ANY_CALL = (InvalidInput, AuthenticationError, PermissionDenied, RateLimited, SystemUnavailable, InternalError)
 _CLIENT_SETTINGS = (
-    ("WEFT_URL", "http://127.0.0.1:8787", "Address of the server the clients and the command line call."),
+    (
+        "WEFT_URL",
+        "",
+        "Address of the server to call; the clients take http://127.0.0.1:8787, the command line its data folder.",
+    ),
     ("WEFT_API_KEY", "none", "API key or token that the clients and the command line show."),
     ("WEFT_SESSION", "none", "Session that commands act in when none is named."),
 )

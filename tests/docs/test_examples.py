@@ -83,7 +83,7 @@ def run_page(page: Path) -> None:
     async def run() -> None:
         for block in BLOCK.finditer(text):
             source = "\n" * text.count("\n", 0, block.start(1)) + block[1]
-            code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
             result = eval(code, names)
             if inspect.isawaitable(result):
                 await result

@@ -37,7 +37,7 @@ async def secret_of(world: World) -> bytes:
     return bytes((await world.rows("SELECT secret FROM signing_keys WHERE tenant = $1", world.tenant))[0][0])
 
 
-async def test_an_api_key_is_exchanged_for_a_token_in_the_seed_s_shape(world: World) -> None:
+async def test_an_api_key_is_exchanged_for_a_token_in_the_specified_shape(world: World) -> None:
     answer = on_the_wire(
         await world.app.call(
             world.app.registry["token.issue"],

@@ -1,4 +1,4 @@
-"""Entries of the board: what is written, read, listed and deleted, in the seed's own shapes."""
+"""Entries of the board: what is written, read, listed and deleted, in the specification's own shapes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LATER = "2026-02-20T15:45:00Z"
 
 @pytest.mark.req("SC-02")
 @pytest.mark.req("SC-03")
-async def test_write_answers_in_the_seed_s_shape(world: World) -> None:
+async def test_write_answers_in_the_specified_shape(world: World) -> None:
     await world.planner.write("problem_summary", "It broke.")
     world.clock.advance(minutes=75)
     assert await world.analysis.write("problem_summary", "It broke on Monday.") == {
@@ -30,7 +30,7 @@ async def test_write_answers_in_the_seed_s_shape(world: World) -> None:
 
 
 @pytest.mark.req("SC-03")
-async def test_read_answers_in_the_seed_s_shape(world: World) -> None:
+async def test_read_answers_in_the_specified_shape(world: World) -> None:
     await world.planner.write("problem_summary", "It broke.")
     assert await world.analysis.read("problem_summary") == {
         "key": "problem_summary",
@@ -73,7 +73,7 @@ async def test_list_keys_gives_sizes_and_the_total_but_no_values(world: World) -
 
 
 @pytest.mark.req("SC-03")
-async def test_delete_answers_in_the_seed_s_shape(world: World) -> None:
+async def test_delete_answers_in_the_specified_shape(world: World) -> None:
     await world.planner.write("open_questions", "a")
     await world.planner.write("open_questions", "b")
     assert await world.analysis.delete("open_questions") == {"deleted": "open_questions", "previous_version": 2}
@@ -268,7 +268,7 @@ async def test_a_request_cannot_say_who_wrote(world: World) -> None:
 
 
 @pytest.mark.req("SC-21")
-async def test_the_seed_s_interaction_cycle_runs(world: World) -> None:
+async def test_the_specified_interaction_cycle_runs(world: World) -> None:
     planner, analysis = world.planner, world.analysis
     await planner.write("current_phase", "analysis")
     await planner.write("problem_summary", "Throughput dropped 30% after config change on Feb 18.")

@@ -90,7 +90,7 @@ async def test_what_a_caller_is_not_shown_is_refused_when_called(connect: Connec
 @pytest.mark.req("SC-03")
 @pytest.mark.req("SC-04")
 @pytest.mark.req("SC-17")
-async def test_the_four_actions_answer_in_the_seed_s_shapes(connect: Connect, session: str) -> None:
+async def test_the_four_actions_answer_in_the_specified_shapes(connect: Connect, session: str) -> None:
     async with connect("analysis") as client:
         board = Board(client, session)
         written = await board("write", key="problem_summary", value="It broke on Tuesday.")

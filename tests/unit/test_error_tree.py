@@ -79,7 +79,7 @@ def test_the_body_has_the_one_shape_every_face_reports() -> None:
 
 @pytest.mark.req("SC-09")
 @pytest.mark.req("MS-10")
-def test_the_codes_of_the_seeds_are_all_there() -> None:
+def test_the_specified_codes_are_all_there() -> None:
     seed_000 = {
         "KEY_NOT_FOUND",
         "VALUE_TOO_LARGE",

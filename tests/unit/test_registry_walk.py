@@ -73,7 +73,7 @@ def test_a_tool_of_several_operations_tells_them_apart_by_action() -> None:
 @pytest.mark.req("SC-03")
 @pytest.mark.req("SC-12")
 @pytest.mark.req("SC-13")
-def test_the_seed_s_actions_are_those_of_one_tool() -> None:
+def test_the_specified_actions_are_those_of_one_tool() -> None:
     actions = {operation.action for operation in REGISTRY.tools()["shared_context"]}
     assert {"list_keys", "read", "write", "delete", "read_history", "read_batch", "snapshot"} <= actions
 

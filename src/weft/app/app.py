@@ -19,6 +19,7 @@ from weft.app.rates import RateLimits
 from weft.app.tally import MemoryTally
 from weft.app.tenants import Tenants
 from weft.capabilities.access.operations import TokenLifetimes
+from weft.capabilities.events.model import ENDINGS
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import PermissionDenied, WeftError
 from weft.kernel.identity import Permission
@@ -118,16 +119,19 @@ class App:
 
         The caller is identified again before each page, so a revoked credential ends the stream.
         """
+        going_on = False
         while True:
             actor = await self.identify(arrival)
             if Permission.READ not in actor.permissions:
                 raise PermissionDenied("Following events needs the permission 'read'.")
             try:
-                page = await self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS)
+                page = await self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on)
             except AccessChanged:
                 self._dispatcher.forget(arrival)
                 continue
             after = page.reached
+            # Looked at afresh whenever it was quiet, or when what came may be the last there is to see.
+            going_on = bool(page.events) and not any(event.type in ENDINGS for event in page.events)
             yield page
 
     async def position(self, arrival: Arrival) -> int:

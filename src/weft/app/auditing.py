@@ -30,8 +30,9 @@ class Auditor:
         self._database = database
         self._clock = clock
 
-    async def done(self, transaction: Transaction, actor: Actor, operation: Operation, request: Request) -> None:
-        detail = {name: value for name, value in msgspec.structs.asdict(request).items() if value is not None}
+    async def done(self, transaction: Transaction, actor: Actor | None, operation: Operation, request: Request) -> None:
+        given = msgspec.structs.asdict(request)
+        detail = {name: value for name, value in given.items() if value is not None and name != "api_key"}
         targets = [str(detail.pop(name)) for name in list(detail) if name.endswith("_id") or name in {"name", "label"}]
         row = self._row(actor, operation.name, "done", "/".join(targets), msgspec.to_builtins(detail))
         await SqlAuditStore(transaction).add(row)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.access.authentication import authenticate, identify_local, tenant_of
 from weft.kernel.clock import to_micros
-from weft.kernel.errors import TokenExpired
+from weft.kernel.errors import InvalidApiKey, TokenExpired
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import Scope
 
@@ -50,7 +50,7 @@ class Callers:
                 self._known.popitem(last=False)
         if actor.valid_until is not None and actor.valid_until <= to_micros(self._clock.now()):
             self.forget(credential)
-            raise TokenExpired
+            raise TokenExpired if actor.token_id else InvalidApiKey("The API key has expired.")
         return actor
 
     def forget(self, credential: Credential) -> None:

@@ -157,7 +157,7 @@ class Dispatcher:
 
         async def work(transaction: Transaction) -> tuple[Response, Sequence[NewEvent]]:
             result = await operation.run(request, *arguments(Call(actor, transaction)))
-            if operation.audited and actor is not None:
+            if operation.audited:
                 await self._auditor.done(transaction, actor, operation, request)
             return result, transaction.published
 
@@ -186,7 +186,10 @@ def authorise(operation: Operation, actor: Actor) -> None:
             your_permissions=sorted(actor.permissions),
         )
     if operation.audience is Audience.NOT_SUBAGENTS and actor.is_subagent:
-        raise PermissionDenied(f"'{operation.tool}' is for orchestrators and humans, not for sub-agents.")
+        raise PermissionDenied(
+            f"'{operation.tool}' is for orchestrators and humans, not for sub-agents.",
+            hint="Leave this to the orchestrator that started you; go on with the session you were given.",
+        )
 
 
 def log_changes(scope: Scope, events: Sequence[NewEvent]) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _PAGE = 500
 _REMEMBERED = 2_000
+_TAILS = 256
 
 
 class LiveFeed:
@@ -45,13 +46,26 @@ class LiveFeed:
                 if not tenants or name in tenants:
                     tail.wake()
 
-    async def next(self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float) -> Page:
-        await self._check_session(actor, interest)
-        tail = self._tails.get(actor.tenant)
-        if tail is None:
-            tail = self._tails[actor.tenant] = _Tail(self._database, actor.tenant)
+    async def next(
+        self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float, *, going_on: bool = False
+    ) -> Page:
+        """Return the next page. Who is ``going_on`` was checked before, and is content with what the tail has read."""
+        tail = self._tail(actor.tenant)
+        if not going_on:
+            await self._check(actor, interest)
+            tail.wake()
+        tail.followers += 1
+        try:
+            return await self._next(tail, actor, interest, after, wait_seconds)
+        finally:
+            tail.followers -= 1
+
+    async def _next(
+        self, tail: _Tail, actor: Actor, interest: Interest, after: int | None, wait_seconds: float
+    ) -> Page:
         deadline = asyncio.get_running_loop().time() + wait_seconds
-        position = await tail.end(actor.epoch) if after is None else min(after, await tail.end(actor.epoch))
+        end = await tail.end(actor.epoch)
+        position = end if after is None else min(after, end)
         while True:
             changed = tail.changed
             scanned = await tail.after(position, actor.epoch)
@@ -75,13 +89,20 @@ class LiveFeed:
             self._waiting -= 1
         return True
 
-    async def _check_session(self, actor: Actor, interest: Interest) -> None:
-        session_id = interest.session_id
-        if session_id is None:
-            return
+    def _tail(self, tenant: str) -> _Tail:
+        tail = self._tails.get(tenant)
+        if tail is None:
+            if len(self._tails) >= _TAILS:
+                self._tails = {name: known for name, known in self._tails.items() if known.followers}
+            tail = self._tails[tenant] = _Tail(self._database, tenant)
+        return tail
+
+    async def _check(self, actor: Actor, interest: Interest) -> None:
+        """Make sure that the caller's access still stands, and that it takes part in the session it names."""
 
         async def check(transaction: Transaction) -> None:
-            await find_session(session_id, actor, SqlSessionStore(transaction))
+            if interest.session_id is not None:
+                await find_session(interest.session_id, actor, SqlSessionStore(transaction))
 
         await self._database.read(Scope(actor.tenant, actor.epoch), check)
 
@@ -99,6 +120,7 @@ class _Tail:
         self._stale = True
         self._reading = asyncio.Lock()
         self.changed = asyncio.Event()
+        self.followers = 0
 
     def wake(self) -> None:
         self._stale = True

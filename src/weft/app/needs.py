@@ -5,8 +5,10 @@ This is the one untyped spot of the wiring; a test resolves every need of every 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_type_hints
+
+import msgspec
 
 from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.operations import TokenLifetimes
@@ -94,9 +96,9 @@ class Resolver:
         found = self._sources.get(need)
         if found is not None:
             return found
-        if not is_dataclass(need):
-            raise LookupError(f"nothing provides {need!r}")
-        # A dataclass of needs is itself a need: it is built from its fields.
+        if not issubclass(need, msgspec.Struct):
+            raise TypeError(f"nothing provides {need!r}")
+        # A struct of needs is itself a need: it is built from its fields.
         hints = get_type_hints(need)
-        parts = [self.source(hints[part.name]) for part in fields(need)]
+        parts = [self.source(hints[name]) for name in need.__struct_fields__]
         return lambda call: need(*[part(call) for part in parts])

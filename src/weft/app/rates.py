@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from typing import TYPE_CHECKING
@@ -49,8 +50,10 @@ class RateLimits:
             return await self._local.hit(item, *identifiers)
 
     async def _refusal(self, item: RateLimitItem, rate_class: RateClass, *who: str) -> RateLimited:
-        reset_at = (await self._limiter().get_window_stats(item, rate_class, *who)).reset_time
-        wait = max(1, round(reset_at - time.time()))
+        wait = 1
+        with contextlib.suppress(StorageError):
+            reset_at = (await self._limiter().get_window_stats(item, rate_class, *who)).reset_time
+            wait = max(1, round(reset_at - time.time()))
         return RateLimited(
             f"More than {item} calls of the class '{rate_class}'.",
             retry_after_seconds=wait,

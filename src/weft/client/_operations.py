@@ -434,7 +434,10 @@ class TokenOperations:
         )
 
     async def refresh(self) -> TokenIssued:
-        """Exchange the token this call is made with for one that lasts longer; the old one ends at once."""
+        """Get a fresh token for the one this call is made with, which runs out at its own time.
+
+        Refreshing can go on for a day (by default); after that the API key must be shown again.
+        """
         return await self._caller.call("token.refresh", {}, TokenIssued)
 
     async def revoke(self, *, token_id: str | None = None) -> Done:

@@ -120,6 +120,7 @@ def _say_what_next(teller: Teller, settings: Settings, url: str, session_id: str
             f"{weft} board read-history findings_summary --session {session_id}",
             f"{weft} events read --session {session_id} --after 0",
             f"{weft} audit list --outcome denied",
+            f"{weft} key create admin    # a key for REST and MCP clients",
         ]
     )
     teller.aside("Ctrl-C stops the server; the data stays.")

@@ -38,14 +38,15 @@ class WeftError(Exception):
     """The base of every error a caller can meet."""
 
     code: ClassVar[str] = "INTERNAL_ERROR"
-    hint: ClassVar[str] = "Report this to whoever runs Weft; the server log has the details."
+    hint: str = "Report this to whoever runs Weft; the server log has the details."
     related: ClassVar[tuple[str, ...]] = ()
     http_status: ClassVar[int] = 500
     severity: ClassVar[Severity] = "error"
     recoverable: ClassVar[bool] = True
 
-    def __init__(self, message: str | None = None, /, **context: Any) -> None:  # noqa: ANN401 - context is JSON of any shape
+    def __init__(self, message: str | None = None, /, *, hint: str | None = None, **context: Any) -> None:  # noqa: ANN401 - JSON of any shape
         self.message = message or (self.__doc__ or "").strip().splitlines()[0]
+        self.hint = hint or self.hint
         self.context = context
         super().__init__(self.message)
 

@@ -101,7 +101,7 @@ def _greet(settings: Settings, made: NewTenant | None) -> None:
             f"A tenant '{made.tenant}' was created. Its admin's API key, shown this once:",
             f"  {made.admin_key}",
             "",
-            "Try:  export WEFT_API_KEY=<that key>",
+            f"Try:  export WEFT_URL={address} WEFT_API_KEY=<that key>",
             "      weft agent create planner",
         ]
     print(*lines, sep="\n", file=sys.stderr, flush=True)  # noqa: T201 - to the person at the terminal

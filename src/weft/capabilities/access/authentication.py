@@ -53,7 +53,10 @@ async def check_key(presented: PresentedKey, store: AccessStore, now: int) -> St
 async def active_principal(principal_id: str, store: AccessStore) -> Principal:
     principal = await store.principal(principal_id)
     if principal is None or principal.disabled_at is not None:
-        raise AuthenticationError(f"The principal '{principal_id}' does not exist or has been disabled.")
+        raise AuthenticationError(
+            f"The principal '{principal_id}' does not exist or has been disabled.",
+            hint="Ask an admin of the tenant to create it with create_agent, or to enable it with update_agent.",
+        )
     return principal
 
 

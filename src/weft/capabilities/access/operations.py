@@ -74,6 +74,9 @@ class TokenIssued(Response, kw_only=True, omit_defaults=False):
     token_type: Literal["Bearer"] = "Bearer"  # noqa: S105 - the scheme's name
     issued_at: datetime
 
+    def __repr__(self) -> str:
+        return f"TokenIssued(agent_id={self.agent_id!r}, expires_at={self.expires_at})"
+
 
 class RevokeToken(Request):
     """Which token to end; the one this call is made with if none is named."""
@@ -136,6 +139,9 @@ class AgentCreated(AgentInfo):
 
     api_key: str
 
+    def __repr__(self) -> str:
+        return f"AgentCreated(agent_id={self.agent_id!r})"
+
 
 class Agents(Response):
     """Principals, by id."""
@@ -187,6 +193,9 @@ class ApiKeyCreated(ApiKeyInfo):
 
     api_key: str
 
+    def __repr__(self) -> str:
+        return f"ApiKeyCreated(key_id={self.key_id!r})"
+
 
 class ApiKeys(Response):
     """A principal's keys, newest first."""
@@ -210,6 +219,7 @@ class RotateSigningKey(Request):
     rate=RateClass.AUTHENTICATION,
     effect=Effect.WRITE,
     audience=Audience.ANONYMOUS,
+    audited=True,
     errors=(InvalidApiKey, AuthenticationError, PermissionDenied),
 )
 async def authenticate_agent(

@@ -22,7 +22,7 @@ from weft.capabilities.board.model import (
 from weft.capabilities.board.store import EntryStore, ReadTally, TokenCounters
 from weft.capabilities.history.model import Act, Author, Change, ChangeMeta, Commit, Head, Tag, Version, blob_hash
 from weft.capabilities.history.store import LineStore
-from weft.capabilities.sessions.model import Session, SessionNotFound, find_active_session, find_session, line_of
+from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
@@ -48,8 +48,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     writable_by: tuple[str, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Boards:
+class Boards(msgspec.Struct, frozen=True):
     """Everything a board needs, gathered for the caller of one operation."""
 
     actor: Actor
@@ -66,11 +65,8 @@ class Boards:
         return Board(self, session, to_micros(self.clock.now()))
 
     async def to_write(self, session_id: str) -> OpenBoard:
-        """Take the line's lock first: what is read after it cannot change until this transaction ends."""
-        head = await self.lines.lock(line_of(session_id)) if is_name(session_id) else None
-        if head is None:
-            raise SessionNotFound(f"There is no session '{session_id}'.", resource_id=session_id)
-        session = await find_active_session(session_id, self.actor, self.sessions)
+        """Open a board behind its line's lock: what is read now cannot change until this transaction ends."""
+        session, head = await lock_active_session(session_id, self.actor, self.sessions)
         board = OpenBoard(self, session, to_micros(self.clock.now()), head)
         await board.bury_expired()
         return board

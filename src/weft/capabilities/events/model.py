@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 # Whatever part of a session one follows, its end is news.
-_ENDINGS = frozenset({"session.archived", "session.deleted"})
+ENDINGS = frozenset({"session.archived", "session.deleted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Interest:
             return False
         if recorded.readable_by != ANYONE and not actor.matches(recorded.readable_by):
             return False
-        return event.type in _ENDINGS or self.wants_key(event.subject)
+        return event.type in ENDINGS or self.wants_key(event.subject)
 
     def wants_key(self, key: str) -> bool:
         return self.keys == ANYONE or any(fnmatchcase(key, pattern) for pattern in self.keys)

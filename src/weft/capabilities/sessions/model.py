@@ -12,6 +12,7 @@ from weft.kernel.identity import ANYONE
 from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
+    from weft.capabilities.history.model import Head
     from weft.capabilities.sessions.store import SessionStore
     from weft.kernel.identity import Actor
 
@@ -115,14 +116,26 @@ async def find_session(session_id: str, actor: Actor, sessions: SessionStore) ->
     """Return a session the caller takes part in; to everyone else it does not exist."""
     session = await sessions.find(session_id) if is_name(session_id) else None
     if session is None or not session.admits(actor):
-        raise SessionNotFound(f"There is no session '{session_id}'.", resource_type="session", resource_id=session_id)
+        raise _unknown(session_id)
     return session
 
 
-async def find_active_session(session_id: str, actor: Actor, sessions: SessionStore) -> Session:
-    session = await find_session(session_id, actor, sessions)
+async def lock_session(session_id: str, actor: Actor, sessions: SessionStore) -> tuple[Session, Head]:
+    """Return a session the caller takes part in, with the head of its line, before anyone else can change either."""
+    found = await sessions.find_locked(session_id) if is_name(session_id) else None
+    if found is None or not found[0].admits(actor):
+        raise _unknown(session_id)
+    return found
+
+
+async def lock_active_session(session_id: str, actor: Actor, sessions: SessionStore) -> tuple[Session, Head]:
+    session, head = await lock_session(session_id, actor, sessions)
     if session.archived_at is not None:
         raise SessionArchived(
             f"The session '{session_id}' has been archived.", resource_type="session", resource_id=session_id
         )
-    return session
+    return session, head
+
+
+def _unknown(session_id: str) -> SessionNotFound:
+    return SessionNotFound(f"There is no session '{session_id}'.", resource_type="session", resource_id=session_id)

@@ -15,9 +15,10 @@ from weft.capabilities.sessions.model import (
     SessionExists,
     SessionId,
     SessionNotFound,
-    find_active_session,
     find_session,
     line_of,
+    lock_active_session,
+    lock_session,
 )
 from weft.capabilities.sessions.store import Position, SessionStore
 from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
@@ -225,9 +226,8 @@ async def archive_session(
     request: ArchiveSession, actor: Actor, sessions: SessionStore, lines: LineStore, outbox: Outbox, clock: Clock
 ) -> SessionArchivedAt:
     """Close a session for writing and keep it for reading and audit."""
-    # Behind the line's lock, so that no write which has seen the session active can still land after this.
-    await lines.lock(line_of(request.session_id))
-    session = await find_active_session(request.session_id, actor, sessions)
+    # Behind the lock, so that no write which has seen the session active can still land after this.
+    session, _ = await lock_active_session(request.session_id, actor, sessions)
     now = clock.now()
     await sessions.archive(session.session_id, to_micros(now))
     await lines.set_next_expiry(line_of(session.session_id), None)
@@ -250,8 +250,7 @@ async def delete_session(
     request: DeleteSession, actor: Actor, sessions: SessionStore, lines: LineStore, outbox: Outbox
 ) -> SessionDeleted:
     """Remove a session for good: its board, history, snapshots and events. Only the audit log remembers it."""
-    await lines.lock(line_of(request.session_id))
-    session = await find_session(request.session_id, actor, sessions)
+    session, _ = await lock_session(request.session_id, actor, sessions)
     await lines.erase(line_of(session.session_id))
     await sessions.erase(session.session_id)
     await outbox.publish(_event("session.deleted", session, actor))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.capabilities.history.model import Head
     from weft.capabilities.sessions.model import Session
 
 
@@ -25,6 +26,10 @@ class SessionStore(Protocol):
         ...
 
     async def find(self, session_id: str) -> Session | None: ...
+
+    async def find_locked(self, session_id: str) -> tuple[Session, Head] | None:
+        """Return a session with the head of its line, keeping other writers of either waiting."""
+        ...
 
     async def newest(self, before: Position | None, limit: int, *, archived: bool) -> Sequence[Session]:
         """Return sessions newest first, older than ``before``; archived ones only if asked for."""

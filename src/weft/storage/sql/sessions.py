@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.history.model import Head
 from weft.capabilities.sessions.model import Session, SessionConfig, line_of
 
 if TYPE_CHECKING:
@@ -18,6 +19,15 @@ _SESSION = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at
 FROM sessions s
 """
+# One statement for what every write needs first. Both rows are locked: on PostgreSQL a row that is only joined would be
+# shown as it was before the wait for the lock.
+_SESSION_WITH_LINE = """
+SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
+       l.seq, l.head, l.weight, l.next_expiry_at
+FROM lines l JOIN sessions s ON s.tenant = l.tenant
+WHERE l.tenant = $1 AND l.line_id = $2 AND s.session_id = $3 {for_update}
+"""
+_COLUMNS = 8
 # A board's last commit is its session's last activity; keeping a copy of that time would cost every write.
 _LAST_COMMIT = """
 SELECT c.committed_at FROM lines l
@@ -57,6 +67,11 @@ class SqlSessionStore:
     async def find(self, session_id: str) -> Session | None:
         row = await self._tx.one(_SESSION + "WHERE s.tenant = $1 AND s.session_id = $2", self._tx.tenant, session_id)
         return None if row is None else _session(row)
+
+    async def find_locked(self, session_id: str) -> tuple[Session, Head] | None:
+        line_id = line_of(session_id)
+        row = await self._tx.one(_SESSION_WITH_LINE, self._tx.tenant, line_id, session_id)
+        return None if row is None else (_session(row[:_COLUMNS]), Head(line_id, *row[_COLUMNS:]))
 
     async def newest(self, before: Position | None, limit: int, *, archived: bool) -> Sequence[Session]:
         rows = await self._tx.all(

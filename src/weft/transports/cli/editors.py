@@ -83,9 +83,13 @@ def _stdio_entry(target: Target, agent: str, session: str | None) -> dict[str, A
     arguments = [] if target.tenant == "default" else ["--tenant", target.tenant]
     arguments += ["mcp", "--as", agent, *(["--session", session] if session else [])]
     entry: dict[str, Any] = {"type": "stdio", "command": "weft", "args": arguments}
-    if target.data is not None:
-        entry["env"] = {"WEFT_DATA": str(Path(target.data).expanduser().absolute())}
-    return entry
+    places = {"WEFT_DATA": _absolute(target.data), "WEFT_DATABASE_URL": target.database_url}
+    environment = {name: value for name, value in places.items() if value}
+    return {**entry, "env": environment} if environment else entry
+
+
+def _absolute(folder: str | None) -> str | None:
+    return None if folder is None else str(Path(folder).expanduser().absolute())
 
 
 def _http_entry(url: str, session: str | None, editor: _Editor) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def _option(field: Field, shape: _Shape) -> click.Option:
     default = None if field.default is msgspec.NODEFAULT else field.default
     if isinstance(shape.type, BoolType):
         flag = f"--{name}" if default is False else f"--{name}/--no-{name}"
-        return click.Option([flag, field.name], default=default, help=_help(shape))
+        return click.Option([flag, field.name], is_flag=True, default=default, help=_help(shape))
     return click.Option(
         [f"--{name}", field.name],
         type=_click_type(shape),

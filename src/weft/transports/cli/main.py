@@ -123,13 +123,13 @@ def _summary(name: str) -> str:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.option("--url", envvar="WEFT_URL", show_envvar=True, help="Ask a running server; otherwise the data folder.")
-@click.option("--key", envvar="WEFT_API_KEY", show_envvar=True, help="API key or token for that server.")
+@click.option("--key", envvar="WEFT_API_KEY", show_envvar=True, help="The API key or token to act by.")
 @click.option("--data", envvar="WEFT_DATA", show_envvar=True, help="The data folder.  [default: ~/.weft]")
 @click.option(
     "--database-url", envvar="WEFT_DATABASE_URL", show_envvar=True, help="A SQLite file or postgresql:// instead."
 )
 @click.option("--tenant", default="default", show_default=True, help="The tenant to act in, on the data folder.")
-@click.option("--as", "principal", default="admin", show_default=True, help="Who to act as, on the data folder.")
+@click.option("--as", "principal", help="Who to act as, on the data folder.  [default: whose key it is, or else admin]")
 @click.version_option(package_name="weft", message="%(prog)s %(version)s")
 @click.pass_context
 def weft(ctx: click.Context, /, **options: str | None) -> None:
@@ -148,7 +148,7 @@ def weft(ctx: click.Context, /, **options: str | None) -> None:
         data=options["data"],
         database_url=options["database_url"],
         tenant=options["tenant"] or "default",
-        principal=options["principal"] or "admin",
+        principal=options["principal"],
     )
 
 

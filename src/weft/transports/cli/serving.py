@@ -56,7 +56,7 @@ def mcp(target: Target, principal: str | None, session: str | None) -> None:
     """
     from weft.transports.stdio import run  # noqa: PLC0415 - help needs no server
 
-    run(target.settings(), tenant=target.tenant, principal=principal or target.principal, session=session)
+    run(target.settings(), tenant=target.tenant, principal=principal or target.principal or "admin", session=session)
 
 
 @click.command(cls=Command)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from weft.app.app import App
+    from weft.app.callers import Credential
     from weft.kernel.operation import Operation, Response
 
 
@@ -27,7 +28,7 @@ class Target:
     data: str | None
     database_url: str | None
     tenant: str
-    principal: str
+    principal: str | None
 
     def settings(self, **overrides: Any) -> Settings:  # noqa: ANN401 - settings are of several types
         """Return the settings of this process; what a command itself was told goes first."""
@@ -51,15 +52,22 @@ class Target:
             return response
 
     async def _call_locally(self, operation: Operation, raw: dict[str, Any]) -> Response:
-        from weft.app.callers import Local  # noqa: PLC0415 - help and completion need no database
-        from weft.app.dispatch import Arrival  # noqa: PLC0415 - likewise
+        from weft.app.dispatch import Arrival  # noqa: PLC0415 - help and completion need no database
 
         async with opened(self.settings()) as app:
             made = await app.tenants.ensure_default()
             if made is not None:
                 click.echo(f"Made the tenant '{made.tenant}'. Its admin's API key, shown this once:", err=True)
                 click.echo(made.admin_key, err=True)
-            return await app.call(operation, raw, Arrival(Local(self.tenant, self.principal)))
+            return await app.call(operation, raw, Arrival(self._credential()))
+
+    def _credential(self) -> Credential:
+        """Return who acts on the data folder: whoever was named, else the owner of the key, else its admin."""
+        from weft.app.callers import Local  # noqa: PLC0415 - help and completion need no database
+
+        if self.principal is None and self.key:
+            return self.key
+        return Local(self.tenant, self.principal or "admin")
 
 
 @asynccontextmanager

@@ -38,9 +38,16 @@ _SECURE = """
 DO $$
 DECLARE name text;
 BEGIN
-  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'weft_app') THEN CREATE ROLE weft_app NOLOGIN; END IF;
-  IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'weft_system') THEN CREATE ROLE weft_system NOLOGIN; END IF;
-  EXECUTE format('GRANT weft_app, weft_system TO %I', current_user);
+  -- Roles belong to the whole server: another database on it may have made them, perhaps this very moment.
+  FOREACH name IN ARRAY ARRAY['weft_app', 'weft_system'] LOOP
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
+      BEGIN EXECUTE format('CREATE ROLE %I NOLOGIN', name);
+      EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END;
+    END IF;
+    IF NOT pg_has_role(current_user, name, 'MEMBER') THEN
+      EXECUTE format('GRANT %I TO %I', name, current_user);
+    END IF;
+  END LOOP;
   EXECUTE format('GRANT USAGE ON SCHEMA %I TO weft_app, weft_system', current_schema());
   FOR name IN SELECT table_name FROM information_schema.columns
               WHERE table_schema = current_schema() AND column_name = 'tenant' AND table_name NOT IN (
@@ -255,6 +262,12 @@ async def _translated() -> AsyncIterator[None]:
         raise StorageFull from error
     except asyncpg.DataCorruptedError as error:
         raise InternalError("PostgreSQL reports damaged data; restore it from a backup.") from error
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise SystemUnavailable(
+            "PostgreSQL does not let this login set Weft up.",
+            hint="Give it CREATEROLE and CREATE on the schema, or have an administrator create the roles weft_app and "
+            "weft_system and grant them to it.",
+        ) from error
     except (asyncpg.DataError, UnicodeEncodeError) as error:
         raise InvalidInput("A value cannot be stored as it was sent.") from error
     except _UNREACHABLE as error:
