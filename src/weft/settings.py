@@ -25,7 +25,7 @@ DEFAULT_RATES = {
 
 
 class InvalidSetting(Rejected):
-    """A setting has a value Weft cannot use."""
+    """A setting is unknown, or has a value Weft cannot use."""
 
     code = "INVALID_SETTING"
     hint = "See docs/reference/settings.md for what each setting takes."
@@ -68,6 +68,9 @@ class Settings:
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Settings:  # noqa: ANN401
         """Read settings from the environment; overrides that are not None go before it."""
+        unknown = overrides.keys() - {item.name for item in fields(cls)}
+        if unknown:
+            raise InvalidSetting(f"There is no setting named {', '.join(sorted(unknown))}.")
         environment = os.environ if environment is None else environment
         given = {
             item.name: environment[item.metadata["env"]]

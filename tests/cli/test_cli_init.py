@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,11 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _on_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+
+
 def _read(file: str) -> Any:
     return json.loads(Path(file).read_text())
 
@@ -45,6 +52,15 @@ def test_an_editor_starts_weft_by_itself(editor: str, cli: CommandLine) -> None:
         }
     }
     assert f"weft agent create {editor}" in result.stdout
+
+
+def test_where_weft_is_not_on_the_path_its_python_is_named(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    cli.run("init", "cursor")
+    entry = _read(".cursor/mcp.json")["mcpServers"]["weft"]
+    assert (entry["command"], entry["args"]) == (sys.executable, ["-m", "weft", "mcp", "--as", "cursor"])
+    started = subprocess.run([entry["command"], *entry["args"], "--help"], capture_output=True, check=False)
+    assert started.returncode == 0
 
 
 @pytest.mark.parametrize("editor", EDITORS)

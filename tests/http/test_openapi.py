@@ -28,7 +28,7 @@ def tame(case: Any) -> None:
     """Leave out what a request cannot know of a server, or a test cannot wait for; its validity stays what it was.
 
     A long wait is answered as a short one is. Only an answer can give a cursor, and only an admin knows who may be a
-    parent. To JSON Schema 2.0 is a whole number; Weft asks for 2.
+    parent. To JSON Schema 2.0 is a whole number; Weft takes it for one at the top level of a request, not inside.
     """
     if isinstance(case.query, dict):
         if _in_range(case.query.get("wait_seconds")):
@@ -36,7 +36,7 @@ def tame(case: Any) -> None:
         if isinstance(case.query.get("cursor"), str) and len(case.query["cursor"]) <= 200:
             del case.query["cursor"]
     if isinstance(case.body, dict):
-        case.body = _whole(case.body)
+        case.body = {name: _whole(part) if isinstance(part, dict | list) else part for name, part in case.body.items()}
         if isinstance(case.body.get("parent_id"), str) and is_name(case.body["parent_id"]):
             case.body["parent_id"] = "planner"
 

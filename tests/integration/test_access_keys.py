@@ -75,6 +75,19 @@ async def test_a_revoked_key_ends_at_once_in_every_process(world: World) -> None
             await caller.list()
 
 
+async def test_whoever_lost_access_is_not_even_recognised(world: World) -> None:
+    token = await world.planner.with_token("planner", "planning")
+    for caller, operation, raw in (
+        (token, "token.revoke", {}),
+        (world.planner, "key.revoke", {"key_id": world.planner.key_id}),
+        (world.analysis, "agent.update", {"agent_id": "analysis", "disabled": True}),
+    ):
+        await world.app.identify(Arrival(caller.credential))
+        await (caller if caller is token else world.admin).call(operation, **raw)
+        with pytest.raises(AuthenticationError):
+            await world.app.identify(Arrival(caller.credential))
+
+
 async def test_a_rotated_key_gives_way_to_the_new_one(world: World) -> None:
     token = await world.planner.with_token("planner", "planning")
     rotated = await world.planner.call("key.rotate", key_id=world.planner.key_id)

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
+from weft.capabilities.events.model import Interest
 
 if TYPE_CHECKING:
     from support.world import World
+
+EVERY = ["read", "write", "admin"]
 
 
 async def test_agents_are_shown_with_the_name_others_see(world: World) -> None:
@@ -63,8 +66,7 @@ async def test_nobody_edits_itself(world: World) -> None:
 
 
 async def test_an_admin_reaches_no_higher_than_its_own_clearance(world: World) -> None:
-    every = ["read", "write", "admin"]
-    deputy = await world.admin.create_agent("deputy", clearance=3, permissions=every)
+    deputy = await world.admin.create_agent("deputy", kind="human", clearance=3, permissions=EVERY)
     await world.admin.create_agent("chief", clearance=4)
     for operation, raw in (
         ("agent.create", {"agent_id": "new", "clearance": 4}),
@@ -80,9 +82,83 @@ async def test_an_admin_reaches_no_higher_than_its_own_clearance(world: World) -
     await deputy.call("agent.update", agent_id="planner", clearance=2)
 
 
+async def test_an_agent_changes_only_those_below_it(world: World) -> None:
+    lead = await world.admin.create_agent("lead", clearance=3, permissions=EVERY)
+    helper = await lead.create_agent("helper", parent_id="lead")
+    grandchild = await lead.create_agent("grandchild", parent_id="helper", clearance=3)
+    await world.admin.create_agent("cleared", parent_id="helper", clearance=4)
+    token = await world.planner.token("planner", "planning")
+    token_id = (await world.rows("SELECT token_id FROM access_tokens WHERE tenant = $1", world.tenant))[0][0]
+    for operation, raw in (
+        ("agent.update", {"agent_id": "lead", "disabled": False}),
+        ("agent.update", {"agent_id": "planner", "disabled": True}),
+        ("agent.update", {"agent_id": "analysis", "clearance": 1}),
+        ("agent.update", {"agent_id": "cleared", "disabled": True}),
+        ("key.create", {"agent_id": "planner"}),
+        ("key.create", {"agent_id": "cleared"}),
+        ("key.rotate", {"key_id": world.analysis.key_id}),
+        ("key.revoke", {"key_id": world.planner.key_id}),
+        ("token.revoke", {"token_id": token_id}),
+    ):
+        with refused("PERMISSION_DENIED"):
+            await lead.call(operation, **raw)
+    await world.planner.with_credential(token).list()
+    await lead.call("agent.update", agent_id="grandchild", clearance=2, permissions=["read"])
+    await lead.call("key.create", agent_id="grandchild")
+    await lead.call("key.rotate", key_id=grandchild.key_id)
+    await lead.call("key.revoke", key_id=helper.key_id)
+    with refused("INVALID_API_KEY"):
+        await helper.list()
+
+
+async def test_an_agent_creates_only_agents_below_itself(world: World) -> None:
+    lead = await world.admin.create_agent("lead", permissions=EVERY)
+    await lead.create_agent("child", parent_id="lead")
+    await lead.create_agent("grandchild", parent_id="child")
+    for parent_id in (None, "admin", "planner", "analysis"):
+        with refused("PERMISSION_DENIED"):
+            await lead.create_agent("elsewhere", parent_id=parent_id)
+    with refused("PERMISSION_DENIED"):  # as a human, it would reach everyone
+        await lead.create_agent("puppet", parent_id="lead", kind="human")
+    await world.admin.create_agent("dana", parent_id="lead", kind="human")
+    with refused("PERMISSION_DENIED"):
+        await lead.call("key.create", agent_id="dana")
+
+
+async def test_nobody_grants_a_permission_they_do_not_hold(world: World) -> None:
+    keeper = await world.admin.create_agent("keeper", kind="human", permissions=["read", "admin"])
+    for operation, raw in (
+        ("agent.create", {"agent_id": "new"}),
+        ("agent.update", {"agent_id": "review-2", "permissions": ["read", "write"]}),
+        ("key.create", {"agent_id": "review-2"}),
+        ("key.rotate", {"key_id": world.review.key_id}),
+    ):
+        with refused("PERMISSION_DENIED"):
+            await keeper.call(operation, **raw)
+    assert (await keeper.call("agent.update", agent_id="review-2", disabled=True))["permissions"] == ["read", "write"]
+    await keeper.call("agent.update", agent_id="review-2", permissions=["read"])
+    await keeper.call("key.rotate", key_id=world.review.key_id)
+
+
+async def test_a_narrowed_token_is_not_widened_by_a_key(world: World) -> None:
+    reader = await world.planner.with_token("planner", "planning", requested_permissions=["read"])
+    with refused("PERMISSION_DENIED"):
+        await reader.call("key.rotate", key_id=world.planner.key_id)
+    manager = await world.admin.with_token("admin", requested_permissions=["admin"])
+    with refused("PERMISSION_DENIED"):
+        await manager.call("key.create", agent_id="admin")
+
+
+async def test_a_loop_in_the_tree_ends_in_a_refusal(world: World) -> None:
+    lead = await world.admin.create_agent("lead", permissions=EVERY)
+    loop = "UPDATE principals SET parent_id = $1 WHERE tenant = $2 AND principal_id = $3"
+    await world.sql(loop, "analysis", world.tenant, "planner")
+    with refused("PERMISSION_DENIED"):
+        await lead.call("agent.update", agent_id="review-2", disabled=True)
+
+
 async def test_a_sub_agent_administers_nothing_even_as_admin(world: World) -> None:
-    every = ["read", "write", "admin"]
-    powerful = await world.admin.create_agent("powerful", parent_id="planner", permissions=every, clearance=5)
+    powerful = await world.admin.create_agent("powerful", parent_id="planner", permissions=EVERY, clearance=5)
     for operation, raw in (
         ("agent.create", {"agent_id": "mine"}),
         ("agent.list", {}),
@@ -154,6 +230,40 @@ async def test_every_denial_is_on_record_with_its_reason(world: World) -> None:
         ("authenticate", "unknown", "INVALID_API_KEY"),
         ("token.issue", "unknown", "AUTHENTICATION_ERROR"),
     ]
+
+
+@pytest.mark.req("MS-13")
+async def test_whoever_is_told_that_there_is_nothing_was_denied_all_the_same(world: World) -> None:
+    await world.planner.create_session("closed", participants=["orchestrator"])
+    outside = world.analysis.in_session("closed")
+    for attempt in (outside.list(), outside.write("goal"), outside.events(session_id="closed")):
+        with refused("SESSION_NOT_FOUND"):
+            await attempt
+    with refused("SESSION_NOT_FOUND"):
+        await anext(outside.follow(Interest("closed"), 0))
+    with refused("KEY_UNKNOWN"):
+        await world.analysis.call("key.rotate", key_id=world.planner.key_id)
+    with refused("SESSION_NOT_FOUND"):
+        await world.analysis.in_session("none").list()
+    with refused("KEY_UNKNOWN"):
+        await world.analysis.call("key.rotate", key_id="key_0")
+    denied = (await world.admin.audit(outcome="denied"))[::-1]
+    assert [(row["action"], row["principal_id"], row["detail"]["code"]) for row in denied] == [
+        ("board.list_keys", "analysis", "SESSION_NOT_FOUND"),
+        ("board.write", "analysis", "SESSION_NOT_FOUND"),
+        ("events.read", "analysis", "SESSION_NOT_FOUND"),
+        ("events.read", "analysis", "SESSION_NOT_FOUND"),
+        ("key.rotate", "analysis", "KEY_UNKNOWN"),
+    ]
+
+
+@pytest.mark.req("MS-13")
+async def test_following_is_judged_and_recorded_like_any_call(world: World) -> None:
+    writer = await world.admin.create_agent("writer", permissions=["write"])
+    with refused("PERMISSION_DENIED"):
+        await anext(writer.follow(Interest(), 0))
+    denied = (await world.admin.audit(outcome="denied"))[0]
+    assert (denied["action"], denied["principal_id"]) == ("events.read", "writer")
 
 
 @pytest.mark.req("MS-13")

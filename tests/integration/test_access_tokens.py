@@ -60,6 +60,19 @@ async def test_an_api_key_is_exchanged_for_a_token_in_the_specified_shape(world:
     assert (await world.planner.with_credential(answer["token"]).write("goal"))["written_by"] == "orchestrator"
 
 
+@pytest.mark.req("MS-13")
+async def test_a_token_is_on_record_as_issued_to_its_own_agent(world: World) -> None:
+    await world.analysis.token("analysis")
+    issued = (await world.admin.audit())[0]
+    assert (issued["action"], issued["actor"], issued["principal_id"], issued["target"], issued["detail"]) == (
+        "token.issue",
+        "subagent:analysis",
+        "analysis",
+        "analysis",
+        {"agent_type": "analysis", "requested_permissions": ["read", "write"]},
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "code"),
     [

@@ -205,3 +205,32 @@ async def test_verify_finds_whatever_was_altered(
     if "blobs" not in tampering:
         inspected = await world.admin.inspect()
         assert (inspected["history_intact"], found in inspected["history_problem"]) == (False, True)
+
+
+@pytest.mark.req("SC-12")
+async def test_keeping_one_version_keeps_one_over_all_the_lives_of_a_key(world: World) -> None:
+    planner = await world.planner.create_session("short", keep_versions=1)
+    for number in range(12):
+        await planner.write("draft", f"life {number}")
+        await planner.delete("draft")
+    await planner.write("draft", "the last")
+    values = [await kept(world, f"life {number}") for number in range(12)]
+    assert sum(values) == 0
+    assert await planner.value("draft") == "the last"
+    assert await verify(world, "board:short") is None
+
+
+@pytest.mark.req("SC-15")
+@pytest.mark.parametrize(
+    "forgery", ["version = 9", "written_by = 'orchestrator'", "tokens = 0", "expires_at = 9000000000000000"]
+)
+async def test_a_board_that_departs_from_its_history_is_found_out(world: World, forgery: str) -> None:
+    await world.analysis.write("draft", "as it was")
+    assert (await world.admin.inspect())["history_intact"]
+    await world.app.database.write(
+        Scope(world.tenant),
+        lambda tx: tx.run(f"UPDATE entries SET {forgery} WHERE tenant = $1", world.tenant),
+    )
+    answer = await world.admin.inspect()
+    assert not answer["history_intact"]
+    assert "draft" in answer["history_problem"]

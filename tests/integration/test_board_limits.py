@@ -114,3 +114,13 @@ async def test_a_restore_obeys_the_limit_too(world: World) -> None:
     await small.write("b", tokens(10))
     assert await small.restore("eight") == {"restored": "eight", "written": ["a"], "deleted": ["b"]}
     assert await small.size() == 8
+
+
+@pytest.mark.req("SC-05")
+async def test_remarks_keep_their_distance_to_whatever_the_limit_is(world: World) -> None:
+    planner = await world.planner.create_session("small", max_value_tokens=100)
+    assert "warning" not in await planner.write("a", "x" * 4 * 49)
+    assert "long for shared state" in (await planner.write("a", "x" * 4 * 50))["warning"]
+    assert "close to the limit of 100" in (await planner.write("a", "x" * 4 * 80))["warning"]
+    large = await world.planner.create_session("large", max_value_tokens=5_000)
+    assert "warning" not in await large.write("a", "x" * 4 * 825)

@@ -166,3 +166,12 @@ async def test_a_session_with_participants_does_not_exist_for_others(world: Worl
         await other.call("session.get", session_id="private")
     with refused("SESSION_NOT_FOUND"):
         await other.call("session.delete", session_id="private")
+
+
+@pytest.mark.req("SC-11")
+async def test_writing_to_a_hidden_key_is_refused_without_saying_whose_it_is(world: World) -> None:
+    await world.planner.write("secret", "x", readable_by=["orchestrator"], writable_by=["orchestrator"])
+    with refused("PERMISSION_DENIED") as caught:
+        await world.analysis.write("secret", "mine now")
+    assert "orchestrator" not in caught.value.message
+    assert await world.planner.value("secret") == "x"

@@ -187,3 +187,20 @@ async def test_old_events_can_still_be_read_when_many_came_after(world: World) -
         seen += [event["seq"] for event in page["events"]]
         after = page["next_after"]
     assert seen == list(range(1, 3003))
+
+
+@pytest.mark.req("SC-16")
+async def test_whoever_created_a_session_hears_of_it_though_it_is_for_others(world: World) -> None:
+    planner = await world.planner.create_session("theirs", participants=["subagent:review:*"])
+    await planner.write("goal", "hidden from most")
+    heard = [event["session_id"] for event in (await world.planner.events())["events"]]
+    assert "theirs" in heard
+    assert "theirs" not in [event["session_id"] for event in (await world.analysis.events())["events"]]
+
+
+@pytest.mark.req("SC-16")
+async def test_a_snapshot_named_like_a_key_is_no_news_of_the_key(world: World) -> None:
+    await world.planner.write("goal", "one")
+    await world.planner.snapshot("goal")
+    told = await world.planner.events(session_id=world.planner.session, keys=["goal"])
+    assert [event["type"] for event in told["events"]] == ["board.written"]

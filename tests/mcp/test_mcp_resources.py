@@ -78,6 +78,41 @@ async def test_what_cannot_be_read_is_refused_by_uri(web: Connect, session: str)
             assert refusal.value.error.data["hint"]
 
 
+async def test_to_a_connection_for_one_session_no_other_exists(connect: Connect, session: str) -> None:
+    other = connect.team.new_session()
+    connect.team.write(other, "goal", "theirs")
+    connect.team.write(session, "goal", "ours")
+    async with connect("planner", session) as client:
+        for uri in (f"board://{other}", f"board://{other}/goal", f"board://{other}/go*", f"session://{other}"):
+            with pytest.raises(MCPError) as refusal:
+                await client.read_resource(uri)
+            assert refusal.value.code == NOT_FOUND[connect.era]
+            assert refusal.value.error.data["uri"] == uri
+        with pytest.raises(MCPError) as refusal:
+            await prompt_text(client, "board_guide", session_id=other)
+        assert refusal.value.error.data["code"] == "SESSION_NOT_FOUND"
+        completed = await client.complete(
+            types.PromptReference(name="board_guide"), {"name": "session_id", "value": "s_"}
+        )
+        assert completed.completion.values == [session]
+
+        assert (await content_of(client, f"board://{session}/goal"))["value"] == "ours"
+        assert (await content_of(client, f"session://{session}"))["session"]["id"] == session
+        assert await prompt_text(client, "board_guide", session_id=session) == await prompt_text(client, "board_guide")
+
+
+async def test_a_connection_for_one_session_is_offered_nothing_that_names_another(web: Connect, session: str) -> None:
+    async with web("planner", session) as client:
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [template.uri_template for template in templates] == [
+            f"board://{session}",
+            f"board://{session}/{{key}}",
+            f"session://{session}",
+        ]
+        assert [str(resource.uri) for resource in (await client.list_resources()).resources] == [f"board://{session}"]
+        assert not any(prompt.arguments for prompt in (await client.list_prompts()).prompts)
+
+
 async def test_sub_agents_do_not_read_sessions(web: Connect, session: str) -> None:
     async with web("analysis") as client:
         with pytest.raises(MCPError) as refusal:

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from mcp.client.client import Client
+
+    from conftest import Connect
+
 pytestmark = [
     pytest.mark.req("SC-16"),
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
@@ -108,6 +112,25 @@ async def test_every_uri_is_authorised_on_its_own(team: Team, unreadable: list[s
                 async with client.listen(resource_subscriptions=[uri]):
                     pass
             assert refusal.value.error.data["code"] in {"SESSION_NOT_FOUND", "RESOURCE_NOT_FOUND"}
+
+
+async def test_a_connection_for_one_session_cannot_watch_another(web: Connect, session: str) -> None:
+    other = web.team.new_session()
+    theirs, ours = f"board://{other}/goal", f"board://{session}/goal"
+    async with web("planner", session) as client:
+        with pytest.raises(MCPError) as refusal:
+            await _watch(client, web.era, theirs)
+        assert refusal.value.error.data["code"] == "SESSION_NOT_FOUND"
+        assert refusal.value.error.data["uri"] == theirs
+        await _watch(client, web.era, ours)
+
+
+async def _watch(client: Client, era: str, uri: str) -> None:
+    if era == LEGACY:
+        await client.subscribe_resource(uri)
+    else:
+        async with client.listen(resource_subscriptions=[uri]) as subscription:
+            assert subscription.honored.resource_subscriptions == [uri]
 
 
 async def test_of_a_mixed_list_what_is_permitted_is_honoured(team: Team, session: str, unreadable: list[str]) -> None:

@@ -183,8 +183,14 @@ async def test_a_connection_for_one_session_needs_no_session_id(connect: Connect
 async def test_a_connection_for_one_session_does_not_reach_into_another(web: Connect, session: str) -> None:
     other = web.team.new_session()
     async with web("planner", session) as client:
-        body = await Board(client, other).refused("list_keys")
-        assert (body["code"], body["context"]["field"]) == ("INVALID_INPUT_FORMAT", "session_id")
+        for tool, arguments in {
+            "shared_context": {"action": "list_keys"},
+            "read_events": {"after": 0},
+            "get_session": {},
+            "get_board_guidance": {},
+        }.items():
+            body = await refused(client, tool, session_id=other, **arguments)
+            assert (body["code"], body["context"]["resource_id"]) == ("SESSION_NOT_FOUND", other)
         assert (await Board(client, session)("list_keys"))["keys"] == []
         made = await call(client, "create_session", purpose="another")
         assert made.structured_content["session_id"] not in {session, other}

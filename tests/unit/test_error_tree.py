@@ -77,10 +77,18 @@ def test_the_body_has_the_one_shape_every_face_reports() -> None:
     }
 
 
+@pytest.mark.req("MS-13")
+def test_what_is_forbidden_is_a_denial_and_any_other_refusal_can_be() -> None:
+    assert {error for error in LEAVES if error().denial} == {error for error in LEAVES if issubclass(error, Forbidden)}
+    hidden, missing = NotFound(), NotFound()
+    hidden.denial = True
+    assert (hidden.denial, missing.denial) == (True, False)
+
+
 @pytest.mark.req("SC-09")
 @pytest.mark.req("MS-10")
 def test_the_specified_codes_are_all_there() -> None:
-    seed_000 = {
+    of_the_board = {
         "KEY_NOT_FOUND",
         "VALUE_TOO_LARGE",
         "STORE_FULL",
@@ -88,5 +96,13 @@ def test_the_specified_codes_are_all_there() -> None:
         "SESSION_NOT_FOUND",
         "SESSION_ARCHIVED",
     }
-    seed_003 = {"INVALID_API_KEY", "AUTHENTICATION_ERROR", "PERMISSION_DENIED", "INVALID_INPUT_FORMAT"}
-    assert seed_000 | seed_003 <= {error.code for error in LEAVES}
+    of_the_server = {
+        "AUTHENTICATION_ERROR",
+        "CONTENT_TOO_LARGE",
+        "INVALID_API_KEY",
+        "INVALID_INPUT_FORMAT",
+        "PERMISSION_DENIED",
+        "POOL_NOT_INITIALIZED",
+        "SYSTEM_UNAVAILABLE",
+    }
+    assert of_the_board | of_the_server <= {error.code for error in LEAVES}

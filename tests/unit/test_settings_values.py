@@ -23,6 +23,11 @@ def test_numbers_that_are_none_are_refused_by_name(environment: dict[str, str]) 
         Settings.from_environment(environment)
 
 
+def test_a_setting_there_is_not_is_refused_by_name() -> None:
+    with pytest.raises(InvalidSetting, match="prot"):
+        Settings.from_environment({}, prot=1)
+
+
 def test_the_database_lies_in_the_data_folder_unless_an_address_is_given() -> None:
     assert Settings(data="/var/weft").storage_url == "/var/weft/weft.db"
     assert Settings(database_url="postgresql://db/weft").storage_url == "postgresql://db/weft"

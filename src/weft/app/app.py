@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +21,9 @@ from weft.app.tally import MemoryTally
 from weft.app.tenants import Tenants
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.events.model import ENDINGS
+from weft.capabilities.events.operations import ReadEvents
 from weft.kernel.clock import SystemClock
-from weft.kernel.errors import PermissionDenied, WeftError
-from weft.kernel.identity import Permission
+from weft.kernel.errors import WeftError
 from weft.providers.jwt import JwtCodec
 from weft.providers.tokenizers import InstalledTokenizers
 from weft.storage.migrations.runner import migrate
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 
 _TALLY_EVERY_SECONDS = 5.0
 _SIGN_OF_LIFE_SECONDS = 15.0
+
+# Whoever runs Weft in a process of their own decides what becomes of its log.
+logging.getLogger("weft").addHandler(logging.NullHandler())
 
 
 class App:
@@ -117,15 +121,14 @@ class App:
     async def follow(self, arrival: Arrival, interest: Interest, after: int | None) -> AsyncIterator[Page]:
         """Yield pages of events, an empty one as a sign of life when nothing happens.
 
-        The caller is identified again before each page, so a revoked credential ends the stream.
+        The caller is identified again before each page and judged as if it read events, so a revoked credential ends
+        the stream.
         """
         going_on = False
         while True:
             actor = await self.identify(arrival)
-            if Permission.READ not in actor.permissions:
-                raise PermissionDenied("Following events needs the permission 'read'.")
             try:
-                page = await self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on)
+                page = await self._next_page(actor, interest, after, going_on=going_on)
             except AccessChanged:
                 self._dispatcher.forget(arrival)
                 continue
@@ -143,6 +146,15 @@ class App:
     async def settle(self) -> None:
         """Write down what is only counted in memory so far."""
         await self._tally.flush(self.database)
+
+    async def _next_page(self, actor: Actor, interest: Interest, after: int | None, *, going_on: bool) -> Page:
+        request = ReadEvents(session_id=interest.session_id, keys=interest.keys, after=after)
+        return await self._dispatcher.permitted(
+            self.registry["events.read"],
+            actor,
+            lambda: request,
+            lambda _: self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on),
+        )
 
     async def _write_tally_down_forever(self) -> None:
         while True:

@@ -30,7 +30,7 @@ class Auditor:
         self._database = database
         self._clock = clock
 
-    async def done(self, transaction: Transaction, actor: Actor | None, operation: Operation, request: Request) -> None:
+    async def done(self, transaction: Transaction, actor: Actor, operation: Operation, request: Request) -> None:
         given = msgspec.structs.asdict(request)
         detail = {name: value for name, value in given.items() if value is not None and name != "api_key"}
         targets = [str(detail.pop(name)) for name in list(detail) if name.endswith("_id") or name in {"name", "label"}]

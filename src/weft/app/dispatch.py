@@ -8,20 +8,23 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from opentelemetry import trace
 
 from weft.app.needs import Call
+from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
-from weft.kernel.errors import AuthenticationError, Forbidden, InternalError, InvalidApiKey, PermissionDenied, WeftError
+from weft.kernel.errors import AuthenticationError, InternalError, InvalidApiKey, PermissionDenied, WeftError
 from weft.kernel.operation import Audience, Effect, RateClass
+from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import AccessChanged, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from weft.app.auditing import Auditor
@@ -35,11 +38,12 @@ if TYPE_CHECKING:
 
     Guard = Callable[[Actor, Operation, Request], None]
 
+T = TypeVar("T")
+
 _log = logging.getLogger("weft.calls")
 _changes = logging.getLogger("weft.changes")
 _tracer = trace.get_tracer("weft")
 _TRIES = 5
-_CHANGING_ACCESS = frozenset({"agent.update", "key.rotate", "key.revoke", "token.revoke", "signing_key.rotate"})
 _no_span = contextlib.nullcontext()
 
 
@@ -110,6 +114,25 @@ class Dispatcher:
         if arrival.credential is not None:
             self._callers.forget(arrival.credential)
 
+    async def permitted(
+        self,
+        operation: Operation,
+        actor: Actor,
+        ask: Callable[[], Request],
+        work: Callable[[Request], Awaitable[T]],
+    ) -> T:
+        """Do the work if the caller may have it done; if not, put the refusal on record."""
+        try:
+            authorise(operation, actor)
+            request = ask()
+            for guard in self._guards:
+                guard(actor, operation, request)
+            return await work(request)
+        except WeftError as error:
+            if error.denial:
+                await self._auditor.denied(actor.tenant, actor, operation.name, error)
+            raise
+
     async def _perform(
         self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool
     ) -> Response:
@@ -118,18 +141,12 @@ class Dispatcher:
         actor = await self.identify(arrival)
         await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
         for _ in range(_TRIES):
+            run = partial(self._run, operation, actor, Scope(actor.tenant, actor.epoch))
             try:
-                authorise(operation, actor)
-                request = operation.parse(raw, strict=strict)
-                for guard in self._guards:
-                    guard(actor, operation, request)
-                return await self._run(operation, request, actor, Scope(actor.tenant, actor.epoch))
+                return await self.permitted(operation, actor, partial(operation.parse, raw, strict=strict), run)
             except AccessChanged:
                 self.forget(arrival)
                 actor = await self.identify(arrival)
-            except Forbidden as error:
-                await self._auditor.denied(actor.tenant, actor, operation.name, error)
-                raise
         raise AuthenticationError("Your access is being changed right now; try again.")
 
     async def _perform_anonymously(
@@ -142,12 +159,13 @@ class Dispatcher:
         if key is None:
             raise InvalidApiKey
         try:
-            return await self._run(operation, request, None, Scope(key.tenant))
-        except Forbidden as error:
-            await self._auditor.denied(key.tenant, None, operation.name, error)
+            return await self._run(operation, None, Scope(key.tenant), request)
+        except WeftError as error:
+            if error.denial:
+                await self._auditor.denied(key.tenant, None, operation.name, error)
             raise
 
-    async def _run(self, operation: Operation, request: Request, actor: Actor | None, scope: Scope) -> Response:
+    async def _run(self, operation: Operation, actor: Actor | None, scope: Scope, request: Request) -> Response:
         arguments = self._arguments[operation.name]
         if operation.effect is Effect.WAIT:
             response: Response = await operation.run(request, *arguments(Call(actor, None)))
@@ -155,18 +173,20 @@ class Dispatcher:
         if operation.effect is Effect.READ:
             return await self._database.read(scope, lambda tx: operation.run(request, *arguments(Call(actor, tx))))
 
-        async def work(transaction: Transaction) -> tuple[Response, Sequence[NewEvent]]:
+        async def work(transaction: Transaction) -> tuple[Response, Transaction]:
             result = await operation.run(request, *arguments(Call(actor, transaction)))
             if operation.audited:
-                await self._auditor.done(transaction, actor, operation, request)
-            return result, transaction.published
+                # Who came without a credential has by now proved to be the agent that the token was issued to.
+                who = actor or await identify_local(result.agent_id, SqlAccessStore(transaction))
+                await self._auditor.done(transaction, who, operation, request)
+            return result, transaction
 
-        result, events = await self._database.write(scope, work)
-        if operation.name in _CHANGING_ACCESS and scope.tenant is not None:
+        response, done = await self._database.write(scope, work)
+        if done.access_changed:
             # Every transaction checks the epoch anyway; this also stops what comes before one, such as connecting.
-            self._callers.forget_tenant(scope.tenant)
-        log_changes(scope, events)
-        return result
+            self._callers.forget_tenant(done.tenant)
+        log_changes(scope, done.published)
+        return response
 
 
 def _span(operation: Operation) -> AbstractContextManager[object]:

@@ -102,7 +102,8 @@ class AgentOperations:
         """Add an agent or a human to the tenant, with an API key that is shown this once.
 
         An agent below another agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` when
-        it is not named after its type); any other agent is an orchestrator.
+        it is not named after its type); any other agent is an orchestrator. Nobody grants more than they hold
+        themselves, and an agent adds only agents below itself.
         """
         return await self._caller.call(
             "agent.create",
@@ -128,7 +129,11 @@ class AgentOperations:
         clearance: int | None = None,
         disabled: bool | None = None,
     ) -> AgentInfo:
-        """Change what a principal may do, or lock it out. Acts on its next call, in every process."""
+        """Change what a principal may do, or lock it out. Acts on its next call, in every process.
+
+        Humans change those cleared no higher than themselves, agents only those of them that stand below; nobody
+        changes itself or grants more than it holds.
+        """
         return await self._caller.call(
             "agent.update",
             {"agent_id": agent_id, **given(permissions=permissions, clearance=clearance, disabled=disabled)},
@@ -328,7 +333,7 @@ class KeyOperations:
     async def rotate(self, key_id: str) -> ApiKeyCreated:
         """Replace an API key: the new one is shown this once, the old one and its tokens end at once.
 
-        Everyone may rotate their own key; an admin may rotate those of others.
+        Everyone may rotate their own key; an admin may rotate those of others it may change.
         """
         return await self._caller.call("key.rotate", {"key_id": key_id}, ApiKeyCreated)
 
@@ -441,7 +446,7 @@ class TokenOperations:
         return await self._caller.call("token.refresh", {}, TokenIssued)
 
     async def revoke(self, *, token_id: str | None = None) -> Done:
-        """End a token at once: your own, or, as an admin, anyone's in the tenant."""
+        """End a token at once: your own, or, as an admin, that of someone you may change."""
         return await self._caller.call("token.revoke", given(token_id=token_id), Done)
 
 

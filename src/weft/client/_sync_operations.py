@@ -65,7 +65,8 @@ class SyncAgentOperations:
         """Add an agent or a human to the tenant, with an API key that is shown this once.
 
         An agent below another agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` when
-        it is not named after its type); any other agent is an orchestrator.
+        it is not named after its type); any other agent is an orchestrator. Nobody grants more than they hold
+        themselves, and an agent adds only agents below itself.
         """
         return self._caller.call(
             "agent.create",
@@ -91,7 +92,11 @@ class SyncAgentOperations:
         clearance: int | None = None,
         disabled: bool | None = None,
     ) -> AgentInfo:
-        """Change what a principal may do, or lock it out. Acts on its next call, in every process."""
+        """Change what a principal may do, or lock it out. Acts on its next call, in every process.
+
+        Humans change those cleared no higher than themselves, agents only those of them that stand below; nobody
+        changes itself or grants more than it holds.
+        """
         return self._caller.call(
             "agent.update",
             {"agent_id": agent_id, **given(permissions=permissions, clearance=clearance, disabled=disabled)},
@@ -285,7 +290,7 @@ class SyncKeyOperations:
     def rotate(self, key_id: str) -> ApiKeyCreated:
         """Replace an API key: the new one is shown this once, the old one and its tokens end at once.
 
-        Everyone may rotate their own key; an admin may rotate those of others.
+        Everyone may rotate their own key; an admin may rotate those of others it may change.
         """
         return self._caller.call("key.rotate", {"key_id": key_id}, ApiKeyCreated)
 
@@ -398,7 +403,7 @@ class SyncTokenOperations:
         return self._caller.call("token.refresh", {}, TokenIssued)
 
     def revoke(self, *, token_id: str | None = None) -> Done:
-        """End a token at once: your own, or, as an admin, anyone's in the tenant."""
+        """End a token at once: your own, or, as an admin, that of someone you may change."""
         return self._caller.call("token.revoke", given(token_id=token_id), Done)
 
 

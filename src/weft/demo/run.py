@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -56,15 +60,8 @@ def _play(settings: Settings, *, stay: bool) -> None:
 def _serving(settings: Settings) -> Iterator[str]:
     """Run ``weft serve`` as a process of its own for as long as the story lasts."""
     url = f"http://{settings.host}:{settings.port}"
-    with contextlib.suppress(httpx2.HTTPError):
-        httpx2.get(f"{url}/health", timeout=2)
-        raise SystemUnavailable(f"Something is serving at {url} already; choose another port with --port.")
     server = subprocess.Popen(  # noqa: S603 - ourselves
-        [
-            *(sys.executable, "-m", "weft", "serve"),
-            *("--host", settings.host, "--port", str(settings.port)),
-            *("--data", settings.data),
-        ],
+        [sys.executable, "-m", "weft", "serve", "--host", settings.host, "--port", str(settings.port)],
         # Ctrl-C is for the demo, which then stops its server; the story should not be interrupted by log lines.
         start_new_session=True,
         env={**os.environ, "WEFT_LOG_LEVEL": "ERROR", "WEFT_DATABASE_URL": settings.storage_url},
@@ -112,7 +109,7 @@ def _say_what_next(teller: Teller, settings: Settings, url: str, session_id: str
         teller.aside("Play it again with `weft demo --stay` to keep the server and look around.")
         return
     teller.chapter(f"Weft is running at {url} and keeps this session. In another terminal:")
-    weft = f"{sys.executable.removesuffix('python3').removesuffix('python')}weft --data {settings.data}"
+    weft = f"{_command()} {_database_option(settings)}"
     teller.commands(
         [
             f"{weft} session list",
@@ -124,6 +121,22 @@ def _say_what_next(teller: Teller, settings: Settings, url: str, session_id: str
         ]
     )
     teller.aside("Ctrl-C stops the server; the data stays.")
+
+
+def _command() -> str:
+    """Return how to call this very Weft from any folder."""
+    beside = shutil.which("weft", path=Path(sys.executable).parent)
+    return shlex.quote(beside) if beside else f"{shlex.quote(sys.executable)} -m weft"
+
+
+def _database_option(settings: Settings) -> str:
+    """Return the option that names the demo's database from any folder, with no password in it."""
+    url = settings.database_url
+    if not url:
+        return f"--data {shlex.quote(str(Path(settings.data).expanduser().absolute()))}"
+    if urlsplit(url).password:
+        return '--database-url "${WEFT_DATABASE_URL:?}"'
+    return f"--database-url {shlex.quote(url if '://' in url else str(Path(url).absolute()))}"
 
 
 def _wait_for_interrupt() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 _COLOURS = {"bold": "1", "dim": "2", "planner": "36", "analysis": "33", "remediation": "35", "user": "32"}
 _WIDTH = 96
+_ARGUMENT = 58
 
 
 class Teller:
@@ -52,5 +53,9 @@ class Teller:
 
 
 def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}…'"  # noqa: PLR2004 - fits a line
+    """Return an argument as it fits a line, in the quotes the answers have too."""
+    if isinstance(value, str):
+        return f"“{textwrap.shorten(value, _ARGUMENT, placeholder='…')}”"
+    if isinstance(value, Sequence):
+        return f"[{', '.join(map(_short, value))}]"
+    return str(value)

@@ -43,6 +43,8 @@ class WeftError(Exception):
     http_status: ClassVar[int] = 500
     severity: ClassVar[Severity] = "error"
     recoverable: ClassVar[bool] = True
+    # A denial is put on record, whatever the caller is told: to some, what they may not see does not exist.
+    denial: bool = False
 
     def __init__(self, message: str | None = None, /, *, hint: str | None = None, **context: Any) -> None:  # noqa: ANN401 - JSON of any shape
         self.message = message or (self.__doc__ or "").strip().splitlines()[0]
@@ -87,6 +89,7 @@ class Forbidden(WeftError):
     """The caller may not do this."""
 
     http_status = 403
+    denial = True
 
 
 class Unavailable(WeftError):

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ANYONE = ("*",)
+# Before a principal's id, in place of a participant's name: this one and no other.
+PRINCIPAL = "principal:"
 
 
 class Permission(StrEnum):
@@ -26,6 +28,20 @@ class Kind(StrEnum):
 
     AGENT = "agent"
     HUMAN = "human"
+
+
+def participant_name(kind: Kind, principal_id: str, agent_type: str, *, parent_is_agent: bool) -> str:
+    """Return the name others see on a principal's work.
+
+    An agent named after its type is the one agent of that type and needs no number behind it.
+    """
+    if kind is Kind.HUMAN:
+        return f"human:{principal_id}"
+    if not parent_is_agent:
+        return "orchestrator"
+    if principal_id == agent_type:
+        return f"subagent:{agent_type}"
+    return f"subagent:{agent_type}:{principal_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +72,10 @@ class Actor:
 
     @property
     def participant(self) -> str:
-        """Return the name others see on this caller's work.
-
-        An agent named after its type is the one agent of that type and needs no number behind it.
-        """
-        if self.kind is Kind.HUMAN:
-            return f"human:{self.principal_id}"
-        if not self.parent_is_agent:
-            return "orchestrator"
-        if self.principal_id == self.agent_type:
-            return f"subagent:{self.agent_type}"
-        return f"subagent:{self.agent_type}:{self.principal_id}"
+        """Return the name others see on this caller's work."""
+        return participant_name(self.kind, self.principal_id, self.agent_type, parent_is_agent=self.parent_is_agent)
 
     def matches(self, patterns: Iterable[str]) -> bool:
         """Tell whether this caller is meant by any of the participant patterns (``*`` is a wildcard)."""
-        name = self.participant
-        return any(pattern == "*" or fnmatchcase(name, pattern) for pattern in patterns)
+        name, myself = self.participant, f"{PRINCIPAL}{self.principal_id}"
+        return any(pattern in {"*", myself} or fnmatchcase(name, pattern) for pattern in patterns)

@@ -49,19 +49,13 @@ class Toolbox:
             ]
         return views
 
-    def resolve(
-        self, name: str, arguments: Mapping[str, Any], session_id: str | None = None
-    ) -> tuple[Operation, Mapping[str, Any]]:
+    def resolve(self, name: str, arguments: Mapping[str, Any]) -> tuple[Operation, Mapping[str, Any]]:
         """Return the operation a tool call means, and its request as the operation takes it."""
         operations = self._tools.get(name)
         if operations is None:
             raise UnknownOperation(f"There is no tool named '{name[:100]}'.")
         operation = _by_action(operations, arguments)
         raw = {key: value for key, value in arguments.items() if key != ACTION} if operation.action else arguments
-        if session_id is not None and _works_in_session(operation):
-            if raw.get(_SESSION, session_id) != session_id:
-                raise InvalidInput(f"{_SESSION}: this connection works in '{session_id}' only", field=_SESSION)
-            raw = {**raw, _SESSION: session_id}
         return operation, raw
 
 
@@ -79,7 +73,7 @@ def _by_action(operations: Sequence[Operation], arguments: Mapping[str, Any]) ->
     return found
 
 
-def _works_in_session(operation: Operation) -> bool:
+def works_in_session(operation: Operation) -> bool:
     """Tell whether an operation works in a session there is: the id of a new one is for the caller to choose."""
     return _SESSION in operation.request.__struct_fields__ and operation.name != "session.create"
 
@@ -98,7 +92,7 @@ def _may(actor: Actor, operation: Operation) -> bool:
 def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
     first = operations[0]
     grouped = first.action is not None
-    bound = in_session and all(map(_works_in_session, operations))
+    bound = in_session and all(map(works_in_session, operations))
     return ToolView(
         name=first.tool,
         description=_GROUPED_HELP[first.tool] if grouped else first.help,

@@ -1,4 +1,4 @@
-"""Principals, credentials, and the rules of who may grant what."""
+"""Principals, and the credentials that prove who they are."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from weft.kernel.errors import Conflict, NotFound, PermissionDenied, Rejected
+from weft.kernel.errors import Conflict, NotFound, Rejected
 from weft.kernel.identity import Actor, Kind, Permission
 from weft.kernel.ids import NAME_PATTERN, is_name, new_id
 
@@ -185,16 +185,3 @@ def actor_for(
         valid_until=valid_until,
         token_id=token_id,
     )
-
-
-def check_may_edit(actor: Actor, target: Principal) -> None:
-    """Edits go downward only: never to oneself, never to someone cleared higher."""
-    if actor.principal_id == target.principal_id:
-        raise PermissionDenied("Nobody can change their own permissions, clearance or state.")
-    if target.clearance > actor.clearance:
-        raise PermissionDenied("The principal has a higher clearance than yours.", your_clearance=actor.clearance)
-
-
-def check_may_grant(actor: Actor, clearance: int) -> None:
-    if clearance > actor.clearance:
-        raise PermissionDenied("You cannot grant a clearance above your own.", your_clearance=actor.clearance)

@@ -9,6 +9,13 @@ from typing import Annotated, Literal
 import msgspec
 
 from weft.capabilities.access.authentication import active_principal, check_key
+from weft.capabilities.access.grants import (
+    check_may_edit,
+    check_may_grant,
+    check_may_hold_key,
+    check_may_manage_credentials,
+    check_reach,
+)
 from weft.capabilities.access.model import (
     AgentExists,
     AgentId,
@@ -20,8 +27,6 @@ from weft.capabilities.access.model import (
     PermissionName,
     Principal,
     StoredToken,
-    check_may_edit,
-    check_may_grant,
     new_key,
     new_signing_key,
     parse_key,
@@ -30,7 +35,7 @@ from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
 from weft.kernel.fields import ShortText
-from weft.kernel.identity import Actor, Kind, Permission
+from weft.kernel.identity import Actor, Kind, Permission, participant_name
 from weft.kernel.ids import new_id
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
@@ -292,11 +297,12 @@ async def refresh_token(
     errors=(PermissionDenied, AuthenticationError),
 )
 async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, clock: Clock) -> Done:
-    """End a token at once: your own, or, as an admin, anyone's in the tenant."""
+    """End a token at once: your own, or, as an admin, that of someone you may change."""
     token_id = request.token_id or actor.token_id
     stored = await access.token(token_id) if token_id else None
     if stored is None or (stored.principal_id != actor.principal_id and not actor.is_admin):
         raise PermissionDenied("There is no such token of yours to revoke.")
+    await check_may_manage_credentials(actor, await _find(stored.principal_id, access), access)
     await access.revoke_token(stored.token_id, to_micros(clock.now()))
     await access.advance_epoch()
     return Done()
@@ -318,9 +324,9 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
     """Add an agent or a human to the tenant, with an API key that is shown this once.
 
     An agent below another agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` when it
-    is not named after its type); any other agent is an orchestrator.
+    is not named after its type); any other agent is an orchestrator. Nobody grants more than they hold themselves, and
+    an agent adds only agents below itself.
     """
-    check_may_grant(actor, request.clearance)
     parent = await access.principal(request.parent_id) if request.parent_id else None
     if request.parent_id and (parent is None or parent.disabled_at is not None):
         raise InvalidParent(f"There is no principal '{request.parent_id}' to stand under.")
@@ -336,11 +342,13 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
         created_at=now,
         disabled_at=None,
     )
+    await check_reach(actor, principal, access)
+    check_may_hold_key(actor, principal)
     if not await access.add_principal(principal):
         raise AgentExists(f"There is a principal '{request.agent_id}' already.")
     key = new_key(access.tenant, principal.principal_id, now, None)
     await access.add_key(key.stored)
-    return AgentCreated(**msgspec.structs.asdict(_info(principal, access.tenant)), api_key=key.text)
+    return AgentCreated(**msgspec.structs.asdict(_info(principal)), api_key=key.text)
 
 
 @operation(
@@ -356,7 +364,7 @@ async def list_agents(request: ListAgents, access: AccessStore) -> Agents:
     """List the tenant's principals by id."""
     found = await access.principals(request.after, request.limit + 1)
     return Agents(
-        agents=[_info(principal, access.tenant) for principal in found[: request.limit]],
+        agents=[_info(principal) for principal in found[: request.limit]],
         has_more=len(found) > request.limit,
     )
 
@@ -373,18 +381,23 @@ async def list_agents(request: ListAgents, access: AccessStore) -> Agents:
     errors=(AgentNotFound, PermissionDenied),
 )
 async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentInfo:
-    """Change what a principal may do, or lock it out. Acts on its next call, in every process."""
+    """Change what a principal may do, or lock it out. Acts on its next call, in every process.
+
+    Humans change those cleared no higher than themselves, agents only those of them that stand below; nobody changes
+    itself or grants more than it holds.
+    """
     principal = await _find(request.agent_id, access)
-    check_may_edit(actor, principal)
+    await check_may_edit(actor, principal, access)
     clearance = request.clearance or principal.clearance
-    check_may_grant(actor, clearance)
-    granted = principal.permissions if request.permissions is None else frozenset(map(Permission, request.permissions))
+    asked = frozenset(map(Permission, request.permissions or ()))
+    check_may_grant(actor, clearance, asked)
+    permissions = principal.permissions if request.permissions is None else asked
     disabled_at = principal.disabled_at
     if request.disabled is not None:
         disabled_at = to_micros(clock.now()) if request.disabled else None
-    await access.update_principal(principal.principal_id, granted, clearance, disabled_at)
+    await access.update_principal(principal.principal_id, permissions, clearance, disabled_at)
     await access.advance_epoch()
-    return _info(await _find(request.agent_id, access), access.tenant)
+    return _info(await _find(request.agent_id, access))
 
 
 @operation(
@@ -402,7 +415,8 @@ async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, 
 async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
     """Give a principal a further API key, shown this once."""
     principal = await _find(request.agent_id, access)
-    _check_may_hold_keys_of(actor, principal)
+    await check_may_manage_credentials(actor, principal, access)
+    check_may_hold_key(actor, principal)
     now = to_micros(clock.now())
     expires_at = now + request.expires_in * 1_000_000 if request.expires_in else None
     return await _add_key(access, principal.principal_id, now, expires_at)
@@ -448,15 +462,19 @@ async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeys:
 async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
     """Replace an API key: the new one is shown this once, the old one and its tokens end at once.
 
-    Everyone may rotate their own key; an admin may rotate those of others.
+    Everyone may rotate their own key; an admin may rotate those of others it may change.
     """
     now = to_micros(clock.now())
     key = await access.key(request.key_id)
     if key is None or (key.principal_id != actor.principal_id and not actor.is_admin):
-        raise KeyUnknown(f"There is no key '{request.key_id}' that you may rotate.")
+        error = KeyUnknown(f"There is no key '{request.key_id}' that you may rotate.")
+        error.denial = key is not None
+        raise error
     if key.revoked_at is not None:
         raise KeyUnknown(f"The key '{request.key_id}' was revoked; create a new one with create_api_key.")
-    _check_may_hold_keys_of(actor, await _find(key.principal_id, access))
+    owner = await _find(key.principal_id, access)
+    await check_may_manage_credentials(actor, owner, access)
+    check_may_hold_key(actor, owner)
     await access.revoke_key(key.key_id, now)
     await access.advance_epoch()
     return await _add_key(access, key.principal_id, now, key.expires_at)
@@ -478,7 +496,7 @@ async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, cloc
     key = await access.key(request.key_id)
     if key is None:
         raise KeyUnknown(f"There is no key '{request.key_id}'.")
-    _check_may_hold_keys_of(actor, await _find(key.principal_id, access))
+    await check_may_manage_credentials(actor, await _find(key.principal_id, access), access)
     await access.revoke_key(key.key_id, to_micros(clock.now()))
     await access.advance_epoch()
     return Done()
@@ -565,28 +583,14 @@ async def _find(agent_id: str, access: AccessStore) -> Principal:
     return principal
 
 
-def _check_may_hold_keys_of(actor: Actor, principal: Principal) -> None:
-    """Refuse a key, which is its owner's whole identity, to anyone but the owner or an admin cleared as high."""
-    if principal.principal_id != actor.principal_id and principal.clearance > actor.clearance:
-        raise PermissionDenied("The principal has a higher clearance than yours.", your_clearance=actor.clearance)
-
-
-def _info(principal: Principal, tenant: str) -> AgentInfo:
-    participant = Actor(
-        tenant=tenant,
-        principal_id=principal.principal_id,
-        kind=principal.kind,
-        agent_type=principal.agent_type,
-        parent_is_agent=principal.parent_is_agent,
-        permissions=principal.permissions,
-        clearance=principal.clearance,
-        epoch=0,
-    ).participant
+def _info(principal: Principal) -> AgentInfo:
     return AgentInfo(
         agent_id=principal.principal_id,
         agent_type=principal.agent_type,
         kind=principal.kind,
-        participant=participant,
+        participant=participant_name(
+            principal.kind, principal.principal_id, principal.agent_type, parent_is_agent=principal.parent_is_agent
+        ),
         parent_id=principal.parent_id,
         clearance=principal.clearance,
         permissions=sorted(principal.permissions),

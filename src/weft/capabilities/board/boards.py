@@ -157,7 +157,7 @@ class OpenBoard(Board):
         )
         await parts.lines.put_blob(entry.blob_hash, value)
         await parts.entries.put(self.session.session_id, entry)
-        await self._commit([_written(entry)], "write", weight_change=tokens - (current.tokens if current else 0))
+        await self._commit([change_of(entry)], "write", weight_change=tokens - (current.tokens if current else 0))
         await parts.outbox.publish(self._event("board.written", entry))
         await self._prune(entry)
         return entry
@@ -198,7 +198,7 @@ class OpenBoard(Board):
             await self.parts.entries.put(self.session.session_id, entry)
         for entry in removed:
             await self.parts.entries.remove(self.session.session_id, entry.key)
-        changes = [_written(entry) for entry in written] + [_removed(entry, Act.DELETE) for entry in removed]
+        changes = [change_of(entry) for entry in written] + [_removed(entry, Act.DELETE) for entry in removed]
         if changes:
             await self._commit(changes, f"restore {tag.label}", weight_change=added - freed)
         await self.parts.outbox.publish(
@@ -276,8 +276,10 @@ class OpenBoard(Board):
     async def _prune(self, entry: Entry) -> None:
         # Readers are shown the last keep_versions exactly; the values behind them are dropped a few at a time.
         keep = self.session.config.keep_versions
-        if entry.version > keep and entry.version % _PRUNE_EVERY == 0:
-            await self.parts.lines.prune(self.line_id, entry.key, entry.life, keep)
+        long_life = entry.version > keep and entry.version % _PRUNE_EVERY == 0
+        another_life = entry.version == 1 and entry.life > 1
+        if long_life or another_life:
+            await self.parts.lines.prune(self.line_id, entry.key, keep)
 
     def _count(self, value: str) -> int:
         try:
@@ -288,7 +290,7 @@ class OpenBoard(Board):
 
     def _check_may_change(self, key: str, current: Entry | None, if_version: int | None) -> None:
         if current is not None and not current.writable(self.parts.actor):
-            raise PermissionDenied(f"The key '{key}' may only be changed by {', '.join(current.writable_by)}.", key=key)
+            raise _not_writable(current, self.parts.actor)
         version = current.version if current else 0
         if if_version is not None and if_version != version:
             raise VersionConflict(
@@ -309,7 +311,7 @@ class OpenBoard(Board):
             session_id=self.session.session_id,
             subject=entry.key,
             actor=author.participant if author else self.parts.actor.participant,
-            participants=self.session.config.participants,
+            participants=self.session.audience,
             readable_by=entry.readable_by,
             data=data if restored_from is None else {**data, "restored_from": restored_from},
         )
@@ -320,12 +322,21 @@ class OpenBoard(Board):
             session_id=self.session.session_id,
             subject=subject,
             actor=self.parts.actor.participant,
-            participants=self.session.config.participants,
+            participants=self.session.audience,
             data=data,
         )
 
 
-def _written(entry: Entry) -> Change:
+def _not_writable(entry: Entry, actor: Actor) -> PermissionDenied:
+    """Return the refusal; to whoever may not even read the key it says nothing about those who may."""
+    if not entry.readable(actor):
+        return PermissionDenied(f"You may not change the key '{entry.key}'.", key=entry.key)
+    return PermissionDenied(
+        f"The key '{entry.key}' may only be changed by {', '.join(entry.writable_by)}.", key=entry.key
+    )
+
+
+def change_of(entry: Entry) -> Change:
     return Change(entry.key, entry.life, entry.version, Act.WRITE, entry.blob_hash, _meta(entry))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from weft.capabilities.board.boards import Boards
+from weft.capabilities.board.boards import Board, Boards, change_of
 from weft.capabilities.board.operations import KeyInfo, SnapshotInfo, key_info, snapshot_info
+from weft.capabilities.history.model import LATEST
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.capabilities.sessions.operations import SessionInfo, describe
 from weft.kernel.identity import Permission
@@ -34,6 +35,14 @@ class Inspection(Response):
     history_problem: str | None = None
 
 
+async def _departure(board: Board) -> str | None:
+    """Return what the board says that its history does not; None if they agree."""
+    told = {key: (version.change, version.author) for key, version in (await board.state_at(LATEST)).items()}
+    held = {e.key: (change_of(e), e.written_by) for e in await board.parts.entries.list(board.session.session_id)}
+    departing = sorted(key for key in told.keys() | held.keys() if told.get(key) != held.get(key))
+    return f"the board's '{departing[0]}' is not what its history says" if departing else None
+
+
 @operation(
     "session.inspect",
     tool="inspect_session",
@@ -52,7 +61,7 @@ async def inspect_session(request: InspectSession, boards: Boards) -> Inspection
     """
     board = await boards.to_read(request.session_id)
     live = await boards.entries.read_all(request.session_id)
-    problem = await boards.lines.verify(board.line_id)
+    problem = await boards.lines.verify(board.line_id) or await _departure(board)
     return Inspection(
         session=await describe(board.session, boards.sessions),
         entries=[

@@ -142,11 +142,11 @@ def check_room(total: int, freed: int, added: int, config: SessionConfig) -> Non
 
 def remark_on_size(tokens: int, config: SessionConfig) -> str | None:
     """Return what a writer should be told of a value that is large but accepted."""
-    if tokens >= config.warn_value_tokens:
+    if tokens >= config.warns_from:
         return (
             f"{tokens} tokens is close to the limit of {config.max_value_tokens} for one entry. "
             "Distil it before it grows further."
         )
-    if tokens >= config.advise_value_tokens:
+    if tokens >= config.advises_from:
         return f"{tokens} tokens is long for shared state. Is this a conclusion, or raw data that could be shorter?"
     return None

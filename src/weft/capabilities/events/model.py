@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 ENDINGS = frozenset({"session.archived", "session.deleted"})
 
 
+# What these are about is a snapshot's label, which may read like a key.
+_ABOUT_LABELS = frozenset({"board.snapshot", "board.restored"})
+
+
 @dataclass(frozen=True, slots=True)
 class Recorded:
     """An event with those who may be told of it."""
@@ -46,7 +50,9 @@ class Interest:
             return False
         if recorded.readable_by != ANYONE and not actor.matches(recorded.readable_by):
             return False
-        return event.type in ENDINGS or self.wants_key(event.subject)
+        if self.keys == ANYONE or event.type in ENDINGS:
+            return True
+        return event.type not in _ABOUT_LABELS and self.wants_key(event.subject)
 
     def wants_key(self, key: str) -> bool:
         return self.keys == ANYONE or any(fnmatchcase(key, pattern) for pattern in self.keys)

@@ -14,6 +14,8 @@ from enum import StrEnum
 import msgspec
 
 EMPTY = bytes(32)
+# Behind every commit there can be.
+LATEST = 2**62
 _encode = msgspec.json.Encoder().encode
 
 
@@ -73,15 +75,14 @@ class Commit(msgspec.Struct, frozen=True):
     step: str | None
     changes: tuple[Change, ...]
 
-    def hash_after(self, parent: bytes) -> bytes:
-        """Return the commit's identity, given the hash of the commit before it.
+    def hash_after(self, *parents: bytes) -> bytes:
+        """Return the commit's identity, given the hashes of the commits it follows.
 
-        Changes count in the order of their keys: storage does not keep the order in which they were made.
+        It says what was done and after what, not on which line: a line is only a name for a commit and its past.
+        Changes count in the order of their keys, as storage does not keep the order in which they were made.
         """
         content = (
-            self.line_id,
-            self.seq,
-            parent.hex(),
+            [parent.hex() for parent in parents],
             self.author.participant,
             self.author.principal_id,
             self.committed_at,

@@ -45,7 +45,7 @@ class LineStore(Protocol):
         """Return every key that was live right after commit ``seq``."""
         ...
 
-    async def prune(self, line_id: str, key: str, life: int, keep: int) -> None:
+    async def prune(self, line_id: str, key: str, keep: int) -> None:
         """Forget the values behind a key's newest ``keep``, unless a tag needs them; that they existed stays on record.
 
         Meant to be called every few versions: it looks at the next several only.

@@ -8,7 +8,7 @@ import msgspec
 
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Name
-from weft.kernel.identity import ANYONE
+from weft.kernel.identity import ANYONE, PRINCIPAL
 from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
@@ -64,8 +64,14 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """How one session's board behaves."""
 
     max_value_tokens: Annotated[TokenLimit, msgspec.Meta(description="A larger value is refused.")] = 1_000
-    warn_value_tokens: Annotated[TokenLimit, msgspec.Meta(description="A value from this size on is warned of.")] = 800
-    advise_value_tokens: Annotated[TokenLimit, msgspec.Meta(description="From this size on, advice to distil.")] = 500
+    warn_value_tokens: Annotated[
+        TokenLimit | None,
+        msgspec.Meta(description="A value from this size on is warned of; 80 % of max_value_tokens if left out."),
+    ] = None
+    advise_value_tokens: Annotated[
+        TokenLimit | None,
+        msgspec.Meta(description="From this size on, advice to distil; 50 % of max_value_tokens if left out."),
+    ] = None
     max_total_tokens: Annotated[TokenLimit, msgspec.Meta(description="All values of the board together.")] = 10_000
     keep_versions: Annotated[
         int, msgspec.Meta(ge=1, le=1_000_000, description="Versions of each key whose values history keeps.")
@@ -81,6 +87,14 @@ class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         msgspec.Meta(min_length=1, max_length=100, description="Who may take part; to others it does not exist."),
     ] = ANYONE
 
+    @property
+    def warns_from(self) -> int:
+        return self.warn_value_tokens or self.max_value_tokens * 8 // 10
+
+    @property
+    def advises_from(self) -> int:
+        return self.advise_value_tokens or self.max_value_tokens // 2
+
 
 class Session(msgspec.Struct, frozen=True):
     """A unit of work."""
@@ -94,13 +108,14 @@ class Session(msgspec.Struct, frozen=True):
     updated_at: int
     archived_at: int | None
 
+    @property
+    def audience(self) -> tuple[str, ...]:
+        """Return who may know of the session: its participants, and whoever created it."""
+        participants = self.config.participants
+        return participants if participants == ANYONE else (*participants, f"{PRINCIPAL}{self.created_by}")
+
     def admits(self, actor: Actor) -> bool:
-        return (
-            self.config.participants == ANYONE
-            or actor.is_admin
-            or actor.principal_id == self.created_by
-            or actor.matches(self.config.participants)
-        )
+        return actor.is_admin or actor.matches(self.audience)
 
 
 def line_of(session_id: str) -> str:
@@ -116,7 +131,7 @@ async def find_session(session_id: str, actor: Actor, sessions: SessionStore) ->
     """Return a session the caller takes part in; to everyone else it does not exist."""
     session = await sessions.find(session_id) if is_name(session_id) else None
     if session is None or not session.admits(actor):
-        raise _unknown(session_id)
+        raise _unknown(session_id, denied=session is not None)
     return session
 
 
@@ -124,7 +139,7 @@ async def lock_session(session_id: str, actor: Actor, sessions: SessionStore) ->
     """Return a session the caller takes part in, with the head of its line, before anyone else can change either."""
     found = await sessions.find_locked(session_id) if is_name(session_id) else None
     if found is None or not found[0].admits(actor):
-        raise _unknown(session_id)
+        raise _unknown(session_id, denied=found is not None)
     return found
 
 
@@ -137,5 +152,7 @@ async def lock_active_session(session_id: str, actor: Actor, sessions: SessionSt
     return session, head
 
 
-def _unknown(session_id: str) -> SessionNotFound:
-    return SessionNotFound(f"There is no session '{session_id}'.", resource_type="session", resource_id=session_id)
+def _unknown(session_id: str, *, denied: bool) -> SessionNotFound:
+    error = SessionNotFound(f"There is no session '{session_id}'.", resource_type="session", resource_id=session_id)
+    error.denial = denied
+    return error

@@ -277,7 +277,7 @@ def _event(event_type: str, session: Session, actor: Actor) -> NewEvent:
         session_id=session.session_id,
         subject=session.session_id,
         actor=actor.participant,
-        participants=session.config.participants,
+        participants=session.audience,
     )
 
 

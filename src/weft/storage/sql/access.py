@@ -41,6 +41,7 @@ class SqlAccessStore:
         return None if row is None else int(row[0])
 
     async def advance_epoch(self) -> None:
+        self._tx.access_changed = True
         await self._tx.run("UPDATE tenants SET access_epoch = access_epoch + 1 WHERE tenant = $1", self.tenant)
 
     async def principal(self, principal_id: str) -> Principal | None:
@@ -121,7 +122,10 @@ class SqlAccessStore:
             key_id,
         )
         await self._tx.run(
-            "UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND revoked_at IS NULL",
+            """
+            UPDATE access_tokens SET revoked_at = $1 WHERE tenant = $2 AND key_id = $3 AND revoked_at IS NULL
+              AND principal_id = (SELECT principal_id FROM api_keys WHERE tenant = $2 AND key_id = $3)
+            """,
             at,
             self.tenant,
             key_id,

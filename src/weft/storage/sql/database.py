@@ -43,6 +43,7 @@ class Transaction(Protocol):
 
     tenant: str
     published: list[NewEvent]
+    access_changed: bool
 
     async def one(self, sql: str, *values: Value) -> Row | None:
         """Run a statement and return its first row."""

@@ -148,13 +148,13 @@ class SqlLineStore:
         rows = await self._tx.all(_VERSION + _STANDING_AT, self._tenant, line_id, seq)
         return [_version(row) for row in rows]
 
-    async def prune(self, line_id: str, key: str, life: int, keep: int) -> None:
+    async def prune(self, line_id: str, key: str, keep: int) -> None:
         rows = await self._tx.all(
             """
             UPDATE changes SET pruned = 1
-            WHERE tenant = $1 AND line_id = $2 AND key = $3 AND life = $4 AND pruned = 0 AND act = 'write'
+            WHERE tenant = $1 AND line_id = $2 AND key = $3 AND pruned = 0 AND act = 'write'
               AND seq IN (SELECT old.seq FROM changes old WHERE old.tenant = $1 AND old.line_id = $2 AND old.key = $3
-                          ORDER BY old.seq DESC LIMIT $5 OFFSET $6)
+                            AND old.act = 'write' ORDER BY old.seq DESC LIMIT $4 OFFSET $5)
               AND NOT EXISTS (
                 SELECT 1 FROM tags t WHERE t.tenant = changes.tenant AND t.line_id = changes.line_id
                   AND t.seq >= changes.seq AND t.seq < (
@@ -166,7 +166,6 @@ class SqlLineStore:
             self._tenant,
             line_id,
             key,
-            life,
             _PRUNE_AT_ONCE,
             keep,
         )

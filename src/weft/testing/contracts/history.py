@@ -85,7 +85,7 @@ class LineStoreContract:
         for number in range(1, 5):
             await commit(stores, written("a", f"{number}", number), values=(f"{number}",))
         await stores.lines.tag(LINE, Tag("mark", 2, "orchestrator", 1))
-        await stores.lines.prune(LINE, "a", 1, 1)
+        await stores.lines.prune(LINE, "a", keep=1)
         assert [v.value for v in await stores.lines.versions(LINE, "a", 1, 10)] == ["4", None, "2", None]
         assert await stores.lines.verify(LINE) is None
 

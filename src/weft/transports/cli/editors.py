@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,7 +84,9 @@ def init(
 def _stdio_entry(target: Target, agent: str, session: str | None) -> dict[str, Any]:
     arguments = [] if target.tenant == "default" else ["--tenant", target.tenant]
     arguments += ["mcp", "--as", agent, *(["--session", session] if session else [])]
-    entry: dict[str, Any] = {"type": "stdio", "command": "weft", "args": arguments}
+    # Where this shell finds no weft, an editor will not either: it is told of the Python that has it.
+    command, *before = ["weft"] if shutil.which("weft") else [sys.executable, "-m", "weft"]
+    entry: dict[str, Any] = {"type": "stdio", "command": command, "args": [*before, *arguments]}
     places = {"WEFT_DATA": _absolute(target.data), "WEFT_DATABASE_URL": target.database_url}
     environment = {name: value for name, value in places.items() if value}
     return {**entry, "env": environment} if environment else entry

@@ -159,5 +159,6 @@ def _said(ctx: click.Context, name: str) -> bool:
 def main() -> None:
     """Run the command line."""
     # A refusal is reported by the command itself; only what should not happen is worth a line of log here.
+    logging.basicConfig(format="%(message)s")
     logging.getLogger("weft").setLevel(logging.ERROR)
     weft(prog_name="weft")

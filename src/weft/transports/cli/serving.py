@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import click
 
+from weft.kernel.errors import Unavailable
 from weft.transports.cli.commands import Command
 
 if TYPE_CHECKING:
+    from weft.settings import Settings
     from weft.transports.cli.target import Target
     from weft.transports.mcp.http import Profile
+
+
+class CannotListen(Unavailable):
+    """The server's address and port cannot be had: most often another program has them."""
+
+    code = "CANNOT_LISTEN"
+    hint = "Nothing was changed. Choose another port with --port or WEFT_PORT."
 
 
 @click.command(cls=Command)
@@ -36,6 +46,7 @@ def serve(
     from weft.transports.server import serve as run  # noqa: PLC0415 - help needs no server
 
     settings = target.settings(host=host, port=port, data=data, database_url=database_url)
+    _check_port(settings)
     run(settings, profile=_conformance() if profile == "conformance" else None)
 
 
@@ -71,4 +82,21 @@ def demo(target: Target, port: int | None, data: str | None, *, stay: bool) -> N
     """
     from weft.demo import run  # noqa: PLC0415 - help needs no demo
 
-    run(target.settings(port=port, data=data), stay=stay)
+    settings = target.settings(port=port, data=data)
+    _check_port(settings)
+    run(settings, stay=stay)
+
+
+def _check_port(settings: Settings) -> None:
+    """Refuse a port that cannot be had before anything is made that would be left behind."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            # As a server does it, so that connections just closed do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        raise CannotListen(f"Weft cannot listen on {where}: {error.strerror or error}.") from error

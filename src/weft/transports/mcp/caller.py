@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -16,7 +16,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from weft.app.dispatch import Arrival
+from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.errors import NotFound, WeftError
+from weft.transports.resources import Resource, parse_uri
 
 if TYPE_CHECKING:
     from weft.kernel.identity import Actor
@@ -34,6 +36,26 @@ class Caller:
 
     arrival: Arrival
     session_id: str | None = None
+
+    def check(self, session_id: object, **context: str) -> None:
+        """Refuse every session but the one this connection is bound to, if it is: to it, no other exists."""
+        if self.session_id not in (None, session_id):
+            named = str(session_id)[:100]
+            message = f"There is no session '{named}' here: this connection works in '{self.session_id}' only."
+            raise SessionNotFound(message, resource_type="session", resource_id=named, **context)
+
+    def bound(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a request as it is meant here: it need not name the session the connection is bound to."""
+        if self.session_id is None:
+            return raw
+        self.check(raw.get("session_id") or self.session_id)
+        return {**raw, "session_id": self.session_id}
+
+    def resource(self, uri: str) -> Resource:
+        """Return what a URI names, if this connection can reach it."""
+        resource = parse_uri(uri)
+        self.check(resource.session_id, uri=uri)
+        return resource
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from weft.kernel.errors import WeftError
 from weft.transports.http.wire import error_body
 from weft.transports.mcp.caller import State, answering, caller_of
 from weft.transports.mcp.subscriptions import Subscriptions
-from weft.transports.resources import TEMPLATES, parse_uri, read_resource
-from weft.transports.tools import Toolbox
+from weft.transports.resources import TEMPLATES, read_resource
+from weft.transports.tools import Toolbox, works_in_session
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -57,7 +57,9 @@ class Handlers:
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         caller = caller_of(context)
         try:
-            operation, raw = self._toolbox.resolve(params.name, params.arguments or {}, caller.session_id)
+            operation, raw = self._toolbox.resolve(params.name, params.arguments or {})
+            if works_in_session(operation):
+                raw = caller.bound(raw)
             response = await self._app.call(operation, raw, caller.arrival)
         except WeftError as error:
             return _tool_result(error_body(error, self._app.clock), is_error=True)
@@ -65,17 +67,9 @@ class Handlers:
 
     @answering
     async def list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
-        """List the boards a caller can name: of the session it is bound to, or of those it may list."""
+        """List the boards of the sessions a caller can name."""
         del params
-        caller = caller_of(context)
-        actor = await self._app.identify(caller.arrival)
-        if caller.session_id is not None:
-            session_ids = [caller.session_id]
-        elif actor.is_subagent:
-            session_ids = []
-        else:
-            listed = await self._app.call(self._app.registry["session.list"], {}, caller.arrival)
-            session_ids = [session["id"] for session in msgspec.to_builtins(listed)["sessions"]]
+        session_ids = await self._session_ids(caller_of(context))
         return types.ListResourcesResult(
             resources=[
                 types.Resource(uri=f"board://{session_id}", name=f"board of {session_id}", mime_type=_JSON)
@@ -85,11 +79,15 @@ class Handlers:
 
     @answering
     async def list_templates(self, context: Context, params: object) -> types.ListResourceTemplatesResult:
-        del context, params
+        del params
+        session_id = caller_of(context).session_id or "{session_id}"
         return types.ListResourceTemplatesResult(
             resource_templates=[
                 types.ResourceTemplate(
-                    uri_template=template.uri, name=template.name, description=template.description, mime_type=_JSON
+                    uri_template=template.uri.replace("{session_id}", session_id),
+                    name=template.name,
+                    description=template.description,
+                    mime_type=_JSON,
                 )
                 for template in TEMPLATES
             ]
@@ -100,20 +98,22 @@ class Handlers:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         uri = str(params.uri)
-        content = await read_resource(self._app, parse_uri(uri), caller_of(context).arrival)
+        caller = caller_of(context)
+        content = await read_resource(self._app, caller.resource(uri), caller.arrival)
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type=_JSON, text=content.decode())]
         )
 
     @answering
     async def list_prompts(self, context: Context, params: object) -> types.ListPromptsResult:
-        del context, params
+        del params
         session = types.PromptArgument(
             name="session_id", description="Use the conventions this session was created with.", required=False
         )
+        arguments = [session] if caller_of(context).session_id is None else []
         return types.ListPromptsResult(
             prompts=[
-                types.Prompt(name=name, description=description, arguments=[session])
+                types.Prompt(name=name, description=description, arguments=arguments)
                 for name, (_, description) in _PROMPTS.items()
             ]
         )
@@ -124,25 +124,31 @@ class Handlers:
             raise MCPError(types.INVALID_PARAMS, f"There is no prompt named '{params.name[:100]}'")
         part, description = _PROMPTS[params.name]
         caller = caller_of(context)
-        raw: dict[str, Any] = {"part": part, **(params.arguments or {})}
-        if caller.session_id is not None:
-            raw.setdefault("session_id", caller.session_id)
+        raw = caller.bound({"part": part, **(params.arguments or {})})
         guidance = await self._app.call(self._app.registry["board.guidance"], raw, caller.arrival)
         text = types.TextContent(text=msgspec.to_builtins(guidance)["text"])
         return types.GetPromptResult(description=description, messages=[types.PromptMessage(role="user", content=text)])
 
     @answering
     async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Complete session ids, for those who may list sessions."""
-        caller = caller_of(context)
+        """Complete the ids of sessions a caller can name."""
         values: list[str] = []
-        if params.argument.name == "session_id" and not (await self._app.identify(caller.arrival)).is_subagent:
-            listed = await self._app.call(self._app.registry["session.list"], {"limit": 1000}, caller.arrival)
-            names = [session["id"] for session in msgspec.to_builtins(listed)["sessions"]]
+        if params.argument.name == "session_id":
+            names = await self._session_ids(caller_of(context), limit=1000)
             values = [name for name in names if name.startswith(params.argument.value)]
         return types.CompleteResult(
             completion=types.Completion(values=values[:100], total=len(values), has_more=len(values) > 100)  # noqa: PLR2004 - the protocol's limit
         )
+
+    async def _session_ids(self, caller: Caller, **query: int) -> list[str]:
+        """Return the sessions a caller can name: the one it is bound to, or those it may list."""
+        actor = await self._app.identify(caller.arrival)
+        if caller.session_id is not None:
+            return [caller.session_id]
+        if actor.is_subagent:
+            return []
+        listed = await self._app.call(self._app.registry["session.list"], query, caller.arrival)
+        return [session["id"] for session in msgspec.to_builtins(listed)["sessions"]]
 
 
 class WeftServer(Server[State]):

@@ -15,7 +15,7 @@ from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from weft.kernel.errors import SystemUnavailable, WeftError
 from weft.transports.mcp.caller import answering, caller_of
-from weft.transports.resources import check_may_watch, parse_uri
+from weft.transports.resources import check_may_watch
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -113,7 +113,8 @@ class Subscriptions:
         if not connection.has_standalone_channel:
             raise MCPError(types.INVALID_REQUEST, "Subscribing needs a connection with a session")
         watcher = connection.state.get(_WATCHER) or self._attach(connection, context.session)
-        await watcher.watch(parse_uri(str(params.uri)), caller_of(context))
+        caller = caller_of(context)
+        await watcher.watch(caller.resource(str(params.uri)), caller)
         return types.EmptyResult()
 
     @answering
@@ -150,11 +151,12 @@ class Subscriptions:
         return types.SubscriptionsListenResult(_meta=meta)
 
     async def _watch_all(self, watcher: Watcher, uris: list[str], context: Context) -> list[str]:
+        caller = caller_of(context)
         honoured: list[str] = []
         refusal: WeftError | None = None
         for uri in uris:
             try:
-                await watcher.watch(parse_uri(uri), caller_of(context))
+                await watcher.watch(caller.resource(uri), caller)
                 honoured.append(uri)
             except WeftError as error:
                 refusal = error

@@ -104,12 +104,13 @@ _UNREACHABLE = (
 class PostgresTransaction:
     """Statements inside one open transaction."""
 
-    __slots__ = ("_connection", "published", "tenant")
+    __slots__ = ("_connection", "access_changed", "published", "tenant")
 
     def __init__(self, connection: Any, tenant: str) -> None:  # noqa: ANN401 - asyncpg's pool proxies are untyped
         self._connection = connection
         self.tenant = tenant
         self.published: list[NewEvent] = []
+        self.access_changed = False
 
     async def one(self, sql: str, *values: Value) -> Row | None:
         return await self._connection.fetchrow(_rendered(sql), *values)

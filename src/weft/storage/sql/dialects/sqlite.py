@@ -28,6 +28,7 @@ from weft.kernel.errors import (
     WeftError,
 )
 from weft.storage.sql.database import SYSTEM, AccessChanged
+from weft.storage.sql.dialects.sqlite_planner import teach_planner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -57,12 +58,13 @@ _STOP = None
 class SqliteTransaction:
     """Statements on one connection; each completes before it returns."""
 
-    __slots__ = ("_cursor", "published", "tenant")
+    __slots__ = ("_cursor", "access_changed", "published", "tenant")
 
     def __init__(self, cursor: apsw.Cursor, tenant: str) -> None:
         self._cursor = cursor
         self.tenant = tenant
         self.published: list[NewEvent] = []
+        self.access_changed = False
 
     async def one(self, sql: str, *values: Value) -> Row | None:
         # Every statement of a transaction runs on this one cursor, so the next one ends what this may leave open.
@@ -113,8 +115,7 @@ class SqliteDatabase:
         with _translated():
             _make_private_folder(self._path.parent)
             self._writer = _connect(self._path)
-            self._reader = _connect(self._path)
-            self._reader.pragma("query_only", True)  # noqa: FBT003 - a pragma's value
+            self._reader = _connect_to_read(self._path)
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._write_forever, name="weft-writer", daemon=True)
         self._thread.start()
@@ -149,7 +150,11 @@ class SqliteDatabase:
         return await done
 
     async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        return await self.write(SYSTEM, work)
+        result = await self.write(SYSTEM, work)
+        if await self.write(SYSTEM, teach_planner) and self._reader is not None:
+            self._reader.close()
+            self._reader = _connect_to_read(self._path)
+        return result
 
     async def wakes(self) -> AsyncIterator[set[str]]:
         """Yield tenants written to here at once, and an empty set when another process wrote to the file."""
@@ -170,15 +175,6 @@ class SqliteDatabase:
                 yield announced
         finally:
             self._listeners.discard(mailbox)
-
-    def copy_to(self, path: Path) -> None:
-        """Write a consistent copy of the whole file while others go on reading and writing."""
-        with _translated():
-            source = _connect(self._path)
-            try:
-                source.execute("VACUUM INTO ?", (os.fspath(path),))
-            finally:
-                source.close()
 
     def _data_version(self) -> int:
         # Counts commits by every connection but this one; this process's own writer is counted too,
@@ -252,6 +248,12 @@ def _connect(path: Path) -> apsw.Connection:
     connection.pragma("temp_store", "MEMORY")
     connection.pragma("foreign_keys", True)  # noqa: FBT003 - a pragma's value
     path.chmod(0o600)
+    return connection
+
+
+def _connect_to_read(path: Path) -> apsw.Connection:
+    connection = _connect(path)
+    connection.pragma("query_only", True)  # noqa: FBT003 - a pragma's value
     return connection
 
 
