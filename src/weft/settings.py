@@ -62,6 +62,9 @@ class Settings:
     allowed_origins: str = setting(
         "", "WEFT_ALLOWED_ORIGINS", "Web origins allowed to call beside the loopback ones, separated by spaces."
     )
+    trusted_proxies: str = setting(
+        "", "WEFT_TRUSTED_PROXIES", "Addresses of proxies whose X-Forwarded-For is believed, separated by spaces."
+    )
     log_level: str = setting("INFO", "WEFT_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.")
     drain_seconds: int = setting(10, "WEFT_DRAIN_SECONDS", "How long calls in flight may finish after SIGTERM.")
 

@@ -49,6 +49,11 @@ def test_every_operation_is_a_command_with_a_parameter_for_each_field(operation:
     assert "as_json" in names
 
 
+def test_every_command_that_answers_can_answer_as_json() -> None:
+    without = {path for path, command in COMMANDS.items() if "as_json" not in {p.name for p in command.params}}
+    assert without == {("demo",), ("serve",), ("mcp",), ("init",)}
+
+
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_every_command_and_every_parameter_has_help(path: tuple[str, ...], cli: CommandLine) -> None:
     command = COMMANDS[path]

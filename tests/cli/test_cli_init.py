@@ -55,7 +55,7 @@ def test_an_editor_starts_weft_by_itself(editor: str, cli: CommandLine) -> None:
 
 
 def test_where_weft_is_not_on_the_path_its_python_is_named(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda _: None)
     cli.run("init", "cursor")
     entry = _read(".cursor/mcp.json")["mcpServers"]["weft"]
     assert (entry["command"], entry["args"]) == (sys.executable, ["-m", "weft", "mcp", "--as", "cursor"])

@@ -112,10 +112,10 @@ def test_a_port_that_is_taken_is_noticed_before_anything_is_made(command: list[s
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
-        ("short", "“short”"),
-        ("It's here", "“It's here”"),
-        ("word " * 30, "“" + "word " * 10 + "word…”"),
-        (["scope", "goal"], "[“scope”, “goal”]"),
+        ("short", '"short"'),
+        ("It's here", '"It\'s here"'),
+        ("word " * 30, '"' + "word " * 10 + 'word…"'),
+        (["scope", "goal"], '["scope", "goal"]'),
         (3, "3"),
     ],
 )

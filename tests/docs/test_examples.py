@@ -30,17 +30,26 @@ def pages() -> list[Path]:
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_examples_of_a_page_run_in_order(page: Path, tmp_path: Path) -> None:
-    text = page.read_text("utf-8")
-    with serving(tmp_path / "server") if "Client(" in text else without_server() as environment:
-        example = subprocess.run(
-            [sys.executable, __file__, page],
-            cwd=tmp_path,
-            env={**os.environ, "WEFT_DATA": str(tmp_path / "data"), **environment},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+    with serving(tmp_path / "server") if "Client(" in page.read_text("utf-8") else without_server() as environment:
+        run(page, tmp_path, environment)
+
+
+def test_what_the_readme_shows_can_be_done_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        run(ROOT / "README.md", tmp_path, {})
+
+
+def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
+    """Run the examples of a page in a process of their own."""
+    example = subprocess.run(
+        [sys.executable, __file__, page],
+        cwd=folder,
+        env={**os.environ, "WEFT_DATA": str(folder / "data"), **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert example.returncode == 0, example.stderr
 
 

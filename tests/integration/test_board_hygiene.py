@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
@@ -82,3 +83,12 @@ async def test_near_duplicates_are_named_in_pairs(world: World) -> None:
     await world.planner.write("c", "nothing to do with the others at all")
     found = (await world.planner.hygiene())["findings"]
     assert [(f["key"], f["other_key"], f["problem"]) for f in found] == [("a", "b", "near_duplicate")]
+
+
+@pytest.mark.req("SC-20")
+async def test_text_made_to_be_slow_to_search_is_searched_quickly(world: World) -> None:
+    large = await world.planner.create_session("large", max_value_tokens=1_000_000, max_total_tokens=1_000_000)
+    for number, text in enumerate(("a." * 100_000, "a" * 200_000, "a-" * 100_000, "1 " * 100_000)):
+        await large.write(f"k{number}", text)
+    async with asyncio.timeout(20):
+        await large.hygiene()

@@ -37,6 +37,10 @@ class Kept:
     expires_at: float | None
 
 
+def size(value: str) -> int:
+    return max(1, approximate_tokens(value))
+
+
 class BoardMachine(RuleBasedStateMachine):
     """Does the same to the board and to a dictionary."""
 
@@ -67,7 +71,7 @@ class BoardMachine(RuleBasedStateMachine):
             return None, error.code
 
     def total(self) -> int:
-        return sum(approximate_tokens(kept.value) for kept in self.live.values())
+        return sum(size(kept.value) for kept in self.live.values())
 
     def put(self, key: str, value: str, by: str, expires_at: float | None) -> None:
         present = self.live.get(key)
@@ -80,8 +84,8 @@ class BoardMachine(RuleBasedStateMachine):
     def write(self, by: str, key: str, value: str, ttl: int | None, guess: int | None) -> None:
         answer, code = self.attempt(self.caller(by).write(key, value, ttl_seconds=ttl, if_version=guess))
         present = self.live.get(key)
-        freed = approximate_tokens(present.value) if present else 0
-        added = approximate_tokens(value)
+        freed = size(present.value) if present else 0
+        added = size(value)
         if guess is not None and guess != (present.version if present else 0):
             assert code == "VERSION_CONFLICT"
         elif self.total() - freed + added > LIMIT and added > freed:
@@ -128,7 +132,7 @@ class BoardMachine(RuleBasedStateMachine):
         written = []
         for key, (value, left) in then.items():
             present = self.live.get(key)
-            if present and present.value == value and (present.expires_at is None) == (left is None):
+            if present and present.value == value and present.expires_at is None and left is None:
                 continue
             written.append(key)
             self.put(key, value, "planner", None if left is None else self.now + left)

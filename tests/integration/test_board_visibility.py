@@ -157,9 +157,9 @@ async def test_a_session_with_participants_does_not_exist_for_others(world: Worl
             await attempt
     assert await private.value("note") == "x"
     assert await world.admin.in_session("private").value("note") == "x"
-    told = [event["session_id"] for event in (await world.review.events())["events"]]
-    assert "private" not in told
     other = await world.admin.create_agent("bystander")
+    told = [event["session_id"] for event in (await other.events())["events"]]
+    assert "private" not in told
     listed = await other.call("session.list")
     assert [session["id"] for session in listed["sessions"]] == ["s1"]
     with refused("SESSION_NOT_FOUND"):
@@ -175,3 +175,26 @@ async def test_writing_to_a_hidden_key_is_refused_without_saying_whose_it_is(wor
         await world.analysis.write("secret", "mine now")
     assert "orchestrator" not in caught.value.message
     assert await world.planner.value("secret") == "x"
+
+
+@pytest.mark.req("SC-11")
+async def test_deleting_a_key_does_not_open_what_was_closed(world: World) -> None:
+    await world.planner.write("plan", "the first draft, open to all")
+    await world.planner.snapshot("early")
+    await world.planner.write("plan", "the second", readable_by=["orchestrator"])
+    await world.planner.delete("plan")
+    with refused("KEY_NOT_FOUND"):
+        await world.analysis.history("plan")
+    assert await world.analysis.read_snapshot("early") == {}
+    assert await world.planner.read_snapshot("early") == {"plan": "the first draft, open to all"}
+
+
+@pytest.mark.req("SC-16")
+async def test_a_new_session_tells_nothing_of_a_private_one_that_had_its_name(world: World) -> None:
+    await world.planner.events()
+    vault = await world.admin.create_session("vault", participants=["human:*"])
+    await vault.write("merger_plan", "x")
+    await world.admin.call("session.delete", session_id="vault")
+    await world.planner.create_session("vault")
+    told = [event["subject"] for event in (await world.planner.events(session_id="vault"))["events"]]
+    assert told == ["vault"]

@@ -94,7 +94,7 @@ async def test_events_can_be_narrowed_to_a_session_and_to_keys(world: World) -> 
         ("board.written", "inv_a"),
         ("board.written", "inv_b"),
     ]
-    assert told(await world.analysis.events(keys=["inv_a"])) == [("board.written", "inv_a")] * 2
+    assert told(await world.planner.events(keys=["inv_a"])) == [("board.written", "inv_a")] * 2
     assert told(await world.analysis.events(session_id="s2", keys=["?nv_a"])) == [("board.written", "inv_a")]
     with refused("SESSION_NOT_FOUND"):
         await world.analysis.events(session_id="none")
@@ -195,7 +195,14 @@ async def test_whoever_created_a_session_hears_of_it_though_it_is_for_others(wor
     await planner.write("goal", "hidden from most")
     heard = [event["session_id"] for event in (await world.planner.events())["events"]]
     assert "theirs" in heard
-    assert "theirs" not in [event["session_id"] for event in (await world.analysis.events())["events"]]
+    bystander = await world.admin.create_agent("bystander")
+    assert "theirs" not in [event["session_id"] for event in (await bystander.events())["events"]]
+
+
+@pytest.mark.req("SC-01")
+async def test_a_sub_agent_cannot_learn_of_sessions_by_following_all_of_them(world: World) -> None:
+    with refused("PERMISSION_DENIED"):
+        await world.analysis.events()
 
 
 @pytest.mark.req("SC-16")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from weft.capabilities.events.model import Page
 from weft.capabilities.sessions.model import find_session
+from weft.kernel.errors import PermissionDenied
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import AccessChanged, Scope
 from weft.storage.sql.events import SqlEventStore
@@ -53,7 +53,7 @@ class LiveFeed:
         tail = self._tail(actor.tenant)
         if not going_on:
             await self._check(actor, interest)
-            tail.wake()
+            tail.stale = True
         tail.followers += 1
         try:
             return await self._next(tail, actor, interest, after, wait_seconds)
@@ -68,14 +68,14 @@ class LiveFeed:
         position = end if after is None else min(after, end)
         while True:
             changed = tail.changed
-            scanned = await tail.after(position, actor.epoch)
-            if scanned:
-                position = scanned[-1].event.seq
+            scanned, reached = await tail.after(position, actor.epoch, interest.session_id)
             events = [recorded.event for recorded in scanned if interest.covers(recorded, actor)]
             if events:
-                return Page(events, position)
-            if not scanned and not await self._waited(changed, deadline):
+                return Page(events, reached)
+            if reached == position and not await self._waited(changed, deadline):
                 return Page([], position)
+            position = reached
+            await asyncio.sleep(0)  # a long way to read must not keep others waiting
 
     async def _waited(self, changed: asyncio.Event, deadline: float) -> bool:
         """Wait for the next wake; False when the time is up."""
@@ -99,6 +99,11 @@ class LiveFeed:
 
     async def _check(self, actor: Actor, interest: Interest) -> None:
         """Make sure that the caller's access still stands, and that it takes part in the session it names."""
+        if interest.session_id is None and actor.is_subagent:
+            raise PermissionDenied(
+                "A sub-agent follows the session it works in, not all there are.",
+                hint="Pass the session_id you were given.",
+            )
 
         async def check(transaction: Transaction) -> None:
             if interest.session_id is not None:
@@ -117,13 +122,13 @@ class _Tail:
         self._complete_after = -1
         self._end = -1
         self._epoch = -1
-        self._stale = True
+        self.stale = True
         self._reading = asyncio.Lock()
         self.changed = asyncio.Event()
         self.followers = 0
 
     def wake(self) -> None:
-        self._stale = True
+        self.stale = True
         self.changed.set()
         self.changed = asyncio.Event()
 
@@ -131,24 +136,24 @@ class _Tail:
         await self._refresh(epoch)
         return self._end
 
-    async def after(self, seq: int, epoch: int) -> Sequence[Recorded]:
-        """Return the next events behind ``seq``, from memory where it reaches back far enough."""
+    async def after(self, seq: int, epoch: int, session_id: str | None) -> tuple[Sequence[Recorded], int]:
+        """Return the next events behind ``seq`` and how far that reaches, from memory where it goes back far enough."""
         await self._refresh(epoch)
         if seq >= self._end:
-            return ()
-        if seq < self._complete_after:
-            older = await self._database.read(
-                Scope(self._tenant), lambda transaction: SqlEventStore(transaction).after(seq, None, _PAGE)
-            )
-            # Nobody is told of more than the tail knows: its end is where positions are measured from.
-            return [recorded for recorded in older if recorded.event.seq <= self._end]
-        newer = [recorded for recorded in self._recent if recorded.event.seq > seq]
-        return list(islice(newer, _PAGE))
+            return (), seq
+        if seq >= self._complete_after:
+            return [recorded for recorded in self._recent if recorded.event.seq > seq], self._end
+        older = await self._database.read(
+            Scope(self._tenant), lambda transaction: SqlEventStore(transaction).after(seq, session_id, _PAGE)
+        )
+        # Nobody is told of more than the tail knows: its end is where positions are measured from.
+        known = [recorded for recorded in older if recorded.event.seq <= self._end]
+        return known, known[-1].event.seq if len(older) == _PAGE and known else self._end
 
     async def _refresh(self, epoch: int) -> None:
         async with self._reading:
-            if self._stale or self._epoch != epoch:
-                self._stale = False
+            if self.stale or self._epoch != epoch:
+                self.stale = False
                 await self._database.read(Scope(self._tenant), self._catch_up)
         if self._epoch != epoch:
             raise AccessChanged

@@ -53,9 +53,9 @@ class Teller:
 
 
 def _short(value: object) -> str:
-    """Return an argument as it fits a line, in the quotes the answers have too."""
+    """Return an argument as it fits a line; text is quoted alike, however long it is."""
     if isinstance(value, str):
-        return f"“{textwrap.shorten(value, _ARGUMENT, placeholder='…')}”"
+        return f'"{textwrap.shorten(value, _ARGUMENT, placeholder="…")}"'
     if isinstance(value, Sequence):
         return f"[{', '.join(map(_short, value))}]"
     return str(value)

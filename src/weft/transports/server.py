@@ -13,6 +13,7 @@ from sse_starlette.sse import AppStatus
 
 from weft.app.app import App
 from weft.transports.http.application import HttpApplication
+from weft.transports.http.protocol import BoundedHttp
 from weft.transports.logs import configure_logging
 
 if TYPE_CHECKING:
@@ -82,6 +83,10 @@ def _server(settings: Settings, application: HttpApplication) -> DrainingServer:
         application.asgi,
         host=settings.host,
         port=settings.port,
+        http=BoundedHttp,
+        # Believed only from proxies that were named: anyone can write a header.
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies.split(),
         log_config=None,
         access_log=False,
         server_header=False,

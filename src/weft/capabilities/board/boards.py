@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 SYSTEM = Author("system", "system")
 _PRUNE_EVERY = 8
+_COMPARE_WITH = 200
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +101,7 @@ class Board:
 
     async def missing(self, key: str) -> KeyNotFound:
         """Return the error for an absent key, naming the ones that look like it."""
-        readable = [entry.key for entry in await self.list() if entry.readable(self.parts.actor)]
+        readable = [entry.key for entry in (await self.list())[:_COMPARE_WITH] if entry.readable(self.parts.actor)]
         return KeyNotFound(
             f"The board has no key '{key}'.",
             resource_type="key",
@@ -120,12 +121,23 @@ class Board:
 
     async def visible_at(self, seq: int) -> dict[str, Version]:
         """Return that part of an earlier state which the caller may read: by the patterns of then and of now."""
-        hidden_now = {entry.key for entry in await self.list() if not entry.readable(self.parts.actor)}
         return {
             key: version
             for key, version in (await self.state_at(seq)).items()
-            if key not in hidden_now and self.parts.actor.matches(version.change.meta.readable_by or ANYONE)
+            if self.parts.actor.matches(version.change.meta.readable_by or ANYONE)
+            and not await self.hides(key, version.change.life)
         }
+
+    async def hides(self, key: str, life: int) -> bool:
+        """Tell whether the last word on a key, in that life or today, keeps this caller from reading it.
+
+        Deleting a key does not open what was closed before.
+        """
+        today = await self.parts.entries.get(self.session.session_id, key)
+        if today is not None and not today.readable(self.parts.actor):
+            return True
+        last = await self.parts.lines.versions(self.line_id, key, life, 1)
+        return bool(last) and not self.parts.actor.matches(last[0].change.meta.readable_by or ANYONE)
 
 
 @dataclass(slots=True)
@@ -158,8 +170,8 @@ class OpenBoard(Board):
         await parts.lines.put_blob(entry.blob_hash, value)
         await parts.entries.put(self.session.session_id, entry)
         await self._commit([change_of(entry)], "write", weight_change=tokens - (current.tokens if current else 0))
-        await parts.outbox.publish(self._event("board.written", entry))
         await self._prune(entry)
+        await parts.outbox.publish(self._event("board.written", entry))
         return entry
 
     async def delete(self, key: str, if_version: int | None) -> Entry:
@@ -286,7 +298,8 @@ class OpenBoard(Board):
             value.encode()
         except UnicodeEncodeError as error:
             raise InvalidInput("value: not valid text (it holds half of a surrogate pair)", field="value") from error
-        return self.parts.counters.named(self.session.config.tokenizer)(value)
+        # Even an empty value takes up a key, and a board of nothing but keys must fill up too.
+        return max(1, self.parts.counters.named(self.session.config.tokenizer)(value))
 
     def _check_may_change(self, key: str, current: Entry | None, if_version: int | None) -> None:
         if current is not None and not current.writable(self.parts.actor):
@@ -358,8 +371,8 @@ def _same(entry: Entry | None, version: Version) -> bool:
     return (
         entry is not None
         and entry.blob_hash == version.change.blob_hash
-        and _meta(entry) == structs.replace(version.change.meta, expires_at=entry.expires_at)
-        and (entry.expires_at is None) == (version.change.meta.expires_at is None)
+        and entry.expires_at is None
+        and _meta(entry) == version.change.meta
     )
 
 

@@ -19,7 +19,9 @@ Problem = Literal["raw_dump", "secret", "personal_data", "stale", "near_duplicat
 _HOUR = 3_600_000_000
 _SHINGLE = 3
 _ALIKE = 0.6
-_MANY_KEYS = 400
+# What is larger than this is no digest anyway, and looking through all of it would keep others waiting.
+_MANY_KEYS = 200
+_LOOK_AT_CHARS = 8_000
 
 
 class CheckBoard(Request):
@@ -74,14 +76,16 @@ _SECRETS = (
     _Sign(re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"), "a model-provider key"),
     _Sign(re.compile(r"\bweft\.[A-Za-z0-9_-]+\.key_[0-9a-f]{16}\.[A-Za-z0-9_-]{20,}"), "a Weft API key"),
     _Sign(re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"), "a signed token"),
-    _Sign(re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s:/@]+:[^\s:/@]{3,}@"), "an address with a password in it"),
+    _Sign(re.compile(r"\b[a-z][a-z0-9+-]{1,15}://[^\s:/@]{1,64}:[^\s:/@]{3,64}@"), "an address with a password in it"),
     _Sign(
-        re.compile(r"(?i)\b(?:password|passwd|secret|api[_-]?key|access[_-]?token)\b\s*[:=]\s*['\"]?[^\s'\"]{6,}"),
+        re.compile(
+            r"(?i)\b(?:password|passwd|secret|api[_-]?key|access[_-]?token)\b\s{0,4}[:=]\s{0,4}['\"]?[^\s'\"]{6,}"
+        ),
         "a password or key",
     ),
 )
 _PERSONAL = (
-    _Sign(re.compile(r"\b[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[A-Za-z]{2,}\b"), "an e-mail address"),
+    _Sign(re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,4}\.[A-Za-z]{2,24}\b"), "an e-mail address"),
     _Sign(re.compile(r"\b\d{3}-\d{2}-\d{4}\b"), "a social security number"),
     _Sign(re.compile(r"\b(?:\d[ -]?){13,19}\b"), "a payment card number", _luhn),
     _Sign(re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b"), "a bank account number"),
@@ -110,7 +114,8 @@ async def check_board(request: CheckBoard, boards: Boards) -> Hygiene:
     """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
     board = await boards.to_read(request.session_id)
     live = await boards.entries.read_all(request.session_id)
-    entries = [f for f in live if f.entry.lives_at(board.now) and f.entry.readable(boards.actor)]
+    visible = [f for f in live if f.entry.lives_at(board.now) and f.entry.readable(boards.actor)]
+    entries = [EntryWithValue(f.entry, f.value[:_LOOK_AT_CHARS]) for f in visible[:_MANY_KEYS]]
     findings = [
         *(finding for found in entries for finding in _of_value(found)),
         *_stale(entries, board.now, request.stale_hours),
@@ -209,7 +214,7 @@ def _unread(entries: Sequence[EntryWithValue], now: int, hours: float) -> Iterat
 
 
 def _near_duplicates(entries: Sequence[EntryWithValue]) -> Iterator[Finding]:
-    shingles = [(found.entry.key, _shingles(found.value)) for found in entries[:_MANY_KEYS]]
+    shingles = [(found.entry.key, _shingles(found.value)) for found in entries]
     for (key, words), (other, other_words) in combinations(shingles, 2):
         alike = len(words & other_words) / max(1, len(words | other_words))
         if alike >= _ALIKE:

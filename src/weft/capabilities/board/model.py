@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 MAX_KEY_LENGTH = 64
 _FLAT_KEY = re.compile(r"[a-z0-9_]{1,64}\Z")
 _NAMESPACED_KEY = re.compile(r"(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")
-# Far above any limit a session can set, and cheap to check before anything is counted.
-MAX_VALUE_CHARS = 1_000_000
 
 
 class KeyNotFound(NotFound):

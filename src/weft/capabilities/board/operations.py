@@ -9,7 +9,6 @@ import msgspec
 
 from weft.capabilities.board.boards import SYSTEM, Boards, Terms
 from weft.capabilities.board.model import (
-    MAX_VALUE_CHARS,
     Entry,
     EntryWithValue,
     InvalidKey,
@@ -36,8 +35,8 @@ if TYPE_CHECKING:
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000
 
-Key = Annotated[str, msgspec.Meta(max_length=1_000, description="The entry's key: 1 to 64 of a-z, 0-9 and underscore.")]
-Label = Annotated[str, msgspec.Meta(max_length=1_000, description="The snapshot's name, such as pre_approval.")]
+Key = Annotated[str, msgspec.Meta(description="The entry's key: 1 to 64 of a-z, 0-9 and underscore.")]
+Label = Annotated[str, msgspec.Meta(description="The snapshot's name, such as pre_approval.")]
 IfVersion = Annotated[
     Count | None,
     msgspec.Meta(
@@ -119,9 +118,7 @@ class WriteEntry(Request):
 
     session_id: SessionId
     key: Key
-    value: Annotated[
-        str, msgspec.Meta(max_length=MAX_VALUE_CHARS, description="The text to store; structured data as JSON text.")
-    ]
+    value: Annotated[str, msgspec.Meta(description="The text to store; structured data as JSON text.")]
     if_version: IfVersion = None
     ttl_seconds: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=TEN_YEARS_SECONDS)] | None,
@@ -419,10 +416,8 @@ async def read_history(request: ReadHistory, boards: Boards) -> History:
     lives = await boards.lines.last_life(board.line_id, request.key)
     life = request.life or lives
     past = await boards.lines.versions(board.line_id, request.key, life, board.session.config.keep_versions + 1)
-    current = await boards.entries.get(request.session_id, request.key)
-    hidden = current is not None and not current.readable(boards.actor)
     shown = [v for v in past if boards.actor.matches(v.change.meta.readable_by or ANYONE)]
-    if hidden or not shown:
+    if not shown or await board.hides(request.key, life):
         raise await board.missing(request.key)
     wanted = None if request.versions is None else set(request.versions)
     written = [v for v in reversed(shown) if v.change.act is Act.WRITE][-board.session.config.keep_versions :]

@@ -42,11 +42,9 @@ class Interest:
     def covers(self, recorded: Recorded, actor: Actor) -> bool:
         """Tell whether the subscriber asked for this event and may be told of it."""
         event = recorded.event
-        if self.session_id is not None:
-            # Whoever follows one session was checked to take part in it when the following began.
-            if event.session_id != self.session_id:
-                return False
-        elif recorded.participants != ANYONE and not actor.is_admin and not actor.matches(recorded.participants):
+        if self.session_id is not None and event.session_id != self.session_id:
+            return False
+        if recorded.participants != ANYONE and not actor.is_admin and not actor.matches(recorded.participants):
             return False
         if recorded.readable_by != ANYONE and not actor.matches(recorded.readable_by):
             return False

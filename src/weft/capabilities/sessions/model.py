@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 SessionId = Annotated[
     str,
     msgspec.Meta(
-        max_length=100,
         description="The session's id.",
         extra_json_schema={"examples": ["session_a1b2c3d4e5f60718"]},
     ),
@@ -153,6 +152,7 @@ async def lock_active_session(session_id: str, actor: Actor, sessions: SessionSt
 
 
 def _unknown(session_id: str, *, denied: bool) -> SessionNotFound:
-    error = SessionNotFound(f"There is no session '{session_id}'.", resource_type="session", resource_id=session_id)
+    shown = session_id[:100]
+    error = SessionNotFound(f"There is no session '{shown}'.", resource_type="session", resource_id=shown)
     error.denial = denied
     return error

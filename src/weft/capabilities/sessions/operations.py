@@ -30,6 +30,8 @@ from weft.kernel.ids import new_session_id
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 _METADATA_LIMIT_BYTES = 65_536
+# Some clients and libraries give up on deeply nested JSON, and one such session would spoil every list it is in.
+_METADATA_LEVELS = 32
 
 
 class CreateSession(Request):
@@ -271,6 +273,11 @@ async def describe(session: Session, sessions: SessionStore) -> SessionInfo:
     )
 
 
+def _depth(value: object) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + max(map(_depth, inner), default=0)
+
+
 def _event(event_type: str, session: Session, actor: Actor) -> NewEvent:
     return NewEvent(
         type=event_type,
@@ -286,6 +293,8 @@ def _check_metadata(metadata: dict[str, Any]) -> None:
         size = len(msgspec.json.encode(metadata))
     except (UnicodeEncodeError, RecursionError) as error:
         raise InvalidInput("metadata: not valid text, or nested too deeply", field="metadata") from error
+    if _depth(metadata) > _METADATA_LEVELS:
+        raise InvalidInput(f"metadata: at most {_METADATA_LEVELS} levels of nesting", field="metadata")
     if size > _METADATA_LIMIT_BYTES:
         raise InvalidInput(f"metadata: at most {_METADATA_LIMIT_BYTES} bytes of JSON", field="metadata")
 

@@ -252,11 +252,15 @@ class SqlLineStore:
     async def _forget(self, hashes: set[bytes]) -> None:
         """Drop the values that no change refers to any more."""
         for blob_hash in sorted(hashes):
-            # Locked first and judged by a statement of its own: one that waited for a writer of the same value
-            # would judge by what stood before that writer committed.
-            await self._tx.one(
-                "SELECT 1 FROM blobs WHERE tenant = $1 AND hash = $2 {for_update}", self._tenant, blob_hash
+            # Locked first and judged by a statement of its own, which sees what was committed before the lock. A value
+            # that someone is just writing is in use again: waiting for it here could wait for ever.
+            unused = await self._tx.one(
+                "SELECT 1 FROM blobs WHERE tenant = $1 AND hash = $2 {for_update_unless_locked}",
+                self._tenant,
+                blob_hash,
             )
+            if unused is None:
+                continue
             await self._tx.run(
                 """
                 DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (

@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 DIALECT = {
     "for_update": "FOR UPDATE",
+    "for_update_unless_locked": "FOR UPDATE SKIP LOCKED",
     "blob": "BYTEA",
     "bigint": "BIGINT",
     "table": "",

@@ -40,6 +40,7 @@ T = TypeVar("T")
 
 DIALECT = {
     "for_update": "",
+    "for_update_unless_locked": "",
     "blob": "BLOB",
     "bigint": "INTEGER",
     "table": "STRICT, WITHOUT ROWID",

@@ -1,0 +1,52 @@
+"""What a client can send before it has said who it is."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from weft.testing.server import server_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.team import Team
+
+
+def answer_to(team: Team, head: bytes) -> bytes:
+    """Send the beginning of a request over and over until the server answers or hangs up."""
+    address = urlsplit(team.url)
+    with socket.create_connection((address.hostname, address.port), timeout=20) as connection:
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n")
+        try:
+            for _ in range(200):
+                connection.sendall(head)
+            return connection.recv(1_000)
+        except ConnectionError:
+            return b""
+
+
+@pytest.mark.parametrize("head", [b"x-filler: " + b"a" * 10_000 + b"\r\n", b"x-one-long-header: " + b"a" * 10_000])
+def test_a_head_that_never_ends_is_not_collected(team: Team, head: bytes) -> None:
+    assert answer_to(team, head)[:12] in {b"HTTP/1.1 431", b""}
+    assert httpx2.get(f"{team.url}/health").status_code == 200
+
+
+def test_an_address_in_a_header_does_not_count_as_another_caller(tmp_path: Path) -> None:
+    with server_process(tmp_path) as server:
+        codes = [
+            httpx2.get(
+                f"{server.url}/v1/sessions",
+                headers={
+                    "Authorization": f"Bearer weft.default.key_{number:016x}.x",
+                    "X-Forwarded-For": f"10.0.0.{number}",
+                },
+            ).status_code
+            for number in range(80)
+        ]
+    assert codes[0] == 401
+    assert codes[-1] == 429
