@@ -31,6 +31,7 @@ class JsonFormatter(logging.Formatter):
 def configure_logging(level: str) -> None:
     # What a line never shows need not be found out for each: as Python's logging guide advises.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 - the guide's own words for "not where"
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     root = logging.getLogger()

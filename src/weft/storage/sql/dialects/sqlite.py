@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Scope, Transaction, Value
 
 T = TypeVar("T")
+# The access epochs of tenants, as far as one transaction has looked them up.
+_Epochs = dict[str, tuple[int] | None]
 
 DIALECT = {
     "for_update": "",
@@ -138,7 +140,7 @@ class SqliteDatabase:
             cursor = self._reader.cursor()
             cursor.execute("BEGIN")
             try:
-                return _run_to_end(cursor, scope, work)
+                return _run_to_end(cursor, scope, work, {})
             finally:
                 cursor.execute("ROLLBACK")
 
@@ -280,31 +282,32 @@ def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> N
             job.error = job.error or error
 
 
-def _run_group(cursor: apsw.Cursor, group: list[_Job], attempt: Callable[[apsw.Cursor, _Job], None]) -> None:
+def _run_group(cursor: apsw.Cursor, group: list[_Job], attempt: Callable[[apsw.Cursor, _Job, _Epochs], None]) -> None:
     cursor.execute("BEGIN IMMEDIATE")
+    epochs: _Epochs = {}
     for job in group:
         job.error = None
-        attempt(cursor, job)
+        attempt(cursor, job, epochs)
         # SQLite itself rolls everything back when the disk is full, the jobs before this one included.
         if not cursor.connection.in_transaction:
             raise StorageFull
     cursor.execute("COMMIT")
 
 
-def _attempt(cursor: apsw.Cursor, job: _Job) -> None:
+def _attempt(cursor: apsw.Cursor, job: _Job, epochs: _Epochs) -> None:
     before = cursor.connection.total_changes()
     try:
-        job.result = _run_to_end(cursor, job.scope, job.work)
+        job.result = _run_to_end(cursor, job.scope, job.work, epochs)
     except BaseException as error:
         job.error = _translation(error)
         if cursor.connection.total_changes() != before and cursor.connection.in_transaction:
             raise _NeedsSavepoints from error
 
 
-def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job) -> None:
+def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job, epochs: _Epochs) -> None:
     cursor.execute("SAVEPOINT job")
     try:
-        job.result = _run_to_end(cursor, job.scope, job.work)
+        job.result = _run_to_end(cursor, job.scope, job.work, epochs)
     except BaseException as error:  # noqa: BLE001 - handed to the caller that waits for this job
         job.error = _translation(error)
         if cursor.connection.in_transaction:
@@ -313,15 +316,20 @@ def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job) -> None:
         cursor.execute("RELEASE job")
 
 
-def _run_to_end(cursor: apsw.Cursor, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+def _run_to_end(cursor: apsw.Cursor, scope: Scope, work: Callable[[Transaction], Awaitable[T]], epochs: _Epochs) -> T:
+    tenant = scope.tenant or ""
     if scope.epoch is not None:
-        row = cursor.execute(_EPOCH, (scope.tenant,)).fetchall()
-        if not row or row[0][0] != scope.epoch:
+        if tenant not in epochs:
+            epochs[tenant] = cursor.execute(_EPOCH, (tenant,)).fetchone()
+        if epochs[tenant] != (scope.epoch,):
             raise AccessChanged
-    running = work(SqliteTransaction(cursor, scope.tenant or "")).__await__()
+    transaction = SqliteTransaction(cursor, tenant)
+    running = work(transaction).__await__()
     try:
         next(running)
     except StopIteration as finished:
+        if transaction.access_changed:
+            epochs.clear()
         result: T = finished.value
         return result
     raise RuntimeError("a transaction waited for something other than its own statements")
