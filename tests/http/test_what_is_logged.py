@@ -91,14 +91,14 @@ def test_every_write_and_delete_is_logged_with_its_metadata(team: Team, session:
 
 @pytest.mark.req("SC-19")
 def test_keys_and_tokens_are_in_no_log_either(watched: Team) -> None:
-    body = {"agent_id": "analysis", "agent_type": "analysis", "api_key": watched.keys["analysis"]}
+    body = {"agent_id": "planner", "agent_type": "planning", "api_key": watched.keys["planner"]}
     token = watched.ask("POST", "/v1/tokens", None, json=body).json()["token"]
     with watched.http(None) as http:
         assert http.get("/v1/events", headers={"Authorization": f"Bearer {token}"}).status_code == 200
-        http.get("/v1/events", headers={"Authorization": f"Bearer {watched.keys['analysis']}x"})
+        http.get("/v1/events", headers={"Authorization": f"Bearer {watched.keys['planner']}x"})
     logged = watched.server.logged()
     assert token not in logged
-    assert watched.keys["analysis"].rpartition(".")[2] not in logged
+    assert watched.keys["planner"].rpartition(".")[2] not in logged
 
 
 def test_health_readiness_and_metrics_need_no_credential(team: Team, session: str) -> None:
