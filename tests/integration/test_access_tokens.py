@@ -233,3 +233,20 @@ async def test_a_new_signing_key_lets_tokens_run_out_unless_told_otherwise(world
         with refused("AUTHENTICATION_ERROR"):
             await caller.list()
     await (await world.planner.with_token("planner", "planning")).list()
+
+
+async def test_a_token_does_not_outlive_the_key_behind_it(world: World) -> None:
+    made = await world.admin.call("key.create", agent_id="planner", expires_in=600)
+    body = {"agent_id": "planner", "agent_type": "planning", "api_key": made["api_key"]}
+    holder = world.planner.with_credential((await world.planner.call("token.issue", **body))["token"])
+    await refreshed(holder)
+    world.clock.advance(minutes=11)
+    with refused("TOKEN_EXPIRED"):
+        await holder.call("token.refresh")
+
+
+async def test_changing_the_signing_key_takes_the_highest_clearance(world: World) -> None:
+    lesser = await world.admin.create_agent("warden", kind="human", clearance=4, permissions=["read", "write", "admin"])
+    with refused("PERMISSION_DENIED"):
+        await lesser.call("signing_key.rotate")
+    await world.admin.call("signing_key.rotate")

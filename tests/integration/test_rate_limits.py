@@ -67,13 +67,14 @@ async def test_wrong_credentials_may_be_tried_only_so_often(world: World) -> Non
     await world.planner.list()
 
 
-async def test_tokens_may_be_asked_for_only_so_often_from_one_place(world: World) -> None:
+async def test_tokens_may_be_asked_for_only_so_often_with_one_key(world: World) -> None:
     for _ in range(3):
         await world.planner.token("planner", "planning")
     with refused("RATE_LIMITED"):
         await world.planner.token("planner", "planning")
     raw = {"agent_id": "planner", "agent_type": "planning", "api_key": world.planner.credential}
-    await world.app.call(world.app.registry["token.issue"], raw, Arrival(None, peer="elsewhere"))
+    with refused("RATE_LIMITED"):
+        await world.app.call(world.app.registry["token.issue"], raw, Arrival(None, peer="elsewhere"))
 
 
 @pytest.fixture
@@ -115,3 +116,16 @@ def test_rates_can_be_overridden_by_class_or_switched_off(database_url: str) -> 
     for wrong in ("nothing=1/second", "board", "board="):
         with pytest.raises(InvalidSetting):
             Settings(rate_limits=wrong).rates()
+
+
+async def test_wrong_keys_from_the_same_address_lock_no_agent_out(database_url: str, clock: FrozenClock) -> None:
+    world = World(database_url, clock, Settings(database_url=database_url))
+    await world.open()
+    try:
+        wrong = {"agent_id": "planner", "agent_type": "planning", "api_key": "weft.nobody.key_1.x"}
+        codes = [await outcome(world.planner.call("token.issue", **wrong)) for _ in range(70)]
+        assert codes[0] == "INVALID_API_KEY"
+        assert codes[-1] == "RATE_LIMITED"
+        await world.planner.with_token("planner", "planning")
+    finally:
+        await world.close()

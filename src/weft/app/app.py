@@ -116,7 +116,7 @@ class App:
 
     async def identify(self, arrival: Arrival) -> Actor:
         """Return who is calling, for faces that must know before there is an operation."""
-        return await self._dispatcher.identify(arrival)
+        return await self._dispatcher.identify(arrival, now=True)
 
     async def follow(self, arrival: Arrival, interest: Interest, after: int | None) -> AsyncIterator[Page]:
         """Yield pages of events, an empty one as a sign of life when nothing happens.

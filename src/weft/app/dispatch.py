@@ -96,12 +96,16 @@ class Dispatcher:
         finally:
             self._metrics.record(operation, outcome, time.perf_counter() - started)
 
-    async def identify(self, arrival: Arrival) -> Actor:
-        """Return who is calling. A credential that proves nobody is put on record, and may be tried only so often."""
+    async def identify(self, arrival: Arrival, *, now: bool = False) -> Actor:
+        """Return who is calling; ``now`` if there will be no transaction to find out that this has changed.
+
+        A credential that proves nobody is put on record, and may be tried only so often.
+        """
         if arrival.credential is None:
             raise AuthenticationError
+        identify = self._callers.identify_now if now else self._callers.identify
         try:
-            return await self._callers.identify(arrival.credential)
+            return await identify(arrival.credential)
         except AuthenticationError as error:
             await self._rates.check(RateClass.AUTHENTICATION, arrival.peer)
             with contextlib.suppress(AuthenticationError):
@@ -153,15 +157,20 @@ class Dispatcher:
         self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool
     ) -> Response:
         """Perform what needs no credential beside the API key in the request itself."""
-        await self._rates.check(operation.rate, arrival.peer)
         request = operation.parse(raw, strict=strict)
         key = parse_key(request.api_key) if isinstance(request, AuthenticateAgent) else None
-        if key is None:
-            raise InvalidApiKey
         try:
+            if key is None:
+                raise InvalidApiKey
+            await self._rates.check(operation.rate, key.tenant, key.key_id)
             return await self._run(operation, None, Scope(key.tenant), request)
-        except WeftError as error:
-            if error.denial:
+        except PermissionDenied as error:
+            await self._auditor.denied(key.tenant if key else "", None, operation.name, error)
+            raise
+        except AuthenticationError as error:
+            # Whoever guesses is slowed down by address, so that no agent can be locked out by its neighbours.
+            await self._rates.check(operation.rate, arrival.peer)
+            if key is not None:
                 await self._auditor.denied(key.tenant, None, operation.name, error)
             raise
 
@@ -171,7 +180,12 @@ class Dispatcher:
             response: Response = await operation.run(request, *arguments(Call(actor, None)))
             return response
         if operation.effect is Effect.READ:
-            return await self._database.read(scope, lambda tx: operation.run(request, *arguments(Call(actor, tx))))
+            if operation.audited and actor is not None:
+                # On record before anything is shown.
+                await self._database.write(scope, lambda tx: self._auditor.done(tx, actor, operation, request))
+            return await self._database.read(
+                scope, lambda tx: operation.run(request, *arguments(Call(actor, tx))), heavy=operation.heavy
+            )
 
         async def work(transaction: Transaction) -> tuple[Response, Transaction]:
             result = await operation.run(request, *arguments(Call(actor, transaction)))
@@ -217,10 +231,6 @@ def log_changes(scope: Scope, events: Sequence[NewEvent]) -> None:
     if not _changes.isEnabledFor(logging.INFO):
         return
     for event in events:
-        fields = {
-            "tenant": scope.tenant,
-            "session_id": event.session_id,
-            "key": event.subject,
-            "written_by": event.actor,
-        }
+        subject = {"key": event.subject} if event.type.startswith("board.") else {}
+        fields = {"tenant": scope.tenant, "session_id": event.session_id, **subject, "written_by": event.actor}
         _changes.info(event.type, extra={"fields": {**fields, **event.data}})

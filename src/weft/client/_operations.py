@@ -403,7 +403,10 @@ class SigningKeyOperations:
         self._caller = caller
 
     async def rotate(self, *, revoke_existing: bool = False) -> Done:
-        """Sign the tenant's tokens with a new secret from now on."""
+        """Sign the tenant's tokens with a new secret from now on.
+
+        It concerns everyone in the tenant, so it takes the highest clearance.
+        """
         return await self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing}, Done)
 
 

@@ -360,7 +360,10 @@ class SyncSigningKeyOperations:
         self._caller = caller
 
     def rotate(self, *, revoke_existing: bool = False) -> Done:
-        """Sign the tenant's tokens with a new secret from now on."""
+        """Sign the tenant's tokens with a new secret from now on.
+
+        It concerns everyone in the tenant, so it takes the highest clearance.
+        """
         return self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing}, Done)
 
 

@@ -76,7 +76,10 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Everything any face needs to know of one operation."""
+    """Everything any face needs to know of one operation.
+
+    An ``audited`` one leaves a row in the audit log; a ``heavy`` one reads so much that others must not wait for it.
+    """
 
     name: str
     tool: str
@@ -90,6 +93,7 @@ class Operation:
     audience: Audience
     errors: tuple[type[WeftError], ...]
     audited: bool
+    heavy: bool
     help: str
     run: Callable[..., Awaitable[Any]]
     needs: tuple[type, ...]
@@ -181,6 +185,7 @@ def operation(
     audience: Audience = Audience.EVERYONE,
     errors: Iterable[type[WeftError]] = (),
     audited: bool = False,
+    heavy: bool = False,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
     """Define an operation from the function that performs it."""
 
@@ -202,6 +207,7 @@ def operation(
             audience=audience,
             errors=tuple(errors),
             audited=audited,
+            heavy=heavy,
             help=inspect.cleandoc(run.__doc__ or ""),
             run=run,
             needs=tuple(needs),

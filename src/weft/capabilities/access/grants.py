@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor, Permission
 
 
+HIGHEST_CLEARANCE = 5
+
+
 async def check_may_edit(actor: Actor, target: Principal, access: AccessStore) -> None:
     """Refuse to let anyone change themselves, someone cleared higher, or someone out of their reach."""
     if actor.principal_id == target.principal_id:
@@ -45,6 +48,11 @@ def check_may_grant(actor: Actor, clearance: int, permissions: frozenset[Permiss
         raise PermissionDenied(
             "You cannot grant a permission you do not hold.", your_permissions=sorted(actor.permissions)
         )
+
+
+def check_highest_clearance(actor: Actor) -> None:
+    if actor.clearance < HIGHEST_CLEARANCE:
+        raise PermissionDenied("This concerns everyone in the tenant.", required_clearance=HIGHEST_CLEARANCE)
 
 
 def check_may_hold_key(actor: Actor, owner: Principal) -> None:

@@ -97,9 +97,11 @@ class StoredKey:
     expires_at: int | None
     revoked_at: int | None
 
+    def usable(self, now: int) -> bool:
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
     def accepts(self, secret: str, now: int) -> bool:
-        usable = self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
-        return hmac.compare_digest(self.secret_hash, hash_secret(secret)) and usable
+        return hmac.compare_digest(self.secret_hash, hash_secret(secret)) and self.usable(now)
 
 
 @dataclass(frozen=True, slots=True)

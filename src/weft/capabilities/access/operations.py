@@ -10,6 +10,7 @@ import msgspec
 
 from weft.capabilities.access.authentication import active_principal, check_key
 from weft.capabilities.access.grants import (
+    check_highest_clearance,
     check_may_edit,
     check_may_grant,
     check_may_hold_key,
@@ -26,6 +27,7 @@ from weft.capabilities.access.model import (
     KeyUnknown,
     PermissionName,
     Principal,
+    StoredKey,
     StoredToken,
     new_key,
     new_signing_key,
@@ -247,7 +249,7 @@ async def authenticate_agent(
     permissions = principal.permissions & {Permission(name) for name in request.requested_permissions}
     if not permissions:
         raise PermissionDenied("None of the requested permissions was granted to this agent.")
-    return await _issue(access, codec, lifetimes, principal, permissions, key_id=key.key_id, proven_at=now, now=now)
+    return await _issue(access, codec, lifetimes, principal, permissions, key=key, proven_at=now, now=now)
 
 
 @operation(
@@ -273,6 +275,9 @@ async def refresh_token(
         raise AuthenticationError("Only a token can be refreshed; an API key needs no refreshing.")
     if now - stored.proven_at > lifetimes.proof / timedelta(microseconds=1):
         raise AuthenticationError("This token has been refreshed for as long as allowed; show the API key again.")
+    key = await access.key(stored.key_id) if stored.key_id else None
+    if key is None or not key.usable(now):
+        raise AuthenticationError("The API key behind this token has ended.")
     principal = await active_principal(stored.principal_id, access)
     return await _issue(
         access,
@@ -280,7 +285,7 @@ async def refresh_token(
         lifetimes,
         principal,
         stored.permissions,
-        key_id=stored.key_id,
+        key=key,
         proven_at=stored.proven_at,
         now=now,
     )
@@ -512,8 +517,12 @@ async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, cloc
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
 )
-async def rotate_signing_key(request: RotateSigningKey, access: AccessStore, clock: Clock) -> Done:
-    """Sign the tenant's tokens with a new secret from now on."""
+async def rotate_signing_key(request: RotateSigningKey, actor: Actor, access: AccessStore, clock: Clock) -> Done:
+    """Sign the tenant's tokens with a new secret from now on.
+
+    It concerns everyone in the tenant, so it takes the highest clearance.
+    """
+    check_highest_clearance(actor)
     now = to_micros(clock.now())
     await access.retire_signing_keys(now, forget=request.revoke_existing)
     await access.add_signing_key(new_signing_key(access.tenant, now))
@@ -528,16 +537,18 @@ async def _issue(
     principal: Principal,
     permissions: frozenset[Permission],
     *,
-    key_id: str | None,
+    key: StoredKey,
     proven_at: int,
     now: int,
 ) -> TokenIssued:
-    signing = next(key for key in await access.signing_keys() if key.retired_at is None)
+    signing = next(candidate for candidate in await access.signing_keys() if candidate.retired_at is None)
     expires_at = now + lifetimes.token // timedelta(microseconds=1)
+    if key.expires_at is not None:
+        expires_at = min(expires_at, key.expires_at)
     stored = StoredToken(
         token_id=new_id("token"),
         principal_id=principal.principal_id,
-        key_id=key_id,
+        key_id=key.key_id,
         permissions=permissions,
         proven_at=proven_at,
         expires_at=expires_at,

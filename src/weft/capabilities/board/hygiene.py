@@ -108,6 +108,7 @@ _ROW_LINES = 6
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.READ,
+    heavy=True,
     errors=(SessionNotFound,),
 )
 async def check_board(request: CheckBoard, boards: Boards) -> Hygiene:

@@ -65,8 +65,8 @@ class Database(Protocol):
 
     async def close(self) -> None: ...
 
-    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Run ``work`` on one consistent view."""
+    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
+        """Run ``work`` on one consistent view; ``heavy`` work where it keeps nobody waiting."""
         ...
 
     async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:

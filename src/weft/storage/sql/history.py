@@ -207,7 +207,9 @@ class SqlLineStore:
         return None if row is None else Tag(*row)
 
     async def verify(self, line_id: str) -> str | None:
-        head = await self.lock(line_id)
+        head = await self._tx.one(
+            "SELECT seq, head FROM lines WHERE tenant = $1 AND line_id = $2", self._tenant, line_id
+        )
         rows = await self._tx.all(
             """
             SELECT k.seq, k.hash, k.author, k.principal_id, k.committed_at, k.reason, k.step,
@@ -231,9 +233,7 @@ class SqlLineStore:
             parent = _commit(line_id, of_commit).hash_after(parent)
             if parent != of_commit[0][1]:
                 return f"commit {seq} is not what was written"
-        return (
-            None if head is None or (head.seq, head.hash) == (expected, parent) else "the head is not the last commit"
-        )
+        return None if head is None or tuple(head) == (expected, parent) else "the head is not the last commit"
 
     async def erase(self, line_id: str) -> None:
         rows = await self._tx.all(

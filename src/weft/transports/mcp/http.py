@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.routing import Route
 
+from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.errors import WeftError
+from weft.kernel.ids import is_name
 from weft.transports.http.wire import arrival_of, send_error
 from weft.transports.mcp.caller import Caller, WeftUser
+from weft.transports.mcp.connections import OpenConnections
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 
@@ -52,6 +55,8 @@ class McpEndpoint:
             max_request_body_size=app.settings.max_body_bytes,
             max_sessions=_MOST_CONNECTIONS,
         )
+        # The SDK does not say which connections it holds; its minor version is pinned for this.
+        self._connections = OpenConnections(self._manager._server_instances)  # noqa: SLF001
 
     def routes(self) -> Iterator[Route]:
         yield Route("/mcp", endpoint=self)
@@ -75,12 +80,16 @@ class McpEndpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival = arrival_of(scope)
+        session_id = scope["path_params"].get("session_id")
         try:
             actor = await self._app.identify(arrival)
+            if session_id is not None and not is_name(session_id):
+                raise SessionNotFound  # noqa: TRY301 - answered like any other refusal
+            send = self._connections.watch(scope, actor, send)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
             return
-        scope["user"] = self._user(actor, Caller(arrival, scope["path_params"].get("session_id")))
+        scope["user"] = self._user(actor, Caller(arrival, session_id))
         # White space around a header's value is no part of it; httptools leaves it there.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
         is_call = scope["method"] == "POST"

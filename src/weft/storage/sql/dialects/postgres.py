@@ -152,7 +152,8 @@ class PostgresDatabase:
             pool, self._pool = self._pool, None
             await pool.close()
 
-    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
+        del heavy  # the server does the reading
         async with self._entered(scope, isolation="repeatable_read", readonly=True) as transaction:
             return await work(transaction)
 

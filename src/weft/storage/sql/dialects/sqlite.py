@@ -133,16 +133,12 @@ class SqliteDatabase:
                 connection.close()
         self._reader = self._writer = None
 
-    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
         if self._reader is None:
             raise PoolNotInitialized
-        with _translated():
-            cursor = self._reader.cursor()
-            cursor.execute("BEGIN")
-            try:
-                return _run_to_end(cursor, scope, work, {})
-            finally:
-                cursor.execute("ROLLBACK")
+        if heavy:
+            return await asyncio.to_thread(self._read_apart, scope, work)
+        return _read(self._reader, scope, work)
 
     async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
         if self._thread is None or self._loop is None:
@@ -178,6 +174,13 @@ class SqliteDatabase:
                 yield announced
         finally:
             self._listeners.discard(mailbox)
+
+    def _read_apart(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        connection = _connect_to_read(self._path)
+        try:
+            return _read(connection, scope, work)
+        finally:
+            connection.close()
 
     def _data_version(self) -> int:
         # Counts commits by every connection but this one; this process's own writer is counted too,
@@ -258,6 +261,16 @@ def _connect_to_read(path: Path) -> apsw.Connection:
     connection = _connect(path)
     connection.pragma("query_only", True)  # noqa: FBT003 - a pragma's value
     return connection
+
+
+def _read(connection: apsw.Connection, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
+    with _translated():
+        cursor = connection.cursor()
+        cursor.execute("BEGIN")
+        try:
+            return _run_to_end(cursor, scope, work, {})
+        finally:
+            cursor.execute("ROLLBACK")
 
 
 def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> None:

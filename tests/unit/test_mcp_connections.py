@@ -1,0 +1,48 @@
+"""Nobody can take all MCP connections for themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from weft.kernel.identity import Actor, Kind
+from weft.transports.mcp.connections import OpenConnections, TooManyConnections
+
+if TYPE_CHECKING:
+    from starlette.types import Message
+
+
+def actor(name: str) -> Actor:
+    return Actor("t", name, Kind.AGENT, name, parent_is_agent=False, permissions=frozenset(), clearance=1, epoch=0)
+
+
+async def open_one(connections: OpenConnections, who: str, session: str) -> None:
+    async def send(message: Message) -> None:
+        del message
+
+    scope: dict[str, Any] = {"headers": []}
+    answer = {"type": "http.response.start", "status": 200, "headers": [(b"mcp-session-id", session.encode())]}
+    await connections.watch(scope, actor(who), send)(answer)
+
+
+async def test_the_limit_is_each_principal_s_own_and_closing_makes_room() -> None:
+    living = {"a", "b", "c"}
+    connections = OpenConnections(living, most=2)
+    await open_one(connections, "greedy", "a")
+    await open_one(connections, "greedy", "b")
+    with pytest.raises(TooManyConnections):
+        await open_one(connections, "greedy", "c")
+    await open_one(connections, "modest", "c")
+    living.discard("a")
+    await open_one(connections, "greedy", "d")
+
+
+async def test_a_connection_that_is_open_goes_on() -> None:
+    connections = OpenConnections({"a"}, most=1)
+    await open_one(connections, "greedy", "a")
+
+    async def send(message: Message) -> None:
+        del message
+
+    assert connections.watch({"headers": [(b"mcp-session-id", b"a")]}, actor("greedy"), send) is send
