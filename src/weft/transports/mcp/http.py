@@ -84,7 +84,7 @@ class McpEndpoint:
         try:
             actor = await self._app.identify(arrival)
             if session_id is not None and not is_name(session_id):
-                raise SessionNotFound  # noqa: TRY301 - answered like any other refusal
+                raise SessionNotFound
             send = self._connections.watch(scope, actor, send)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
