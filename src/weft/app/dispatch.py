@@ -159,18 +159,17 @@ class Dispatcher:
         """Perform what needs no credential beside the API key in the request itself."""
         request = operation.parse(raw, strict=strict)
         key = parse_key(request.api_key) if isinstance(request, AuthenticateAgent) else None
-        try:
-            if key is None:
-                raise InvalidApiKey
-            await self._rates.check(operation.rate, key.tenant, key.key_id)
-            return await self._run(operation, None, Scope(key.tenant), request)
-        except PermissionDenied as error:
-            await self._auditor.denied(key.tenant if key else "", None, operation.name, error)
-            raise
-        except AuthenticationError as error:
-            # Whoever guesses is slowed down by address, so that no agent can be locked out by its neighbours.
+        if key is None:
             await self._rates.check(operation.rate, arrival.peer)
-            if key is not None:
+            raise InvalidApiKey
+        await self._rates.check(operation.rate, key.tenant, key.key_id)
+        try:
+            return await self._run(operation, None, Scope(key.tenant), request)
+        except WeftError as error:
+            if isinstance(error, AuthenticationError):
+                # Whoever guesses is slowed down by address, so that no agent can be locked out by its neighbours.
+                await self._rates.check(operation.rate, arrival.peer)
+            if error.denial:
                 await self._auditor.denied(key.tenant, None, operation.name, error)
             raise
 

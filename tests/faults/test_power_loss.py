@@ -1,0 +1,54 @@
+"""An acknowledged write has been forced to disk: what a machine that loses power depends on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import apsw
+import pytest
+
+from weft import Weft
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class CountingFile(apsw.VFSFile):
+    """A file that counts how often it is forced to disk."""
+
+    def __init__(self, vfs: CountingVfs, name: apsw.URIFilename, flags: list[int]) -> None:
+        super().__init__(vfs.base_name, name, flags)
+        self._vfs = vfs
+        self._name = str(name.filename() if isinstance(name, apsw.URIFilename) else name)
+
+    def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's own name
+        super().xSync(flags)
+        if self._name.endswith("-wal"):
+            self._vfs.forced += 1
+
+
+class CountingVfs(apsw.VFS):
+    """The default file system with counting files."""
+
+    def __init__(self) -> None:
+        self.forced = 0
+        self.base_name = apsw.vfs_names()[0]
+        super().__init__("counting", self.base_name, makedefault=True)
+
+    def xOpen(self, name: apsw.URIFilename, flags: list[int]) -> CountingFile:  # noqa: N802 - SQLite's own name
+        return CountingFile(self, name, flags)
+
+
+@pytest.mark.req("SC-08")
+async def test_every_acknowledged_write_was_forced_to_disk_first(tmp_path: Path) -> None:
+    vfs = CountingVfs()
+    try:
+        async with Weft.open(tmp_path) as weft:
+            await weft.session.create("power", session_id="s")
+            for number in range(5):
+                before = vfs.forced
+                await weft.board.write("s", "goal", f"version {number}")
+                assert vfs.forced > before
+    finally:
+        apsw.set_default_vfs(vfs.base_name)
+        vfs.unregister()
