@@ -60,6 +60,7 @@ class App:
         self.database = connect(settings.storage_url)
         self.tenants = Tenants(self.database, self.clock)
         self.ready = False
+        self._rates = RateLimits(settings.rates(), settings.valkey_url)
         self._tally = MemoryTally()
         self._feed = LiveFeed(self.database)
         self._background: list[asyncio.Task[None]] = []
@@ -80,7 +81,7 @@ class App:
         self._dispatcher = Dispatcher(
             database=self.database,
             callers=Callers(self.database, codec, self.clock),
-            rates=RateLimits(settings.rates(), settings.valkey_url),
+            rates=self._rates,
             auditor=Auditor(self.database, self.clock),
             metrics=self.metrics,
             arguments={operation.name: resolver.prepare(operation) for operation in self.registry},
@@ -106,6 +107,7 @@ class App:
         await asyncio.gather(*self._background, return_exceptions=True)
         with contextlib.suppress(WeftError):
             await self._tally.flush(self.database)
+        await self._rates.close()
         await self.database.close()
 
     async def call(

@@ -30,7 +30,8 @@ class RateLimits:
     def __init__(self, rates: Mapping[RateClass, str], valkey_url: str) -> None:
         self._items = {rate_class: _parse(rate_class, rate) for rate_class, rate in rates.items()}
         self._local = SlidingWindowCounterRateLimiter(MemoryStorage())
-        self._shared = _shared_limiter(valkey_url) if valkey_url else None
+        self._valkey = _shared_storage(valkey_url) if valkey_url else None
+        self._shared = SlidingWindowCounterRateLimiter(self._valkey) if self._valkey else None
         self._shared_lost_at = float("-inf")
 
     async def check(self, rate_class: RateClass, *who: str) -> None:
@@ -38,6 +39,11 @@ class RateLimits:
         for item in self._items[rate_class]:
             if not await self._hit(item, rate_class, *who):
                 raise await self._refusal(item, rate_class, *who)
+
+    async def close(self) -> None:
+        """Give Valkey its connections back."""
+        if self._valkey is not None:
+            await self._valkey.bridge.storage.aclose()  # type: ignore[attr-defined] # of the bridge it chose
 
     async def _hit(self, item: RateLimitItem, *identifiers: str) -> bool:
         limiter = self._limiter()
@@ -73,12 +79,9 @@ def _parse(rate_class: RateClass, rate: str) -> list[RateLimitItem]:
         raise InvalidSetting(f"WEFT_RATE_LIMITS: '{rate}' for {rate_class} is not of the form 100/minute.") from None
 
 
-def _shared_limiter(url: str) -> SlidingWindowCounterRateLimiter:
+def _shared_storage(url: str) -> RedisStorage:
     scheme, _, rest = url.partition("://")
     schemes = {"valkey": "async+valkey", "redis": "async+valkey", "valkeys": "async+valkeys", "rediss": "async+valkeys"}
     if scheme not in schemes or not rest:
         raise InvalidSetting("WEFT_VALKEY_URL: use valkey://HOST:PORT or redis://HOST:PORT.")
-    storage = RedisStorage(
-        f"{schemes[scheme]}://{rest}", wrap_exceptions=True, implementation="valkey", key_prefix="weft"
-    )
-    return SlidingWindowCounterRateLimiter(storage)
+    return RedisStorage(f"{schemes[scheme]}://{rest}", wrap_exceptions=True, implementation="valkey", key_prefix="weft")
