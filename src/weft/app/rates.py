@@ -8,10 +8,11 @@ import time
 from typing import TYPE_CHECKING
 
 from limits import RateLimitItem, parse_many
-from limits.aio.storage import MemoryStorage, RedisStorage
+from limits.aio.storage import RedisStorage
 from limits.aio.strategies import SlidingWindowCounterRateLimiter
 from limits.errors import StorageError
 
+from weft.app.windows import LocalWindows
 from weft.kernel.errors import RateLimited
 from weft.settings import InvalidSetting
 
@@ -29,7 +30,7 @@ class RateLimits:
 
     def __init__(self, rates: Mapping[RateClass, str], valkey_url: str) -> None:
         self._items = {rate_class: _parse(rate_class, rate) for rate_class, rate in rates.items()}
-        self._local = SlidingWindowCounterRateLimiter(MemoryStorage())
+        self._local = LocalWindows()
         self._valkey = _shared_storage(valkey_url) if valkey_url else None
         self._shared = SlidingWindowCounterRateLimiter(self._valkey) if self._valkey else None
         self._shared_lost_at = float("-inf")
@@ -46,30 +47,33 @@ class RateLimits:
             await self._valkey.bridge.storage.aclose()  # type: ignore[attr-defined] # of the bridge it chose
 
     async def _hit(self, item: RateLimitItem, *identifiers: str) -> bool:
-        limiter = self._limiter()
+        shared = self._reachable()
+        if shared is None:
+            return self._local.hit(item, *identifiers)
         try:
-            return await limiter.hit(item, *identifiers)
+            return await shared.hit(item, *identifiers)
         except StorageError:
             # Losing Valkey must not lose the service: each process limits by itself until it is back.
             self._shared_lost_at = time.monotonic()
             _log.warning("rate limits are kept per process: Valkey cannot be reached")
-            return await self._local.hit(item, *identifiers)
+            return self._local.hit(item, *identifiers)
 
     async def _refusal(self, item: RateLimitItem, rate_class: RateClass, *who: str) -> RateLimited:
-        wait = 1
-        with contextlib.suppress(StorageError):
-            reset_at = (await self._limiter().get_window_stats(item, rate_class, *who)).reset_time
-            wait = max(1, round(reset_at - time.time()))
+        wait = self._local.reset_in(item)
+        shared = self._reachable()
+        if shared is not None:
+            with contextlib.suppress(StorageError):
+                wait = (await shared.get_window_stats(item, rate_class, *who)).reset_time - time.time()
         return RateLimited(
             f"More than {item} calls of the class '{rate_class}'.",
-            retry_after_seconds=wait,
+            retry_after_seconds=max(1, round(wait)),
             limit=str(item),
             rate_class=rate_class,
         )
 
-    def _limiter(self) -> SlidingWindowCounterRateLimiter:
+    def _reachable(self) -> SlidingWindowCounterRateLimiter | None:
         lost = time.monotonic() - self._shared_lost_at < _RETRY_SHARED_SECONDS
-        return self._local if self._shared is None or lost else self._shared
+        return None if lost else self._shared
 
 
 def _parse(rate_class: RateClass, rate: str) -> list[RateLimitItem]:
