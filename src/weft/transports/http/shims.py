@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from weft.app.app import App
 
 
-class _Shim:
+class _Shim(ABC):
     """An ASGI endpoint whose errors leave in the one shape."""
 
     def __init__(self, app: App) -> None:
@@ -37,8 +38,9 @@ class _Shim:
         else:
             await send_json(send, 200, content)
 
+    @abstractmethod
     async def answer(self, scope: Scope, receive: Receive) -> object:
-        raise NotImplementedError
+        """Return what the call is answered with."""
 
     async def _object(self, scope: Scope, receive: Receive) -> dict[str, object]:
         return parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
