@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 CLIENTS = 200
 
 
-@pytest.mark.req("MS-14")
 async def test_two_hundred_clients_write_to_one_session_and_nothing_is_lost(team: Team) -> None:
     session = team.new_session(max_total_tokens=100_000)
 

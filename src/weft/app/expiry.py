@@ -18,6 +18,7 @@ from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
 from weft.kernel.identity import Actor, Kind, Permission
 from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.tenants import lines_to_expire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_SECONDS = 0.5
 _AT_ONCE = 200
-_DUE = "SELECT tenant, line_id FROM lines WHERE next_expiry_at <= $1 ORDER BY next_expiry_at LIMIT $2"
 
 
 class ExpiryWatch:
@@ -51,7 +51,7 @@ class ExpiryWatch:
 
     async def bury_due(self) -> None:
         now = to_micros(self._clock.now())
-        for tenant, line_id in await self._database.read(SYSTEM, lambda tx: tx.all(_DUE, now, _AT_ONCE)):
+        for tenant, line_id in await self._database.read(SYSTEM, lambda tx: lines_to_expire(tx, now, _AT_ONCE)):
             scope = Scope(tenant)
             log_changes(scope, await self._database.write(scope, partial(self._bury, line_id)))
 

@@ -12,6 +12,7 @@ from weft.kernel.identity import Kind, Permission
 from weft.kernel.ids import is_name
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.tenants import add_tenant, tenant_names
 
 if TYPE_CHECKING:
     from weft.kernel.clock import Clock
@@ -52,12 +53,7 @@ class Tenants:
         admin = Principal(ADMIN, Kind.HUMAN, ADMIN, None, False, _HIGHEST_CLEARANCE, frozenset(Permission), now, None)  # noqa: FBT003
 
         async def insert(transaction: Transaction) -> bool:
-            row = await transaction.one(
-                "INSERT INTO tenants (tenant, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING 1",
-                tenant,
-                now,
-            )
-            if row is None:
+            if not await add_tenant(transaction, tenant, now):
                 return False
             access = SqlAccessStore(transaction)
             await access.add_principal(admin)
@@ -79,10 +75,7 @@ class Tenants:
             return None  # another process was faster
 
     async def names(self) -> list[str]:
-        rows = await self._database.read(
-            SYSTEM, lambda transaction: transaction.all("SELECT tenant FROM tenants ORDER BY tenant")
-        )
-        return [row[0] for row in rows]
+        return await self._database.read(SYSTEM, tenant_names)
 
     async def exists(self, tenant: str) -> bool:
         return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch()) is not None

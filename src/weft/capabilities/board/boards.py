@@ -99,6 +99,11 @@ class Board:
             self.parts.tally.note(self.parts.actor.tenant, self.session.session_id, key, self.now)
         return visible
 
+    async def visible(self) -> Sequence[EntryWithValue]:
+        """Return every live entry this caller may read, with its value."""
+        entries = await self.parts.entries.read_all(self.session.session_id)
+        return [f for f in entries if f.entry.lives_at(self.now) and f.entry.readable(self.parts.actor)]
+
     async def missing(self, key: str) -> KeyNotFound:
         """Return the error for an absent key, naming the ones that look like it."""
         readable = [entry.key for entry in (await self.list())[:_COMPARE_WITH] if entry.readable(self.parts.actor)]

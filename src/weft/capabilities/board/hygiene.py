@@ -114,9 +114,8 @@ _ROW_LINES = 6
 async def check_board(request: CheckBoard, boards: Boards) -> Hygiene:
     """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
     board = await boards.to_read(request.session_id)
-    live = await boards.entries.read_all(request.session_id)
-    visible = [f for f in live if f.entry.lives_at(board.now) and f.entry.readable(boards.actor)]
-    entries = [EntryWithValue(f.entry, f.value[:_LOOK_AT_CHARS]) for f in visible[:_MANY_KEYS]]
+    visible = (await board.visible())[:_MANY_KEYS]
+    entries = [EntryWithValue(found.entry, found.value[:_LOOK_AT_CHARS]) for found in visible]
     findings = [
         *(finding for found in entries for finding in _of_value(found)),
         *_stale(entries, board.now, request.stale_hours),

@@ -507,10 +507,7 @@ async def compare_snapshots(request: CompareSnapshots, boards: Boards) -> Compar
         for key, version in (await board.visible_at((await board.find_snapshot(request.from_label)).seq)).items()
     }
     if request.to_label is None:
-        live = await boards.entries.read_all(request.session_id)
-        after = {
-            f.entry.key: _entry_read(f) for f in live if f.entry.lives_at(board.now) and f.entry.readable(boards.actor)
-        }
+        after = {found.entry.key: _entry_read(found) for found in await board.visible()}
     else:
         tag = await board.find_snapshot(request.to_label)
         after = {key: _past_entry(version) for key, version in (await board.visible_at(tag.seq)).items()}

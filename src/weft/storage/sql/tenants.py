@@ -1,0 +1,29 @@
+"""The installation's tenants in SQL, and what the system looks for across them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.storage.sql.database import Row, Transaction
+
+
+async def add_tenant(transaction: Transaction, tenant: str, now: int) -> bool:
+    """Add a tenant; False if the name is taken."""
+    row = await transaction.one(
+        "INSERT INTO tenants (tenant, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING 1", tenant, now
+    )
+    return row is not None
+
+
+async def tenant_names(transaction: Transaction) -> list[str]:
+    return [row[0] for row in await transaction.all("SELECT tenant FROM tenants ORDER BY tenant")]
+
+
+async def lines_to_expire(transaction: Transaction, now: int, limit: int) -> Sequence[Row]:
+    """Return (tenant, line) wherever a key's time has run out, longest overdue first."""
+    return await transaction.all(
+        "SELECT tenant, line_id FROM lines WHERE next_expiry_at <= $1 ORDER BY next_expiry_at LIMIT $2", now, limit
+    )
