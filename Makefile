@@ -62,4 +62,4 @@ lock:
 	rm -rf .lock-venv
 
 clean:
-	rm -rf $(VENV) .node .results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) .node .bench-peer .results .mypy_cache .ruff_cache .pytest_cache .hypothesis

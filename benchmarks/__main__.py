@@ -19,6 +19,7 @@ NAMES = (
     "flat_cost",
     "many_clients",
     "postgres_write",
+    "peer",
 )
 
 

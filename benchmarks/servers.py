@@ -28,7 +28,7 @@ _SERVE = (
     "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
 )
 # Limits are counted as always, they are just never reached.
-_RATES = "board=100000000/minute session=100000000/minute admin=100000000/minute"
+_RATES = " ".join(f"{name}=100000000/minute" for name in ("board", "session", "message", "search", "memory", "admin"))
 _START_SECONDS = 30
 ROOMY = {"max_total_tokens": 10_000_000}
 TENANT = "default"
@@ -82,21 +82,22 @@ async def prepare(url: str, sessions: Sequence[str], **config: Any) -> str:  # n
 def weft_server(data: Path, command: Sequence[str] = (sys.executable, "-c", _SERVE)) -> Iterator[Served]:
     """Serve a data folder as ``weft serve`` does."""
     settings = {"WEFT_DATA": str(data), "WEFT_RATE_LIMITS": _RATES}
-    with _server(command, settings, "/ready") as served:
+    with server(command, settings, "/ready") as served:
         yield served
 
 
 @contextmanager
 def bare_server(module: str, *arguments: str) -> Iterator[Served]:
     """Run one of the baselines."""
-    with _server([sys.executable, "-m", f"benchmarks.baselines.{module}", *arguments], {}, "/") as served:
+    with server([sys.executable, "-m", f"benchmarks.baselines.{module}", *arguments], {}, "/") as served:
         yield served
 
 
 @contextmanager
-def _server(command: Sequence[str], settings: dict[str, str], path: str) -> Iterator[Served]:
-    port = _free_port()
-    environment = {**os.environ, **settings, "WEFT_PORT": str(port), "PORT": str(port)}
+def server(command: Sequence[str], settings: dict[str, str], path: str) -> Iterator[Served]:
+    """Run a server on a port of its own, told in every name it may look for, until it is no longer needed."""
+    port = free_port()
+    environment = {**os.environ, **settings} | dict.fromkeys(("WEFT_PORT", "HTTP_PORT", "PORT"), str(port))
     started = time.monotonic()
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
@@ -116,7 +117,7 @@ def _server(command: Sequence[str], settings: dict[str, str], path: str) -> Iter
                 process.wait()
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

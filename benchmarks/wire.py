@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import uvloop
@@ -24,6 +24,7 @@ _ENVELOPE = {
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 _TOOL = "shared_context"
+_REFUSALS = (b'"isError":true', b'"error":{"code"', b'"success":false')
 
 
 class Refused(Exception):
@@ -47,8 +48,14 @@ class Answer:
 
     def check(self) -> None:
         """Raise unless this is a success, by HTTP and by MCP."""
-        if self.status >= 300 or b'"isError":true' in self.body or b'"error":{"code"' in self.body:
+        if self.status >= 300 or any(sign in self.body for sign in _REFUSALS):
             raise Refused(f"{self.status} {self.body[:500]!r}")
+
+    def result(self) -> Any:  # noqa: ANN401 - JSON
+        """Return what a tool answered, from a plain body or from the one event of a stream."""
+        text = self.body if self.body.startswith(b"{") else self.body[self.body.index(b"data: {") + 6 :]
+        message, _ = json.JSONDecoder().raw_decode(text.decode())
+        return message["result"]["structuredContent"]
 
 
 class Connection:
@@ -65,10 +72,20 @@ class Connection:
     async def exchange(self, request: bytes) -> Answer:
         self._writer.write(request)
         head = await self._reader.readuntil(b"\r\n\r\n")
-        start = head.lower().find(b"content-length:")
+        lowered = head.lower()
+        start = lowered.find(b"content-length:")
+        if start < 0 and b"transfer-encoding: chunked" in lowered:
+            return Answer(int(head[9:12]), head, await self._chunks())
         length = int(head[start + 15 : head.index(b"\r\n", start)]) if start >= 0 else 0
         body = await self._reader.readexactly(length) if length else b""
         return Answer(int(head[9:12]), head, body)
+
+    async def _chunks(self) -> bytes:
+        chunks = []
+        while size := int(await self._reader.readuntil(b"\r\n"), 16):
+            chunks.append((await self._reader.readexactly(size + 2))[:-2])
+        await self._reader.readexactly(2)
+        return b"".join(chunks)
 
     async def ask(self, request: bytes) -> Answer:
         answer = await self.exchange(request)
@@ -110,8 +127,9 @@ class McpClient:
     """A client of one era. In the older one it has a session, which ``start`` opens."""
 
     connection: Connection
-    token: str
+    token: str | None
     era: str
+    headers: dict[str, str] = field(default_factory=dict)
     _session: str | None = None
     _id: int = 0
 
@@ -126,7 +144,11 @@ class McpClient:
     def write(self, session_id: str, key: str, value: str) -> bytes:
         """Return the request that writes to a board."""
         arguments = {"action": "write", "session_id": session_id, "key": key, "value": value}
-        params: dict[str, Any] = {"name": _TOOL, "arguments": arguments}
+        return self.call(_TOOL, arguments)
+
+    def call(self, tool: str, arguments: dict[str, Any]) -> bytes:
+        """Return the request that calls a tool."""
+        params: dict[str, Any] = {"name": tool, "arguments": arguments}
         if self.era == MODERN:
             params["_meta"] = _ENVELOPE
         return self._post(self._message("tools/call", params))
@@ -136,9 +158,10 @@ class McpClient:
         return {"jsonrpc": "2.0", "id": self._id, "method": method, "params": params}
 
     def _post(self, message: dict[str, Any]) -> bytes:
-        headers = {"accept": "application/json, text/event-stream"}
+        headers = {"accept": "application/json, text/event-stream", **self.headers}
         if self.era == MODERN:
-            headers |= {"mcp_protocol_version": MODERN, "mcp_method": message["method"], "mcp_name": _TOOL}
+            headers |= {"mcp_protocol_version": MODERN, "mcp_method": message["method"]}
+            headers["mcp_name"] = message["params"]["name"]
         elif self._session is not None:
             headers |= {"mcp_protocol_version": LEGACY, "mcp_session_id": self._session}
         return request("POST", "/mcp", self.token, message, **headers)

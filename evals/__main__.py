@@ -7,10 +7,11 @@ import os
 import sys
 from pathlib import Path
 
+from evals.message_search import message_search
 from evals.results import Row, as_table
 from evals.token_estimate import token_estimate
 
-EVALUATIONS = {"token_estimate": token_estimate}
+EVALUATIONS = {"message_search": message_search, "token_estimate": token_estimate}
 RESULTS = Path(".results/evals.json")
 
 

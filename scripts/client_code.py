@@ -109,8 +109,15 @@ class _Names:
 
 
 def _routes(operations: Sequence[Operation]) -> str:
-    lines = [f'    "{op.name}": ("{op.route.method}", "{op.route.path}"),' for op in operations]
+    lines = [f'    "{op.name}": ("{op.route.method}", "{_typed_path(op)}"),' for op in operations]
     return "ROUTES: dict[str, tuple[str, str]] = {\n" + "\n".join(lines) + "\n}\n\n"
+
+
+def _typed_path(operation: Operation) -> str:
+    """Return a route's path, saying which of its parts are numbers."""
+    hints = get_type_hints(operation.request)
+    numbers = {name for name, hint in hints.items() if hint is int}
+    return re.sub(r"\{(\w+)\}", lambda part: f"{{{part[1]}{':int' * (part[1] in numbers)}}}", operation.route.path)
 
 
 def _all_groups(groups: Mapping[str, object], flavour: Flavour) -> str:
@@ -141,9 +148,11 @@ def _group_class(group: str, operations: Sequence[Operation], flavour: Flavour, 
 def _method(operation: Operation, flavour: Flavour, names: _Names) -> str:
     fields = msgspec.structs.fields(operation.request)
     hints = get_type_hints(operation.request)
-    required = [f"{field.name}: {annotation(hints[field.name], names)}" for field in fields if field.required]
+    # Whatever a caller has is fine where any JSON is.
+    accepted = {name: "object" if hint is Any else annotation(hint, names) for name, hint in hints.items()}
+    required = [f"{field.name}: {accepted[field.name]}" for field in fields if field.required]
     optional = [
-        f"{field.name}: {annotation(hints[field.name], names)} = {default_of(field)!r}"
+        f"{field.name}: {accepted[field.name]} = {default_of(field)!r}"
         for field in fields
         if not field.required
     ]

@@ -10,8 +10,10 @@ from weft.capabilities.board.model import (
     SnapshotNotFound,
     StoreFull,
     ValueTooLarge,
-    VersionConflict,
 )
+from weft.capabilities.history.model import VersionConflict
+from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
+from weft.capabilities.messages.model import MessageNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionNotFound
 from weft.kernel.errors import (
     AuthenticationError,
@@ -52,8 +54,12 @@ __all__ = [
     "InvalidKey",
     "InvalidParent",
     "InvalidSetting",
+    "KeyExists",
     "KeyNotFound",
     "KeyUnknown",
+    "MemoryLimitExceeded",
+    "MemoryNotFound",
+    "MessageNotFound",
     "MethodNotAllowed",
     "NotFound",
     "PermissionDenied",

@@ -15,7 +15,6 @@ from weft.app.callers import Credential, Local
 from weft.app.dispatch import Arrival
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT
-from weft.capabilities.events.model import Interest
 from weft.capabilities.events.operations import ReadEvents
 from weft.client._operations import Operations
 from weft.kernel.events import Event
@@ -71,16 +70,21 @@ class Weft(Operations):
         return Weft(self.app, api_key)
 
     async def follow(
-        self, session_id: str | None = None, keys: Sequence[str] = ("*",), after: int | None = None
+        self,
+        session_id: str | None = None,
+        keys: Sequence[str] = ("*",),
+        after: int | None = None,
+        *,
+        types: Sequence[str] = ("*",),
+        personal: bool = False,
     ) -> AsyncGenerator[Event, None]:
         """Yield events as they happen, in order and without a gap, until you stop.
 
         Begins behind the seq ``after``, or with what happens from the first step on.
         """
-        raw = {"session_id": session_id, "keys": keys, "after": after}
+        raw = {"session_id": session_id, "keys": keys, "types": types, "personal": personal, "after": after}
         request = cast("ReadEvents", self.app.registry["events.read"].parse(raw))
-        interest = Interest(request.session_id, request.keys)
-        async for page in self.app.follow(Arrival(self._credential), interest, request.after):
+        async for page in self.app.follow(Arrival(self._credential), request.interest, request.after):
             for event in page.events:
                 yield event
 

@@ -55,6 +55,9 @@ class Settings:
     token_refresh_hours: int = setting(
         24, "WEFT_TOKEN_REFRESH_HOURS", "How long a token may be refreshed before the API key must be shown again."
     )
+    memory_limit_mb: int = setting(
+        100, "WEFT_MEMORY_LIMIT_MB", "How many mebibytes one agent's private memory may hold."
+    )
     max_body_bytes: int = setting(4_194_304, "WEFT_MAX_BODY_BYTES", "Larger request bodies are refused.")
     allowed_hosts: str = setting(
         "", "WEFT_ALLOWED_HOSTS", "Host names clients may use beside the loopback ones, separated by spaces."

@@ -161,7 +161,8 @@ async def test_following_from_now_on_knows_its_place_before_the_first_event(conn
     script.will(says(200, {"events": [], "next_after": 41}), hangs_up, streams(event_block(42)))
     async with connect(script.url) as weft, aclosing(weft.follow("s", ["goal", "plan_*"])) as events:
         assert (await anext(events)).seq == 42
-    assert script.asked[1:3] == ["GET /v1/events/stream?session_id=s&keys=goal&keys=plan_%2A&after=41"] * 2
+    wanted = "session_id=s&keys=goal&keys=plan_%2A&types=%2A&personal=false&after=41"
+    assert script.asked[1:3] == [f"GET /v1/events/stream?{wanted}"] * 2
 
 
 async def test_following_what_one_may_not_see_is_refused(connect: Connect, script: Script) -> None:

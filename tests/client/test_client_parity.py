@@ -20,8 +20,11 @@ from weft.capabilities.sessions.model import SessionConfig
 from weft.kernel.errors import WeftError
 
 FACES = ("async", "blocking", "inprocess")
-# What differs from call to call, by nature: times, ids, secrets and positions.
-VOLATILE = re.compile(r"(_at|^at|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor)$")
+# What differs from call to call, by nature: times, ids, secrets, positions and measurements.
+VOLATILE = re.compile(
+    r"(_at|^at|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
+    r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations)$"
+)
 
 
 class Record:
@@ -92,8 +95,48 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     group = ConventionGroup(title="Work", keys=[KeyConvention(key="goal", purpose="what to do")])
     await note("conventions.define", weft.conventions.define("work", [group]))
     await note("conventions.list", weft.conventions.list())
+    await note("message.add", weft.message.add(s, "  Ready é 🚢\n", metadata={"a": [1, None]}, recipient_id="planner"))
+    await note("message.add", weft.message.add(s, "between admins", visibility="admin_only", parent_message_id=1))
+    await note("message.add", weft.message.add(s, "to nobody", parent_message_id=77))
+    await note("message.add", weft.message.add(s, ""))
+    await note("message.add", weft.message.add(s, "x" * 10_001))
+    await note("message.list", weft.message.list(s, limit=1, visibility_filter="admin_only"))
+    await note("message.list", weft.message.list(s, after_id=1))
+    await note("message.list", weft.message.list(s, limit=0))
+    await note("message.set_visibility", weft.message.set_visibility(s, 1, "private"))
+    await note("message.set_visibility", weft.message.set_visibility(s, 77, "private"))
+    await note("message.inspect", weft.message.inspect(s, offset=1))
+    await note("search.context", weft.search.context(s, "redy", fuzzy_threshold=40.5, search_scope="private"))
+    await note("search.context", weft.search.context(s, " "))
+    await note("search.by_sender", weft.search.by_sender(s, "admin", limit=1))
+    await note("search.by_timerange", weft.search.by_timerange(s, "2026-01-01T00:00:00+02:00", "2099-01-01"))
+    await note("search.by_timerange", weft.search.by_timerange(s, "never", "2099-01-01"))
+    await note("session.overview", weft.session.overview(s))
+    await note("session.overview", weft.session.overview("nowhere"))
+    await note("usage.guidance", weft.usage.guidance())
+    await note("usage.guidance", weft.usage.guidance(guidance_type="security"))
+    await note("performance.read", weft.performance.read())
     await note("events.read", weft.events.read(session_id=s, keys=["goal", "before"], after=0))
     await note("events.read", weft.events.read(session_id="nowhere"))
+    await note("memory.set", weft.memory.set("goal", None, metadata={"a": [1.0, "é"]}, expires_in=3600))
+    await note("memory.set", weft.memory.set("goal", {"n": 2**70, "f": 1.0}, if_version=1))
+    await note("memory.set", weft.memory.set("goal", 1, overwrite=False))
+    await note("memory.set", weft.memory.set("goal", 1, if_version=1))
+    await note("memory.set", weft.memory.set("phase", [False], session_id=s))
+    await note("memory.set", weft.memory.set("not a key", 1))
+    await note("memory.set", weft.memory.set("goal", "x" * 1_100_000))
+    await note("memory.get", weft.memory.get("goal"))
+    await note("memory.get", weft.memory.get("goat"))
+    await note("memory.get", weft.memory.get("phase", session_id=s))
+    await note("memory.list", weft.memory.list(session_id="all", prefix="p", limit=1))
+    await note("memory.list", weft.memory.list(session_id="nowhere"))
+    await note("memory.inspect", weft.memory.inspect("admin", limit=1))
+    await note("memory.inspect", weft.memory.inspect("nobody"))
+    await note("memory.delete", weft.memory.delete("phase", session_id=s))
+    await note("memory.overview", weft.memory.overview("admin"))
+    await note("memory.overview", weft.memory.overview("nobody"))
+    await note("memory.delete", weft.memory.delete("goal", if_version=2))
+    await note("memory.delete", weft.memory.delete("goal"))
     await note("session.inspect", weft.session.inspect(s))
     await note("session.list", weft.session.list(limit=1))
     await note("session.list", weft.session.list(limit=0))

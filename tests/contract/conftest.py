@@ -15,6 +15,8 @@ from weft.storage.sql.connect import connect
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.memory import SqlMemoryStore
+from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
@@ -52,6 +54,8 @@ class SqlStores:
             "entries": SqlEntryStore,
             "events": SqlEventStore,
             "lines": SqlLineStore,
+            "memory": SqlMemoryStore,
+            "messages": SqlMessageStore,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
             "sessions": SqlSessionStore,
         }

@@ -21,6 +21,10 @@ class TestConventionStore(contracts.ConventionStoreContract):
     """Key conventions in SQL."""
 
 
+class TestMessageStore(contracts.MessageStoreContract):
+    """Messages in SQL."""
+
+
 class TestEventStore(contracts.EventStoreContract):
     """Events in SQL."""
 
@@ -31,3 +35,7 @@ class TestAccessStore(contracts.AccessStoreContract):
 
 class TestAuditStore(contracts.AuditStoreContract):
     """The audit log in SQL."""
+
+
+class TestMemoryStore(contracts.MemoryStoreContract):
+    """Agents' memories in SQL."""

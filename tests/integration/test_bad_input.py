@@ -40,6 +40,20 @@ VALID: dict[str, dict[str, Any]] = {
     "session.archive": IN_SESSION,
     "session.delete": IN_SESSION,
     "session.inspect": IN_SESSION,
+    "session.overview": IN_SESSION,
+    "message.add": {**IN_SESSION, "content": "x"},
+    "message.list": IN_SESSION,
+    "message.set_visibility": {**IN_SESSION, "message_id": 1, "visibility": "private"},
+    "message.inspect": IN_SESSION,
+    "search.context": {**IN_SESSION, "query": "x"},
+    "search.by_sender": {**IN_SESSION, "sender": "planner"},
+    "search.by_timerange": {**IN_SESSION, "start_time": "2026-02-20", "end_time": "2026-02-20"},
+    "memory.set": {"key": "goal", "value": 1},
+    "memory.get": {"key": "goal"},
+    "memory.list": {},
+    "memory.delete": {"key": "goal"},
+    "memory.overview": {"agent_id": "admin"},
+    "memory.inspect": AGENT,
     "events.read": {},
     "token.issue": {"agent_id": "planner", "agent_type": "planning", "api_key": "x"},
     "token.refresh": {},
@@ -53,17 +67,20 @@ VALID: dict[str, dict[str, Any]] = {
     "key.revoke": {"key_id": "key_1"},
     "signing_key.rotate": {},
     "audit.list": {},
+    "performance.read": {},
+    "usage.guidance": {},
 }
 # Text that belongs in no name, and how much of it.
 HOSTILE = ("../x", "..\\x", "key\n", "\x00", "\x1b[2J", "\ud800", "x" * 2_000_000, "' OR 1=1 --", "%", "{}")
 # Any text is as good as another here; it is only compared or kept.
-FREE_TEXT = {"value", "purpose", "before", "after"}
+FREE_TEXT = {"value", "purpose", "before", "after", "content", "query", "sender"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 
 
 @pytest.fixture
 async def lived_in(world: World) -> World:
     await world.planner.write("goal", "ship")
+    await world.planner.say("ship it")
     await world.planner.snapshot("mark")
     return world
 

@@ -126,6 +126,48 @@ class Caller:
     async def inspect(self) -> Any:
         return await self.call("session.inspect", session_id=self.session)
 
+    async def say(self, content: str, **what: Any) -> int:
+        """Add a message and return its number."""
+        answer = await self.call("message.add", session_id=self.session, content=content, **what)
+        return answer["message_id"]
+
+    async def messages(self, **which: Any) -> Any:
+        return await self.call("message.list", session_id=self.session, **which)
+
+    async def heard(self, **which: Any) -> list[str]:
+        """Return the texts of the messages this caller may see."""
+        return [message["content"] for message in (await self.messages(**which))["messages"]]
+
+    async def search(self, query: str, **how: Any) -> Any:
+        return await self.call("search.context", session_id=self.session, query=query, **how)
+
+    async def found(self, query: str, **how: Any) -> list[str]:
+        """Return the texts that a search finds, best first."""
+        return [result["message"]["content"] for result in (await self.search(query, **how))["results"]]
+
+    async def remember(self, key: str, value: Any = "text", **terms: Any) -> Any:
+        return await self.call("memory.set", key=key, value=value, **terms)
+
+    async def recall(self, key: str, session_id: str | None = None) -> Any:
+        return await self.call("memory.get", key=key, session_id=session_id)
+
+    async def recalled(self, key: str, session_id: str | None = None) -> Any:
+        return (await self.recall(key, session_id))["value"]
+
+    async def forget(self, key: str, **terms: Any) -> Any:
+        return await self.call("memory.delete", key=key, **terms)
+
+    async def memories(self, **which: Any) -> Any:
+        return await self.call("memory.list", **which)
+
+    async def memory_keys(self, **which: Any) -> list[str]:
+        return [entry["key"] for entry in (await self.memories(**which))["entries"]]
+
+    async def memory_events(self, **which: Any) -> list[tuple[str, str]]:
+        """Return what this caller is told of memories, as types and keys."""
+        events = (await self.events(**which))["events"]
+        return [(event["type"], event["subject"]) for event in events if event["type"].startswith("memory.")]
+
     async def events(self, **which: Any) -> Any:
         return await self.call("events.read", **{"after": 0, **which})
 

@@ -6,22 +6,28 @@ import asyncio
 import contextlib
 import logging
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from weft.app.auditing import Auditor
+from weft.app.caches import Cache, CacheFigures
 from weft.app.callers import Callers
 from weft.app.dispatch import Arrival, Dispatcher
-from weft.app.expiry import ExpiryWatch
+from weft.app.expiry import LOOK_EVERY_SECONDS, ExpiryWatch
 from weft.app.feed import LiveFeed
+from weft.app.measuring import Measuring
 from weft.app.metrics import Metrics
 from weft.app.needs import Resolver, Services
+from weft.app.offers import RegisteredOffers
 from weft.app.operations import all_operations
 from weft.app.rates import RateLimits
 from weft.app.tally import MemoryTally
 from weft.app.tenants import Tenants
+from weft.app.transcript_reads import SqlTranscriptReads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.events.model import ENDINGS
 from weft.capabilities.events.operations import ReadEvents
+from weft.capabilities.memory.model import MemoryLimits
+from weft.capabilities.search.searching import Searcher
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.providers.jwt import JwtCodec
@@ -43,6 +49,7 @@ if TYPE_CHECKING:
 
 _TALLY_EVERY_SECONDS = 5.0
 _SIGN_OF_LIFE_SECONDS = 15.0
+_MEBIBYTE = 2**20
 
 # Whoever runs Weft in a process of their own decides what becomes of its log.
 logging.getLogger("weft").addHandler(logging.NullHandler())
@@ -55,9 +62,11 @@ class App:
         self.settings = settings
         self.clock = clock or SystemClock()
         self.registry = all_operations()
-        self.metrics = Metrics()
+        self.metrics = Metrics(self.clock)
+        self.caches = CacheFigures()
         self.guards: list[Guard] = []
         self.database = connect(settings.storage_url)
+        self.measuring = Measuring(self.database, self.metrics, self.caches, self.clock)
         self.tenants = Tenants(self.database, self.clock)
         self.ready = False
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
@@ -75,6 +84,15 @@ class App:
                 counters=InstalledTokenizers(),
                 tally=self._tally,
                 feed=self._feed,
+                measurements=self.measuring,
+                memory=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=LOOK_EVERY_SECONDS),
+                offers=RegisteredOffers(self.registry, settings.rates()),
+                pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
+                searcher=Searcher(
+                    reads=SqlTranscriptReads(self.database),
+                    indexes=self._cache("search_indexes", 2, megabytes=128, seconds=3600),
+                    answers=self._cache("search_answers", 1, megabytes=16, seconds=600),
+                ),
             )
         )
         self._expiry = ExpiryWatch(self.database, self.clock, self._feed, resolver)
@@ -96,6 +114,7 @@ class App:
             asyncio.create_task(self._feed.run(), name="weft-feed"),
             asyncio.create_task(self._expiry.run(), name="weft-expiry"),
             asyncio.create_task(self._write_tally_down_forever(), name="weft-tally"),
+            asyncio.create_task(self.measuring.run(), name="weft-measuring"),
         ]
         self.ready = True
 
@@ -149,8 +168,17 @@ class App:
         """Write down what is only counted in memory so far."""
         await self._tally.flush(self.database)
 
+    def _cache(self, name: str, level: Literal[1, 2], *, megabytes: int, seconds: int) -> Cache[Any]:
+        return self.caches.register(Cache(name, level, megabytes * _MEBIBYTE, seconds, self.clock))
+
     async def _next_page(self, actor: Actor, interest: Interest, after: int | None, *, going_on: bool) -> Page:
-        request = ReadEvents(session_id=interest.session_id, keys=interest.keys, after=after)
+        request = ReadEvents(
+            session_id=interest.session_id,
+            keys=interest.keys,
+            types=interest.types,
+            personal=interest.personal,
+            after=after,
+        )
         return await self._dispatcher.permitted(
             self.registry["events.read"],
             actor,

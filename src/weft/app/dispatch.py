@@ -82,10 +82,13 @@ class Dispatcher:
     async def call(self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool) -> Response:
         """Perform an operation for whoever the credential proves the caller to be."""
         started = time.perf_counter()
-        outcome = "ok"
+        outcome, actor = "ok", None
         try:
             with _span(operation):
-                return await self._perform(operation, raw, arrival, strict=strict)
+                if operation.audience is Audience.ANONYMOUS:
+                    return await self._perform_anonymously(operation, raw, arrival, strict=strict)
+                actor = await self.identify(arrival)
+                return await self._perform(operation, raw, arrival, actor, strict=strict)
         except WeftError as error:
             outcome = error.code
             raise
@@ -94,7 +97,8 @@ class Dispatcher:
             _log.exception("operation failed", extra={"fields": {"operation": operation.name}})
             raise InternalError from error
         finally:
-            self._metrics.record(operation, outcome, time.perf_counter() - started)
+            seconds = time.perf_counter() - started
+            self._metrics.record(operation, outcome, seconds, actor, raw.get("session_id"))
 
     async def identify(self, arrival: Arrival, *, now: bool = False) -> Actor:
         """Return who is calling; ``now`` if there will be no transaction to find out that this has changed.
@@ -138,11 +142,8 @@ class Dispatcher:
             raise
 
     async def _perform(
-        self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool
+        self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, actor: Actor, *, strict: bool
     ) -> Response:
-        if operation.audience is Audience.ANONYMOUS:
-            return await self._perform_anonymously(operation, raw, arrival, strict=strict)
-        actor = await self.identify(arrival)
         await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
         for _ in range(_TRIES):
             run = partial(self._run, operation, actor, Scope(actor.tenant, actor.epoch))
@@ -175,7 +176,7 @@ class Dispatcher:
 
     async def _run(self, operation: Operation, actor: Actor | None, scope: Scope, request: Request) -> Response:
         arguments = self._arguments[operation.name]
-        if operation.effect is Effect.WAIT:
+        if operation.effect in {Effect.BY_ITSELF, Effect.WAIT}:
             response: Response = await operation.run(request, *arguments(Call(actor, None)))
             return response
         if operation.effect is Effect.READ:

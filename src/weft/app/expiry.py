@@ -1,4 +1,4 @@
-"""Telling those who watch that a key's time has run out.
+"""Telling those who watch that the time of a key, on a board or in a memory, has run out.
 
 Nothing else depends on this: to every reader and writer an expired key is gone the moment it expires.
 """
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 from weft.app.dispatch import log_changes
 from weft.app.needs import Call
 from weft.capabilities.board.boards import Boards
+from weft.capabilities.memory.memories import Memories
+from weft.capabilities.memory.model import scope_of
 from weft.capabilities.sessions.model import session_of
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Database, Transaction
 
-_LOOK_EVERY_SECONDS = 0.5
+LOOK_EVERY_SECONDS = 0.5
 _AT_ONCE = 200
 
 
@@ -41,10 +43,11 @@ class ExpiryWatch:
         self._clock = clock
         self._feed = feed
         self._boards = resolver.source(Boards)
+        self._memories = resolver.source(Memories)
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
             if self._feed.is_followed:
                 with contextlib.suppress(WeftError):
                     await self.bury_due()
@@ -56,9 +59,14 @@ class ExpiryWatch:
             log_changes(scope, await self._database.write(scope, partial(self._bury, line_id)))
 
     async def _bury(self, line_id: str, transaction: Transaction) -> Sequence[NewEvent]:
-        # Opening a board to write is what buries; another process may have done it meanwhile, and that is fine.
-        boards: Boards = self._boards(Call(_system(transaction.tenant), transaction))
-        await boards.to_write(session_of(line_id))
+        # Another process may have done it meanwhile, and that is fine.
+        call = Call(_system(transaction.tenant), transaction)
+        memory = scope_of(line_id)
+        if memory is None:
+            # Opening a board to write is what buries.
+            await self._boards(call).to_write(session_of(line_id))
+        else:
+            await self._memories(call).bury_expired(memory)
         return transaction.published
 
 

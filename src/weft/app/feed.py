@@ -99,7 +99,7 @@ class LiveFeed:
 
     async def _check(self, actor: Actor, interest: Interest) -> None:
         """Make sure that the caller's access still stands, and that it takes part in the session it names."""
-        if interest.session_id is None and actor.is_subagent:
+        if interest.session_id is None and not interest.personal and actor.is_subagent:
             raise PermissionDenied(
                 "A sub-agent follows the session it works in, not all there are.",
                 hint="Pass the session_id you were given.",

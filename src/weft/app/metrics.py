@@ -1,4 +1,4 @@
-"""What is measured of every call, for Prometheus to fetch.
+"""What is measured of every call: of all together, for Prometheus to fetch, and of each tenant's, for its admins.
 
 Calls add to plain lists; the library's own counters would cost each call several times as much.
 """
@@ -6,7 +6,7 @@ Calls add to plain lists; the library's own counters would cost each call severa
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -14,32 +14,84 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
+from weft.app.trends import CallTotals, Sample, Series
+from weft.capabilities.performance.model import OperationFigures
+from weft.kernel.operation import Effect, RateClass
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from prometheus_client.core import Metric
 
+    from weft.kernel.clock import Clock
+    from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 _BOUNDS = (*map(str, _SECONDS), "+Inf")
+_OK = "ok"
+_ACTIVE_SECONDS = 300.0
+_TENANTS_AT_MOST = 1_000
+# Of agents and of sessions alike, for each tenant.
+_ACTIVE_AT_MOST = 10_000
 
 
 class Metrics(Collector):
     """Counts and times calls by operation. Labels are names of ours, never anything a caller sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._within: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_BOUNDS))
         self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._started = clock.now()
+        self._tick = self._started.timestamp()
+        # The least recently active first, which is the first to be forgotten.
+        self._tenants: OrderedDict[str, TenantCalls] = OrderedDict()
+        self._has_forgotten = False
         self._registry = CollectorRegistry()
         self._registry.register(self)
 
-    def record(self, operation: Operation, outcome: str, seconds: float) -> None:
+    def record(
+        self,
+        operation: Operation,
+        outcome: str,
+        seconds: float,
+        actor: Actor | None = None,
+        session_id: str | None = None,
+    ) -> None:
+        """Count a call, for its caller's tenant too if the caller is known."""
         name = operation.name
+        place = bisect_left(_SECONDS, seconds)
         self._calls[name, outcome] += 1
-        self._within[name][bisect_left(_SECONDS, seconds)] += 1
+        self._within[name][place] += 1
         self._seconds[name] += seconds
+        if actor is None:
+            return
+        tenant = self._tenants.get(actor.tenant) or self._meet(actor.tenant)
+        self._tenants.move_to_end(actor.tenant)
+        calls = tenant.operations.get(name) or tenant.begin(operation)
+        calls.within[place] += 1
+        calls.seconds += seconds
+        if seconds > calls.slowest:  # noqa: PLR1730 - max() costs several times as much
+            calls.slowest = seconds
+        if outcome != _OK:
+            calls.errors += 1
+        elif session_id is not None:
+            # Of a call that failed, nobody knows whether the session it named exists.
+            tenant.sessions.see(session_id, self._tick)
+        tenant.agents.see(actor.principal_id, self._tick)
+
+    def of_tenant(self, tenant: str) -> TenantCalls:
+        """Return the calls of one tenant."""
+        return self._tenants.get(tenant) or self._new_tenant()
+
+    def sample(self) -> None:
+        """Note where every tenant stands, for rates and trends."""
+        self._tick = self._clock.now().timestamp()
+        for tenant in self._tenants.values():
+            tenant.sample(self._tick)
 
     def exposition(self) -> bytes:
         return generate_latest(self._registry)
@@ -53,3 +105,109 @@ class Metrics(Collector):
         for name, within in self._within.items():
             times.add_metric([name], list(zip(_BOUNDS, accumulate(within), strict=True)), self._seconds[name])
         yield times
+
+    def _meet(self, name: str) -> TenantCalls:
+        if len(self._tenants) >= _TENANTS_AT_MOST:
+            self._tenants.popitem(last=False)
+            self._has_forgotten = True
+        tenant = self._tenants[name] = self._new_tenant()
+        return tenant
+
+    def _new_tenant(self) -> TenantCalls:
+        # One that is not known has made no calls since the start, unless it was forgotten.
+        return TenantCalls(self._clock.now() if self._has_forgotten else self._started)
+
+
+class TenantCalls:
+    """The calls of one tenant since a moment."""
+
+    __slots__ = ("agents", "operations", "series", "sessions", "since")
+
+    def __init__(self, since: datetime) -> None:
+        self.since = since
+        self.operations: dict[str, OperationCalls] = {}
+        self.agents = _Active()
+        self.sessions = _Active()
+        self.series = Series(Sample(since.timestamp(), CallTotals()))
+
+    def begin(self, operation: Operation) -> OperationCalls:
+        calls = self.operations[operation.name] = OperationCalls(operation)
+        return calls
+
+    def sample(self, at: float) -> None:
+        self.series.add(self.latest(at))
+        self.agents.forget(at)
+        self.sessions.forget(at)
+
+    def latest(self, at: float) -> Sample[CallTotals]:
+        """Return where the tenant stands now."""
+        every = [(calls, sum(calls.within)) for calls in self.operations.values()]
+        timed = [(calls, count) for calls, count in every if calls.operation.effect is not Effect.WAIT]
+        totals = CallTotals(
+            calls=sum(count for _, count in every),
+            errors=sum(calls.errors for calls, _ in every),
+            timed=sum(count for _, count in timed),
+            seconds=sum(calls.seconds for calls, _ in timed),
+            messages=sum(count - calls.errors for calls, count in every if _sends_messages(calls.operation)),
+            searches=sum(count - calls.errors for calls, count in every if calls.operation.rate is RateClass.SEARCH),
+        )
+        return Sample(at, totals)
+
+
+def _sends_messages(operation: Operation) -> bool:
+    return operation.rate is RateClass.MESSAGE and operation.effect is Effect.WRITE
+
+
+class OperationCalls:
+    """The calls of one operation by how long they took."""
+
+    __slots__ = ("errors", "operation", "seconds", "slowest", "within")
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        self.within = [0] * len(_BOUNDS)
+        self.seconds = 0.0
+        self.slowest = 0.0
+        self.errors = 0
+
+    def figures(self) -> OperationFigures:
+        return OperationFigures(
+            calls=sum(self.within),
+            errors=self.errors,
+            p50_ms=self._percentile(0.50),
+            p95_ms=self._percentile(0.95),
+            p99_ms=self._percentile(0.99),
+        )
+
+    def _percentile(self, share: float) -> float:
+        """Return the milliseconds within which a share of the calls ended, taking those of a bucket as evenly spread.
+
+        No more than the slowest call took, which also stands for the end of the bucket that has none.
+        """
+        wanted = share * sum(self.within)
+        for lower, upper, count in zip((0.0, *_SECONDS), (*_SECONDS, self.slowest), self.within, strict=True):
+            if count and wanted <= count:
+                seconds = lower + (min(upper, self.slowest) - lower) * wanted / count
+                return round(seconds * 1_000, 3)
+            wanted -= count
+        return round(self.slowest * 1_000, 3)
+
+
+class _Active:
+    """Names seen lately, each with the sample after which it was last seen."""
+
+    __slots__ = ("_seen",)
+
+    def __init__(self) -> None:
+        self._seen: dict[str, float] = {}
+
+    def see(self, name: str, tick: float) -> None:
+        if name in self._seen or len(self._seen) < _ACTIVE_AT_MOST:
+            self._seen[name] = tick
+
+    def count(self, now: float) -> int:
+        return sum(tick >= now - _ACTIVE_SECONDS for tick in self._seen.values())
+
+    def forget(self, now: float) -> None:
+        """Let go of those who are no longer active."""
+        self._seen = {name: tick for name, tick in self._seen.items() if tick >= now - _ACTIVE_SECONDS}

@@ -16,7 +16,13 @@ from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally, TokenCounters
 from weft.capabilities.events.model import EventStore, Feed
 from weft.capabilities.history.store import LineStore
+from weft.capabilities.memory.model import MemoryLimits
+from weft.capabilities.memory.store import MemoryStore
+from weft.capabilities.messages.store import AnswerCache, MessageStore
+from weft.capabilities.performance.model import Measurements
+from weft.capabilities.search.searching import Searcher
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.usage.operations import Offers
 from weft.kernel.clock import Clock
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
@@ -24,6 +30,8 @@ from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.memory import SqlMemoryStore
+from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
@@ -62,6 +70,11 @@ class Services:
     counters: TokenCounters
     tally: ReadTally
     feed: Feed
+    measurements: Measurements
+    memory: MemoryLimits
+    pages: AnswerCache
+    searcher: Searcher
+    offers: Offers
 
 
 class Resolver:
@@ -76,6 +89,7 @@ class Resolver:
             TokenCounters: lambda _: services.counters,
             ReadTally: lambda _: services.tally,
             Feed: lambda _: services.feed,
+            Measurements: lambda _: services.measurements,
             Outbox: lambda call: SqlOutbox(call.transaction, services.clock),
             AccessStore: lambda call: SqlAccessStore(call.transaction),
             AuditStore: lambda call: SqlAuditStore(call.transaction),
@@ -83,6 +97,12 @@ class Resolver:
             LineStore: lambda call: SqlLineStore(call.transaction),
             EntryStore: lambda call: SqlEntryStore(call.transaction),
             ConventionStore: lambda call: SqlConventionStore(call.transaction),
+            MemoryStore: lambda call: SqlMemoryStore(call.transaction),
+            MemoryLimits: lambda _: services.memory,
+            MessageStore: lambda call: SqlMessageStore(call.transaction),
+            AnswerCache: lambda _: services.pages,
+            Searcher: lambda _: services.searcher,
+            Offers: lambda _: services.offers,
             EventStore: lambda call: SqlEventStore(call.transaction),
         }
 

@@ -11,7 +11,15 @@ import weft.capabilities.board.hygiene
 import weft.capabilities.board.inspection
 import weft.capabilities.board.operations
 import weft.capabilities.events.operations
+import weft.capabilities.memory.inspection
+import weft.capabilities.memory.operations
+import weft.capabilities.messages.operations
+import weft.capabilities.messages.session_views
+import weft.capabilities.performance.operations
+import weft.capabilities.search.filters
+import weft.capabilities.search.operations
 import weft.capabilities.sessions.operations
+import weft.capabilities.usage.operations
 from weft.kernel.operation import Operation, Registry
 
 _MODULES: tuple[ModuleType, ...] = (
@@ -19,10 +27,18 @@ _MODULES: tuple[ModuleType, ...] = (
     weft.capabilities.board.guidance,
     weft.capabilities.board.hygiene,
     weft.capabilities.sessions.operations,
+    weft.capabilities.messages.session_views,
+    weft.capabilities.messages.operations,
+    weft.capabilities.search.operations,
+    weft.capabilities.search.filters,
+    weft.capabilities.memory.operations,
+    weft.capabilities.memory.inspection,
     weft.capabilities.board.inspection,
     weft.capabilities.events.operations,
     weft.capabilities.access.operations,
     weft.capabilities.access.audit,
+    weft.capabilities.performance.operations,
+    weft.capabilities.usage.operations,
 )
 
 

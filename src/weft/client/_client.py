@@ -69,7 +69,13 @@ class Client(Operations):
         await self._connection.aclose()
 
     async def follow(
-        self, session_id: str | None = None, keys: Sequence[str] = ("*",), after: int | None = None
+        self,
+        session_id: str | None = None,
+        keys: Sequence[str] = ("*",),
+        after: int | None = None,
+        *,
+        types: Sequence[str] = ("*",),
+        personal: bool = False,
     ) -> AsyncGenerator[Event, None]:
         """Yield events as they happen, in order and without a gap, until you stop.
 
@@ -78,13 +84,14 @@ class Client(Operations):
         """
         if after is None:
             # Known before the stream begins, so that a connection lost before the first event loses none.
-            present = await self.events.read(session_id=session_id, keys=keys)
+            present = await self.events.read(session_id=session_id, keys=keys, types=types, personal=personal)
             after = present.next_after
+        wanted = {"session_id": session_id, "keys": keys, "types": types, "personal": personal}
         failures = 0
         while True:
             pause = pause_after(failures)
             try:
-                async with aclosing(self._connection.stream(session_id, keys, after)) as stream:
+                async with aclosing(self._connection.stream(stream_target(wanted, after))) as stream:
                     async for event in stream:
                         failures = 0
                         if event is not None:
@@ -131,13 +138,11 @@ class _Connection:
                     raise
             await asyncio.sleep(pause)
 
-    async def stream(
-        self, session_id: str | None, keys: Sequence[str], after: int
-    ) -> AsyncGenerator[Event | None, None]:
+    async def stream(self, target: str) -> AsyncGenerator[Event | None, None]:
         """Yield None once the stream stands, then events until it ends."""
         timeout = httpx2.Timeout(self._timeout_seconds, read=SILENCE_SECONDS)
         try:
-            async with self._http.sse(stream_target(session_id, keys, after), timeout=timeout) as source:
+            async with self._http.sse(target, timeout=timeout) as source:
                 if not source.response.is_success:
                     raise refusal(source.response, await source.response.aread())
                 yield None

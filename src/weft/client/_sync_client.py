@@ -70,7 +70,13 @@ class SyncClient(SyncOperations):
         self._connection.close()
 
     def follow(
-        self, session_id: str | None = None, keys: Sequence[str] = ("*",), after: int | None = None
+        self,
+        session_id: str | None = None,
+        keys: Sequence[str] = ("*",),
+        after: int | None = None,
+        *,
+        types: Sequence[str] = ("*",),
+        personal: bool = False,
     ) -> Generator[Event, None, None]:
         """Yield events as they happen, in order and without a gap, until you stop.
 
@@ -79,13 +85,14 @@ class SyncClient(SyncOperations):
         """
         if after is None:
             # Known before the stream begins, so that a connection lost before the first event loses none.
-            present = self.events.read(session_id=session_id, keys=keys)
+            present = self.events.read(session_id=session_id, keys=keys, types=types, personal=personal)
             after = present.next_after
+        wanted = {"session_id": session_id, "keys": keys, "types": types, "personal": personal}
         failures = 0
         while True:
             pause = pause_after(failures)
             try:
-                with closing(self._connection.stream(session_id, keys, after)) as stream:
+                with closing(self._connection.stream(stream_target(wanted, after))) as stream:
                     for event in stream:
                         failures = 0
                         if event is not None:
@@ -132,11 +139,11 @@ class _Connection:
                     raise
             time.sleep(pause)
 
-    def stream(self, session_id: str | None, keys: Sequence[str], after: int) -> Generator[Event | None, None, None]:
+    def stream(self, target: str) -> Generator[Event | None, None, None]:
         """Yield None once the stream stands, then events until it ends."""
         timeout = httpx2.Timeout(self._timeout_seconds, read=SILENCE_SECONDS)
         try:
-            with self._http.sse(stream_target(session_id, keys, after), timeout=timeout) as source:
+            with self._http.sse(target, timeout=timeout) as source:
                 if not source.response.is_success:
                     raise refusal(source.response, source.response.read())
                 yield None

@@ -33,14 +33,16 @@ from weft.capabilities.board.operations import (
     Snapshots,
 )
 from weft.capabilities.events.operations import Events
+from weft.capabilities.memory.inspection import MemoryInspected, MemoryOverview
+from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
+from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
+from weft.capabilities.messages.session_views import SessionFound, SessionOverview
+from weft.capabilities.performance.operations import Performance
+from weft.capabilities.search.filters import MessagesBySender, MessagesByTime
+from weft.capabilities.search.operations import SearchResults
 from weft.capabilities.sessions.model import SessionConfig
-from weft.capabilities.sessions.operations import (
-    SessionArchivedAt,
-    SessionCreated,
-    SessionDeleted,
-    SessionFound,
-    Sessions,
-)
+from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, Sessions
+from weft.capabilities.usage.operations import UsageGuidance
 from weft.client._calling import SyncCaller, given
 
 
@@ -256,6 +258,8 @@ class SyncEventsOperations:
         *,
         session_id: str | None = None,
         keys: Sequence[str] = ("*",),
+        types: Sequence[str] = ("*",),
+        personal: bool = False,
         after: int | None = None,
         wait_seconds: float = 0.0,
     ) -> Events:
@@ -266,7 +270,13 @@ class SyncEventsOperations:
         """
         return self._caller.call(
             "events.read",
-            {"keys": keys, "wait_seconds": wait_seconds, **given(session_id=session_id, after=after)},
+            {
+                "keys": keys,
+                "types": types,
+                "personal": personal,
+                "wait_seconds": wait_seconds,
+                **given(session_id=session_id, after=after),
+            },
             Events,
         )
 
@@ -299,6 +309,229 @@ class SyncKeyOperations:
         return self._caller.call("key.revoke", {"key_id": key_id}, Done)
 
 
+class SyncMemoryOperations:
+    """The memory operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def set(
+        self,
+        key: str,
+        value: object,
+        *,
+        session_id: str | None = None,
+        expires_in: int | None = None,
+        metadata: dict[str, Any] | None = None,
+        overwrite: bool = True,
+        if_version: int | None = None,
+    ) -> MemorySet:
+        """Remember something for later calls, for yourself alone: globally, or within one session.
+
+        Nobody else can read it. The last write wins unless ``if_version`` or ``overwrite`` says otherwise.
+        """
+        return self._caller.call(
+            "memory.set",
+            {
+                "key": key,
+                "value": value,
+                "overwrite": overwrite,
+                **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
+            },
+            MemorySet,
+        )
+
+    def get(self, key: str, *, session_id: str | None = None) -> MemoryFound:
+        """Recall something you remembered."""
+        return self._caller.call("memory.get", {"key": key, **given(session_id=session_id)}, MemoryFound)
+
+    def list(
+        self, *, session_id: str | None = None, prefix: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> MemoryListed:
+        """See what you remember, with sizes but without values."""
+        return self._caller.call(
+            "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}, MemoryListed
+        )
+
+    def delete(self, key: str, *, session_id: str | None = None, if_version: int | None = None) -> MemoryDeleted:
+        """Forget something you remembered."""
+        return self._caller.call(
+            "memory.delete", {"key": key, **given(session_id=session_id, if_version=if_version)}, MemoryDeleted
+        )
+
+    def overview(self, agent_id: str) -> MemoryOverview:
+        """See all of your own memory at once, values included, with what it adds up to."""
+        return self._caller.call("memory.overview", {"agent_id": agent_id}, MemoryOverview)
+
+    def inspect(self, agent_id: str, *, limit: int = 50, cursor: str | None = None) -> MemoryInspected:
+        """Look into an agent's private memory, values included, a page at a time.
+
+        For admins only; every use is written to the audit log.
+        """
+        return self._caller.call(
+            "memory.inspect", {"agent_id": agent_id, "limit": limit, **given(cursor=cursor)}, MemoryInspected
+        )
+
+
+class SyncMessageOperations:
+    """The message operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def add(
+        self,
+        session_id: str,
+        content: str,
+        *,
+        visibility: Literal["public", "private", "agent_only", "admin_only"] = "public",
+        metadata: dict[str, Any] | None = None,
+        parent_message_id: int | None = None,
+        recipient_id: str | None = None,
+        message_type: str = "message",
+        category: str = "DIALOG",
+    ) -> MessageAdded:
+        """Say something in a session: to everyone, to agents of your own type, to admins, or only to yourself.
+
+        The text is kept byte for byte. Answer a message with ``parent_message_id``.
+        """
+        return self._caller.call(
+            "message.add",
+            {
+                "session_id": session_id,
+                "content": content,
+                "visibility": visibility,
+                "message_type": message_type,
+                "category": category,
+                **given(metadata=metadata, parent_message_id=parent_message_id, recipient_id=recipient_id),
+            },
+            MessageAdded,
+        )
+
+    def list(
+        self,
+        session_id: str,
+        *,
+        limit: int = 50,
+        offset: int = 0,
+        visibility_filter: Literal["public", "private", "agent_only", "admin_only"] | None = None,
+        after_id: int = 0,
+    ) -> Messages:
+        """Read a session's messages, oldest first, as far as they are meant for you.
+
+        Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``.
+        """
+        return self._caller.call(
+            "message.list",
+            {
+                "session_id": session_id,
+                "limit": limit,
+                "offset": offset,
+                "after_id": after_id,
+                **given(visibility_filter=visibility_filter),
+            },
+            Messages,
+        )
+
+    def set_visibility(
+        self, session_id: str, message_id: int, visibility: Literal["public", "private", "agent_only", "admin_only"]
+    ) -> VisibilityChanged:
+        """Change who may see a message, such as one that should not have been public. For admins; always on record."""
+        return self._caller.call(
+            "message.set_visibility",
+            {"session_id": session_id, "message_id": message_id, "visibility": visibility},
+            VisibilityChanged,
+        )
+
+    def inspect(self, session_id: str, *, limit: int = 50, offset: int = 0) -> Messages:
+        """Look at every message of a session, whoever it is for. For admins only; every use is on record."""
+        return self._caller.call(
+            "message.inspect", {"session_id": session_id, "limit": limit, "offset": offset}, Messages
+        )
+
+
+class SyncPerformanceOperations:
+    """The performance operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def read(self) -> Performance:
+        """See how fast and how busy the server is: database, memory, calls and where they are heading.
+
+        Memory, CPU, connections and caches are those of the process that answers; calls, sessions and agents are your
+        tenant's alone. What cannot be measured is null.
+        """
+        return self._caller.call("performance.read", {}, Performance)
+
+
+class SyncSearchOperations:
+    """The search operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def context(
+        self,
+        session_id: str,
+        query: str,
+        *,
+        fuzzy_threshold: float = 60.0,
+        limit: int = 10,
+        search_metadata: bool = True,
+        search_scope: Literal["all", "public", "private"] = "all",
+    ) -> SearchResults:
+        """Search a session's messages, however old: by words that may be misspelt, or with a question.
+
+        A score of 100 means that everything asked for is there, or that what is there tells this message from all
+        others.
+        """
+        return self._caller.call(
+            "search.context",
+            {
+                "session_id": session_id,
+                "query": query,
+                "fuzzy_threshold": fuzzy_threshold,
+                "limit": limit,
+                "search_metadata": search_metadata,
+                "search_scope": search_scope,
+            },
+            SearchResults,
+        )
+
+    def by_sender(self, session_id: str, sender: str, *, limit: int = 20, offset: int = 0) -> MessagesBySender:
+        """Find what one sender said in a session, newest first, as far as it is meant for you."""
+        return self._caller.call(
+            "search.by_sender",
+            {"session_id": session_id, "sender": sender, "limit": limit, "offset": offset},
+            MessagesBySender,
+        )
+
+    def by_timerange(
+        self, session_id: str, start_time: str, end_time: str, *, limit: int = 50, offset: int = 0
+    ) -> MessagesByTime:
+        """Find what was said in a span of time, oldest first, as far as it is meant for you."""
+        return self._caller.call(
+            "search.by_timerange",
+            {
+                "session_id": session_id,
+                "start_time": start_time,
+                "end_time": end_time,
+                "limit": limit,
+                "offset": offset,
+            },
+            MessagesByTime,
+        )
+
+
 class SyncSessionOperations:
     """The session operations."""
 
@@ -325,10 +558,6 @@ class SyncSessionOperations:
             SessionCreated,
         )
 
-    def get(self, session_id: str) -> SessionFound:
-        """Look at one session: its purpose, state and settings."""
-        return self._caller.call("session.get", {"session_id": session_id}, SessionFound)
-
     def list(self, *, limit: int = 50, cursor: str | None = None, include_archived: bool = False) -> Sessions:
         """List the sessions you take part in, newest first."""
         return self._caller.call(
@@ -340,8 +569,16 @@ class SyncSessionOperations:
         return self._caller.call("session.archive", {"session_id": session_id}, SessionArchivedAt)
 
     def delete(self, session_id: str) -> SessionDeleted:
-        """Remove a session for good: its board, history, snapshots and events. Only the audit log remembers it."""
+        """Remove a session for good, with all that agents keep in it. Only the audit log remembers it."""
         return self._caller.call("session.delete", {"session_id": session_id}, SessionDeleted)
+
+    def get(self, session_id: str) -> SessionFound:
+        """Look at one session: its purpose, state and settings, and its latest messages."""
+        return self._caller.call("session.get", {"session_id": session_id}, SessionFound)
+
+    def overview(self, session_id: str) -> SessionOverview:
+        """See a session you work in at a glance: its state, the latest messages for you, and figures."""
+        return self._caller.call("session.overview", {"session_id": session_id}, SessionOverview)
 
     def inspect(self, session_id: str) -> Inspection:
         """Look at everything a session holds, values included, and check that its history is intact.
@@ -410,6 +647,21 @@ class SyncTokenOperations:
         return self._caller.call("token.revoke", given(token_id=token_id), Done)
 
 
+class SyncUsageOperations:
+    """The usage operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def guidance(
+        self, *, guidance_type: Literal["operations", "coordination", "security", "troubleshooting"] = "operations"
+    ) -> UsageGuidance:
+        """Learn what you may do here right now, with an example of each call, or how to work together well."""
+        return self._caller.call("usage.guidance", {"guidance_type": guidance_type}, UsageGuidance)
+
+
 class SyncOperations:
     """All operations, by group."""
 
@@ -421,6 +673,11 @@ class SyncOperations:
         self.conventions = SyncConventionsOperations(caller)
         self.events = SyncEventsOperations(caller)
         self.key = SyncKeyOperations(caller)
+        self.memory = SyncMemoryOperations(caller)
+        self.message = SyncMessageOperations(caller)
+        self.performance = SyncPerformanceOperations(caller)
+        self.search = SyncSearchOperations(caller)
         self.session = SyncSessionOperations(caller)
         self.signing_key = SyncSigningKeyOperations(caller)
         self.token = SyncTokenOperations(caller)
+        self.usage = SyncUsageOperations(caller)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -35,7 +35,7 @@ DEFAULT_URL = "http://127.0.0.1:8787"
 # The server gives a sign of life every 15 seconds; four missed ones mean that nobody is there any more.
 SILENCE_SECONDS = 60.0
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\{(\w+)(:int)?\}")
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 _KINDS: dict[int, type[WeftError]] = {
@@ -114,7 +114,7 @@ def outgoing(operation: str, arguments: Mapping[str, Any]) -> Outgoing:
     rest = dict(arguments)
     wait_seconds = rest.get("wait_seconds", 0.0)
     try:
-        target = _PLACEHOLDER.sub(lambda match: _segment(match[1], rest.pop(match[1])), template)
+        target = _PLACEHOLDER.sub(lambda match: _segment(match[1], rest.pop(match[1]), match[2]), template)
         in_query = method in {"GET", "DELETE"}
         content = None if in_query else msgspec.json.encode(rest)
         target += query(rest) if in_query else ""
@@ -123,7 +123,9 @@ def outgoing(operation: str, arguments: Mapping[str, Any]) -> Outgoing:
     return Outgoing(method, target, content, wait_seconds if isinstance(wait_seconds, int | float) else 0.0)
 
 
-def _segment(name: str, value: object) -> str:
+def _segment(name: str, value: object, number: str | None) -> str:
+    if number and isinstance(value, int):
+        return str(value)
     if not isinstance(value, str):
         raise InvalidInput(f"{name}: Expected `str`, got `{type(value).__name__}`", field=name)
     if value in {"", ".", ".."} or "/" in value:
@@ -142,8 +144,8 @@ def query(fields: Mapping[str, Any]) -> str:
     return f"?{urlencode(pairs)}" if pairs else ""
 
 
-def stream_target(session_id: str | None, keys: Sequence[str], after: int) -> str:
-    fields = {"session_id": session_id, "keys": keys, "after": after}
+def stream_target(wanted: Mapping[str, Any], after: int) -> str:
+    fields = {**wanted, "after": after}
     return "/v1/events/stream" + query({name: value for name, value in fields.items() if value is not None})
 
 

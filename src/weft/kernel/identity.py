@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-ANYONE = ("*",)
-# Before a principal's id, in place of a participant's name: this one and no other.
+EVERYONE = "*"
+ANYONE = (EVERYONE,)
+# In place of a participant's name: one principal and no other, every agent of a type, whoever holds a permission.
 PRINCIPAL = "principal:"
+AGENT_TYPE = "type:"
+PERMISSION = "permission:"
 
 
 class Permission(StrEnum):
@@ -75,7 +78,13 @@ class Actor:
         """Return the name others see on this caller's work."""
         return participant_name(self.kind, self.principal_id, self.agent_type, parent_is_agent=self.parent_is_agent)
 
+    @property
+    def audiences(self) -> frozenset[str]:
+        """Return the patterns that mean this caller whatever it is called."""
+        held = (f"{PERMISSION}{permission}" for permission in self.permissions)
+        return frozenset({EVERYONE, f"{PRINCIPAL}{self.principal_id}", f"{AGENT_TYPE}{self.agent_type}", *held})
+
     def matches(self, patterns: Iterable[str]) -> bool:
         """Tell whether this caller is meant by any of the participant patterns (``*`` is a wildcard)."""
-        name, myself = self.participant, f"{PRINCIPAL}{self.principal_id}"
-        return any(pattern in {"*", myself} or fnmatchcase(name, pattern) for pattern in patterns)
+        name, audiences = self.participant, self.audiences
+        return any(pattern in audiences or fnmatchcase(name, pattern) for pattern in patterns)

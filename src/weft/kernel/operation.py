@@ -42,6 +42,9 @@ class Effect(Enum):
 
     READ = "read"
     WRITE = "write"
+    # Reads what it needs in transactions of its own, or nothing.
+    BY_ITSELF = "by_itself"
+    # Likewise, and may wait for what has not happened yet.
     WAIT = "wait"
 
 
@@ -120,8 +123,11 @@ class Operation:
             raise _invalid_input(self, str(error), raw) from error
 
     def _parse_whole_numbers(self, raw: Mapping[str, Any], refusal: Exception) -> Request:
-        """Take 60.0 for 60: to JSON Schema it is a whole number, and models write it."""
-        whole = {name: int(v) if isinstance(v, float) and v.is_integer() else v for name, v in raw.items()}
+        """Take 60.0 for 60: to JSON Schema it is a whole number, and models write it. Any JSON stays as it is."""
+        typed = {name for name, hint in get_type_hints(self.request).items() if hint is not Any}
+        whole = {
+            name: int(v) if name in typed and isinstance(v, float) and v.is_integer() else v for name, v in raw.items()
+        }
         try:
             return msgspec.convert(whole, self.request)
         except msgspec.ValidationError:

@@ -1,30 +1,38 @@
-"""What can be read and watched by URI: sessions, boards, and keys of a board by name or pattern.
+"""What can be read and watched by URI.
 
 board://{session_id}          the keys of a board
 board://{session_id}/{key}    one entry; with * or ? the keys that match
-session://{session_id}        a session
+session://{session_id}        a session: its state, latest messages and figures
+agent://{agent_id}/memory     an agent's own memory
+performance://metrics         how the server is doing
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from weft.capabilities.board.operations import Keys
 from weft.capabilities.events.model import Interest
+from weft.capabilities.performance.operations import COLLECTION_INTERVAL
 from weft.kernel.errors import NotFound
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Mapping
+
     from weft.app.app import App
     from weft.app.dispatch import Arrival
     from weft.kernel.operation import Response
 
-_URI = re.compile(r"(board|session)://([A-Za-z0-9][A-Za-z0-9_-]{0,99})(?:/([a-z0-9_:*?]{1,129}))?\Z")
+_NAME = r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})"
 _LONGEST_URI = 250
+_ABOUT_BOARDS = ("board.*", "session.*")
+_ABOUT_SESSIONS = (*_ABOUT_BOARDS, "message.*")
 
 
 class Template(NamedTuple):
@@ -38,53 +46,91 @@ class Template(NamedTuple):
 TEMPLATES = (
     Template("board://{session_id}", "board", "The keys on a session's board, with sizes and versions, no values."),
     Template("board://{session_id}/{key}", "entry", "One entry of a board; with * or ?, the keys that match."),
-    Template("session://{session_id}", "session", "A session's purpose, state and settings."),
+    Template("session://{session_id}", "session", "A session's state, its latest messages and figures."),
+    Template("agent://{agent_id}/memory", "memory", "Your own memory: global and by session. Nobody else's."),
 )
+METRICS = Template("performance://metrics", "metrics", "How the server is doing. For admins.")
 
 
 class ResourceNotFound(NotFound):
     """There is no such resource, or not for you."""
 
     code = "RESOURCE_NOT_FOUND"
-    hint = "Use board://{session_id}, board://{session_id}/{key} or session://{session_id} with an id you work in."
+    hint = (
+        "Use board://{session_id}, board://{session_id}/{key}, session://{session_id}, agent://{agent_id}/memory or "
+        "performance://metrics, with the id of a session you work in or your own."
+    )
     related = ("list_sessions", "shared_context")
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A parsed URI."""
+    """What a URI names: the operation that reads it, and the events after which that gives something else.
+
+    One without such events changes with time. ``watched_by`` is what whoever watches must be allowed to do, where that
+    is another operation: a key need not exist yet, as its creation is what some wait for.
+    """
 
     uri: str
-    kind: str
-    session_id: str
-    key: str | None
+    operation: str
+    request: Mapping[str, Any]
+    interest: Interest | None
+    session_id: str | None = None
+    watched_by: str | None = None
 
-    @property
-    def is_pattern(self) -> bool:
-        return self.key is not None and ("*" in self.key or "?" in self.key)
 
-    @property
-    def interest(self) -> Interest:
-        """Return the events after which reading this resource gives something else."""
-        return Interest(self.session_id, ANYONE if self.key is None else (self.key,))
+def _board(uri: str, session_id: str) -> Resource:
+    return Resource(
+        uri,
+        "board.list_keys",
+        {"session_id": session_id},
+        Interest(session_id, types=_ABOUT_BOARDS),
+        session_id,
+    )
+
+
+def _entry(uri: str, session_id: str, key: str) -> Resource:
+    request = {"session_id": session_id}
+    interest = Interest(session_id, keys=(key,), types=_ABOUT_BOARDS)
+    if "*" in key or "?" in key:
+        return Resource(uri, "board.list_keys", request, interest, session_id)
+    return Resource(uri, "board.read", {**request, "key": key}, interest, session_id, "board.list_keys")
+
+
+def _session(uri: str, session_id: str) -> Resource:
+    request = {"session_id": session_id}
+    return Resource(uri, "session.overview", request, Interest(session_id, types=_ABOUT_SESSIONS), session_id)
+
+
+def _memory(uri: str, agent_id: str) -> Resource:
+    return Resource(uri, "memory.overview", {"agent_id": agent_id}, Interest(types=("memory.*",), personal=True))
+
+
+def _metrics(uri: str) -> Resource:
+    return Resource(uri, "performance.read", {}, None)
+
+
+_FORMS: tuple[tuple[re.Pattern[str], Callable[..., Resource]], ...] = (
+    (re.compile(rf"board://{_NAME}\Z"), _board),
+    (re.compile(rf"board://{_NAME}/([a-z0-9_:*?]{{1,129}})\Z"), _entry),
+    (re.compile(rf"session://{_NAME}\Z"), _session),
+    (re.compile(rf"agent://{_NAME}/memory\Z"), _memory),
+    (re.compile(r"performance://metrics\Z"), _metrics),
+)
 
 
 def parse_uri(uri: str) -> Resource:
-    match = _URI.match(uri)
-    if match is None or (match[1] == "session" and match[3] is not None):
-        raise ResourceNotFound(f"'{uri[:_LONGEST_URI]}' is not a resource of Weft.", uri=uri[:_LONGEST_URI])
-    return Resource(uri, match[1], match[2], match[3])
+    for form, make in _FORMS:
+        match = form.match(uri)
+        if match is not None:
+            return make(uri, *match.groups())
+    raise ResourceNotFound(f"'{uri[:_LONGEST_URI]}' is not a resource of Weft.", uri=uri[:_LONGEST_URI])
 
 
 async def read_resource(app: App, resource: Resource, arrival: Arrival) -> bytes:
     """Return a resource's content as JSON, through the same operations as any other call."""
-    operation, raw = "board.list_keys", {"session_id": resource.session_id}
-    if resource.kind == "session":
-        operation = "session.get"
-    elif resource.key is not None and not resource.is_pattern:
-        operation, raw = "board.read", {**raw, "key": resource.key}
     try:
-        response = await app.call(app.registry[operation], raw, arrival)
+        response = await app.call(app.registry[resource.operation], resource.request, arrival)
     except NotFound as error:
         # The protocol asks that whoever reads in vain is told what was read.
         error.context["uri"] = resource.uri
@@ -93,13 +139,32 @@ async def read_resource(app: App, resource: Resource, arrival: Arrival) -> bytes
 
 
 async def check_may_watch(app: App, resource: Resource, arrival: Arrival) -> None:
-    """Refuse a resource the caller could not read. A key need not exist yet: its creation is what some wait for."""
-    operation = "session.get" if resource.kind == "session" else "board.list_keys"
-    await app.call(app.registry[operation], {"session_id": resource.session_id}, arrival)
+    """Refuse a resource the caller could not read."""
+    operation = resource.watched_by or resource.operation
+    request = {name: value for name, value in resource.request.items() if name != "key"}
+    await app.call(app.registry[operation], request, arrival)
+
+
+async def follow_resource(app: App, resource: Resource, arrival: Arrival, after: int) -> AsyncIterator[Change]:
+    """Yield whenever the resource may have changed, for as long as the caller may read it."""
+    if resource.interest is None:
+        while True:
+            await asyncio.sleep(COLLECTION_INTERVAL)
+            await check_may_watch(app, resource, arrival)
+            yield Change(after, happened=True)
+    async for page in app.follow(arrival, resource.interest, after):
+        yield Change(page.reached, happened=bool(page.events))
+
+
+class Change(NamedTuple):
+    """How far a resource has been followed, and whether anything happened to it since the last time."""
+
+    reached: int
+    happened: bool
 
 
 def _matching(response: Response, resource: Resource) -> Response:
-    if not resource.is_pattern or not isinstance(response, Keys):
-        return response
     interest = resource.interest
+    if interest is None or interest.keys == ANYONE or not isinstance(response, Keys):
+        return response
     return Keys(keys=[info for info in response.keys if interest.wants_key(info.key)], metadata=response.metadata)

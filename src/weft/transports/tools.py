@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from weft.app.dispatch import authorise
-from weft.kernel.errors import InvalidInput, PermissionDenied, UnknownOperation
-from weft.kernel.operation import Audience, Effect
+from weft.app.offers import may_use
+from weft.kernel.errors import InvalidInput, UnknownOperation
+from weft.kernel.operation import Effect
 from weft.kernel.schema import ACTION, standalone, tool_schema
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Toolbox:
 
     def visible_to(self, actor: Actor, *, in_session: bool) -> list[ToolView]:
         """Return the tools an actor may call; inside a session they need no session_id."""
-        allowed = frozenset(o.name for operations in self._tools.values() for o in operations if _may(actor, o))
+        allowed = frozenset(o.name for operations in self._tools.values() for o in operations if may_use(o, actor))
         views = self._views.get((allowed, in_session))
         if views is None:
             views = self._views[allowed, in_session] = [
@@ -74,19 +74,15 @@ def _by_action(operations: Sequence[Operation], arguments: Mapping[str, Any]) ->
 
 
 def works_in_session(operation: Operation) -> bool:
-    """Tell whether an operation works in a session there is: the id of a new one is for the caller to choose."""
-    return _SESSION in operation.request.__struct_fields__ and operation.name != "session.create"
+    """Tell whether an operation works in a session there is.
+
+    The id of a new one is for the caller to choose, and what an agent remembers need not be of any session.
+    """
+    return may_name_session(operation) and operation.name != "session.create" and operation.group != "memory"
 
 
-def _may(actor: Actor, operation: Operation) -> bool:
-    # Whoever has a connection is authenticated already, and the key has no business in a model's context.
-    if operation.audience is Audience.ANONYMOUS:
-        return False
-    try:
-        authorise(operation, actor)
-    except PermissionDenied:
-        return False
-    return True
+def may_name_session(operation: Operation) -> bool:
+    return _SESSION in operation.request.__struct_fields__
 
 
 def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:

@@ -14,13 +14,25 @@ from weft.capabilities.board.model import (
     KeyNotFound,
     SnapshotExists,
     SnapshotNotFound,
-    VersionConflict,
     check_key,
     check_room,
     check_value_size,
 )
 from weft.capabilities.board.store import EntryStore, ReadTally, TokenCounters
-from weft.capabilities.history.model import Act, Author, Change, ChangeMeta, Commit, Head, Tag, Version, blob_hash
+from weft.capabilities.history.model import (
+    SYSTEM,
+    Act,
+    Author,
+    Change,
+    ChangeMeta,
+    Commit,
+    Head,
+    Tag,
+    Version,
+    blob_hash,
+    check_version,
+    prune_due,
+)
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
@@ -35,8 +47,6 @@ if TYPE_CHECKING:
 
     from weft.capabilities.board.model import EntryWithValue
 
-SYSTEM = Author("system", "system")
-_PRUNE_EVERY = 8
 _COMPARE_WITH = 200
 
 
@@ -293,9 +303,7 @@ class OpenBoard(Board):
     async def _prune(self, entry: Entry) -> None:
         # Readers are shown the last keep_versions exactly; the values behind them are dropped a few at a time.
         keep = self.session.config.keep_versions
-        long_life = entry.version > keep and entry.version % _PRUNE_EVERY == 0
-        another_life = entry.version == 1 and entry.life > 1
-        if long_life or another_life:
+        if prune_due(entry.life, entry.version, keep):
             await self.parts.lines.prune(self.line_id, entry.key, keep)
 
     def _count(self, value: str) -> int:
@@ -309,16 +317,7 @@ class OpenBoard(Board):
     def _check_may_change(self, key: str, current: Entry | None, if_version: int | None) -> None:
         if current is not None and not current.writable(self.parts.actor):
             raise _not_writable(current, self.parts.actor)
-        version = current.version if current else 0
-        if if_version is not None and if_version != version:
-            raise VersionConflict(
-                f"The key '{key}' is at version {version}, not {if_version}."
-                if current
-                else f"The key '{key}' does not exist (any more), so it is not at version {if_version}.",
-                key=key,
-                current_version=version,
-                expected_version=if_version,
-            )
+        check_version(key, current.version if current else 0, if_version)
 
     def _event(
         self, event_type: str, entry: Entry, *, restored_from: str | None = None, author: Author | None = None

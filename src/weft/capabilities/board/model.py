@@ -52,14 +52,6 @@ class StoreFull(Conflict):
     related = ("shared_context",)
 
 
-class VersionConflict(Conflict):
-    """The entry has changed since the version you named."""
-
-    code = "VERSION_CONFLICT"
-    hint = "Read the key again, merge your change into what it says now, and write with if_version = current_version."
-    related = ("shared_context",)
-
-
 class SnapshotNotFound(NotFound):
     """No snapshot of this board has this label."""
 

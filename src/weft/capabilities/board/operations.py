@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.board.boards import SYSTEM, Boards, Terms
+from weft.capabilities.board.boards import Boards, Terms
 from weft.capabilities.board.model import (
     Entry,
     EntryWithValue,
@@ -17,11 +17,10 @@ from weft.capabilities.board.model import (
     SnapshotNotFound,
     StoreFull,
     ValueTooLarge,
-    VersionConflict,
     check_key,
     remark_on_size,
 )
-from weft.capabilities.history.model import Act, Tag, Version
+from weft.capabilities.history.model import SYSTEM, Act, Tag, Version, VersionConflict
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, optional_moment
 from weft.kernel.errors import PermissionDenied

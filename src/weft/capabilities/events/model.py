@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weft.kernel.events import Event
-from weft.kernel.identity import ANYONE
+from weft.kernel.identity import ANYONE, PRINCIPAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,26 +34,42 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """What a subscriber wants to hear of: one session or all it takes part in, and board keys by pattern."""
+    """What a subscriber wants to hear of: one session or all it takes part in, board keys and types by pattern.
+
+    ``personal`` leaves out everything that anybody else is told as well.
+    """
 
     session_id: str | None = None
     keys: tuple[str, ...] = ANYONE
+    types: tuple[str, ...] = ANYONE
+    personal: bool = False
 
     def covers(self, recorded: Recorded, actor: Actor) -> bool:
         """Tell whether the subscriber asked for this event and may be told of it."""
-        event = recorded.event
-        if self.session_id is not None and event.session_id != self.session_id:
-            return False
+        return self._may_be_told(recorded, actor) and self._wants(recorded.event)
+
+    def _may_be_told(self, recorded: Recorded, actor: Actor) -> bool:
+        if self.personal:
+            return recorded.readable_by == (f"{PRINCIPAL}{actor.principal_id}",)
         if recorded.participants != ANYONE and not actor.is_admin and not actor.matches(recorded.participants):
             return False
-        if recorded.readable_by != ANYONE and not actor.matches(recorded.readable_by):
+        return recorded.readable_by == ANYONE or actor.matches(recorded.readable_by)
+
+    def _wants(self, event: Event) -> bool:
+        if self.session_id is not None and event.session_id != self.session_id:
             return False
-        if self.keys == ANYONE or event.type in ENDINGS:
+        if event.type in ENDINGS:
             return True
-        return event.type not in _ABOUT_LABELS and self.wants_key(event.subject)
+        if self.types != ANYONE and not any(fnmatchcase(event.type, pattern) for pattern in self.types):
+            return False
+        return self.keys == ANYONE or (_is_about_a_key(event) and self.wants_key(event.subject))
 
     def wants_key(self, key: str) -> bool:
         return self.keys == ANYONE or any(fnmatchcase(key, pattern) for pattern in self.keys)
+
+
+def _is_about_a_key(event: Event) -> bool:
+    return event.type.startswith("board.") and event.type not in _ABOUT_LABELS
 
 
 class Page(NamedTuple):

@@ -23,6 +23,16 @@ KeyPattern = Annotated[
     ),
 ]
 
+TypePattern = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=100,
+        pattern=r"^[a-z_.*?]+\Z",
+        description="A type of event, with * and ? as wildcards, such as message.*.",
+    ),
+]
+
 
 class ReadEvents(Request):
     """Which events, from where, and how long to wait for them."""
@@ -33,12 +43,22 @@ class ReadEvents(Request):
     keys: Annotated[tuple[KeyPattern, ...], msgspec.Meta(max_length=100, description="Board keys of interest.")] = (
         ANYONE
     )
+    types: Annotated[
+        tuple[TypePattern, ...], msgspec.Meta(max_length=20, description="Types of events of interest.")
+    ] = ANYONE
+    personal: Annotated[bool, msgspec.Meta(description="Only what nobody but you is told, such as your memory.")] = (
+        False
+    )
     after: Annotated[Count | None, msgspec.Meta(description="Events behind this seq; only new ones if left out.")] = (
         None
     )
     wait_seconds: Annotated[
         float, msgspec.Meta(ge=0, le=60, description="How long to wait when there is nothing yet.")
     ] = 0.0
+
+    @property
+    def interest(self) -> Interest:
+        return Interest(self.session_id, self.keys, self.types, self.personal)
 
 
 class Events(Response, kw_only=True, omit_defaults=False):
@@ -62,5 +82,5 @@ async def read_events(request: ReadEvents, actor: Actor, feed: Feed) -> Events:
 
     Events come in order and are never lost: repeat the call with ``after`` set to the ``next_after`` you were given.
     """
-    page = await feed.next(actor, Interest(request.session_id, request.keys), request.after, request.wait_seconds)
+    page = await feed.next(actor, request.interest, request.after, request.wait_seconds)
     return Events(events=list(page.events), next_after=page.reached)

@@ -13,10 +13,21 @@ from enum import StrEnum
 
 import msgspec
 
+from weft.kernel.errors import Conflict
+
 EMPTY = bytes(32)
 # Behind every commit there can be.
 LATEST = 2**62
+_PRUNE_EVERY = 8
 _encode = msgspec.json.Encoder().encode
+
+
+class VersionConflict(Conflict):
+    """The entry has changed since the version you named."""
+
+    code = "VERSION_CONFLICT"
+    hint = "Read the key again, merge your change into what it says now, and write with if_version = current_version."
+    related = ("shared_context", "get_memory")
 
 
 class Act(StrEnum):
@@ -28,12 +39,14 @@ class Act(StrEnum):
 
 
 class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What belongs to a version beside its value."""
+    """What belongs to a version beside its value; what is left out is not written down and changes no hash."""
 
     tokens: int = 0
     expires_at: int | None = None
     readable_by: tuple[str, ...] | None = None
     writable_by: tuple[str, ...] | None = None
+    size: int = 0
+    metadata: str | None = None
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -54,6 +67,9 @@ class Author(msgspec.Struct, frozen=True):
     principal_id: str
 
 
+SYSTEM = Author("system", "system")
+
+
 class Head(msgspec.Struct, frozen=True):
     """Where a line stands. ``weight`` is what its live keys add up to."""
 
@@ -62,6 +78,10 @@ class Head(msgspec.Struct, frozen=True):
     hash: bytes
     weight: int
     next_expiry_at: int | None
+
+    @classmethod
+    def of_new_line(cls, line_id: str) -> Head:
+        return cls(line_id, 0, EMPTY, 0, None)
 
 
 class Commit(msgspec.Struct, frozen=True):
@@ -113,6 +133,25 @@ class Tag(msgspec.Struct, frozen=True):
     seq: int
     created_by: str
     created_at: int
+
+
+def check_version(key: str, current: int, expected: int | None) -> None:
+    """Refuse a change meant for another version than the key is at; 0 stands for a key that does not exist."""
+    if expected is None or expected == current:
+        return
+    raise VersionConflict(
+        f"The key '{key}' is at version {current}, not {expected}."
+        if current
+        else f"The key '{key}' does not exist (any more), so it is not at version {expected}.",
+        key=key,
+        current_version=current,
+        expected_version=expected,
+    )
+
+
+def prune_due(life: int, version: int, keep: int) -> bool:
+    """Tell whether a key just written may have values to forget: every few versions, and when it lives again."""
+    return (version > keep and version % _PRUNE_EVERY == 0) or (version == 1 and life > 1)
 
 
 def blob_hash(value: str) -> bytes:

@@ -106,6 +106,8 @@ class Session(msgspec.Struct, frozen=True):
     created_at: int
     updated_at: int
     archived_at: int | None
+    message_count: int = 0
+    last_message_at: int | None = None
 
     @property
     def audience(self) -> tuple[str, ...]:

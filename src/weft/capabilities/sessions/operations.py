@@ -15,7 +15,6 @@ from weft.capabilities.sessions.model import (
     SessionExists,
     SessionId,
     SessionNotFound,
-    find_session,
     line_of,
     lock_active_session,
     lock_session,
@@ -25,13 +24,10 @@ from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.fields import Name, ShortText
+from weft.kernel.given_json import Metadata, checked_metadata
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.ids import new_session_id
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
-
-_METADATA_LIMIT_BYTES = 65_536
-# Some clients and libraries give up on deeply nested JSON, and one such session would spoil every list it is in.
-_METADATA_LEVELS = 32
 
 
 class CreateSession(Request):
@@ -41,7 +37,7 @@ class CreateSession(Request):
         str,
         msgspec.Meta(min_length=1, max_length=2_000, pattern=r"^[^\x00]*\Z", description="What the session is for."),
     ]
-    metadata: Annotated[dict[str, Any] | None, msgspec.Meta(description="Anything of yours, as JSON.")] = None
+    metadata: Metadata = None
     session_id: Annotated[
         Name | None,
         msgspec.Meta(description="An id of your own (letters, digits, _ and -); generated if left out."),
@@ -58,12 +54,6 @@ class SessionCreated(Response, kw_only=True, omit_defaults=False):
     created_at: datetime
 
 
-class GetSession(Request):
-    """Which session to look at."""
-
-    session_id: SessionId
-
-
 class SessionInfo(Response, kw_only=True, omit_defaults=False):
     """A session as its participants see it."""
 
@@ -76,13 +66,6 @@ class SessionInfo(Response, kw_only=True, omit_defaults=False):
     metadata: dict[str, Any]
     archived_at: datetime | None
     config: SessionConfig
-
-
-class SessionFound(Response, kw_only=True, omit_defaults=False):
-    """One session."""
-
-    success: Literal[True] = True
-    session: SessionInfo
 
 
 class ListSessions(Request):
@@ -149,12 +132,10 @@ async def create_session(
     It lasts until it is archived or deleted, over days, conversations and restarts.
     """
     now = clock.now()
-    metadata = request.metadata or {}
-    _check_metadata(metadata)
     session = Session(
         session_id=request.session_id or new_session_id(),
         purpose=request.purpose,
-        metadata=metadata,
+        metadata=checked_metadata(request.metadata),
         config=request.config or SessionConfig(),
         created_by=actor.principal_id,
         created_at=to_micros(now),
@@ -166,22 +147,6 @@ async def create_session(
     await lines.create(line_of(session.session_id))
     await outbox.publish(_event("session.created", session, actor))
     return SessionCreated(session_id=session.session_id, created_by=actor.principal_id, created_at=now)
-
-
-@operation(
-    "session.get",
-    tool="get_session",
-    http="GET /v1/sessions/{session_id}",
-    permission=Permission.READ,
-    rate=RateClass.SESSION,
-    effect=Effect.READ,
-    audience=Audience.NOT_SUBAGENTS,
-    errors=(SessionNotFound,),
-)
-async def get_session(request: GetSession, actor: Actor, sessions: SessionStore) -> SessionFound:
-    """Look at one session: its purpose, state and settings."""
-    session = await find_session(request.session_id, actor, sessions)
-    return SessionFound(session=await describe(session, sessions))
 
 
 @operation(
@@ -251,10 +216,13 @@ async def archive_session(
 async def delete_session(
     request: DeleteSession, actor: Actor, sessions: SessionStore, lines: LineStore, outbox: Outbox
 ) -> SessionDeleted:
-    """Remove a session for good: its board, history, snapshots and events. Only the audit log remembers it."""
+    """Remove a session for good, with all that agents keep in it. Only the audit log remembers it."""
     session, _ = await lock_session(request.session_id, actor, sessions)
-    await lines.erase(line_of(session.session_id))
+    belonging = await sessions.lines(session.session_id)
     await sessions.erase(session.session_id)
+    # Values last: whoever holds one of those waits for nothing else that a writer may have locked.
+    for line_id in belonging:
+        await lines.erase(line_id)
     await outbox.publish(_event("session.deleted", session, actor))
     return SessionDeleted(session_id=session.session_id)
 
@@ -273,11 +241,6 @@ async def describe(session: Session, sessions: SessionStore) -> SessionInfo:
     )
 
 
-def _depth(value: object) -> int:
-    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return 1 + max(map(_depth, inner), default=0)
-
-
 def _event(event_type: str, session: Session, actor: Actor) -> NewEvent:
     return NewEvent(
         type=event_type,
@@ -286,17 +249,6 @@ def _event(event_type: str, session: Session, actor: Actor) -> NewEvent:
         actor=actor.participant,
         participants=session.audience,
     )
-
-
-def _check_metadata(metadata: dict[str, Any]) -> None:
-    try:
-        size = len(msgspec.json.encode(metadata))
-    except (UnicodeEncodeError, RecursionError) as error:
-        raise InvalidInput("metadata: not valid text, or nested too deeply", field="metadata") from error
-    if _depth(metadata) > _METADATA_LEVELS:
-        raise InvalidInput(f"metadata: at most {_METADATA_LEVELS} levels of nesting", field="metadata")
-    if size > _METADATA_LIMIT_BYTES:
-        raise InvalidInput(f"metadata: at most {_METADATA_LIMIT_BYTES} bytes of JSON", field="metadata")
 
 
 def _parse_cursor(cursor: str | None) -> Position | None:

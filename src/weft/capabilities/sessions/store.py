@@ -41,6 +41,10 @@ class SessionStore(Protocol):
 
     async def archive(self, session_id: str, at: int) -> None: ...
 
+    async def lines(self, session_id: str) -> Sequence[str]:
+        """Return the lines of what belongs to a session: of its board, and of what agents remember of it."""
+        ...
+
     async def erase(self, session_id: str) -> None:
-        """Remove a session with its board and its events."""
+        """Remove a session with its board, its events and what agents remember of it."""
         ...

@@ -13,6 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+    from weft.capabilities.performance.model import DatabaseFigures
     from weft.kernel.events import NewEvent
 
 Row = Any
@@ -79,4 +80,8 @@ class Database(Protocol):
 
     async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Run ``work`` as the owner of the schema while no other process does the same."""
+        ...
+
+    def figures(self) -> DatabaseFigures:
+        """Return what this process did in the database since it was opened, and with which connections."""
         ...

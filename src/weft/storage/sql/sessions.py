@@ -8,6 +8,7 @@ import msgspec
 
 from weft.capabilities.history.model import Head
 from weft.capabilities.sessions.model import Session, SessionConfig, line_of
+from weft.storage.sql.memory import erase_memories, memories_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,18 +17,19 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction
 
 _SESSION = """
-SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at
+SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
+       s.message_count, s.last_message_at
 FROM sessions s
 """
 # One statement for what every write needs first. Both rows are locked: on PostgreSQL a row that is only joined would be
 # shown as it was before the wait for the lock.
 _SESSION_WITH_LINE = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
-       l.seq, l.head, l.weight, l.next_expiry_at
+       s.message_count, s.last_message_at, l.seq, l.head, l.weight, l.next_expiry_at
 FROM lines l JOIN sessions s ON s.tenant = l.tenant
 WHERE l.tenant = $1 AND l.line_id = $2 AND s.session_id = $3 {for_update}
 """
-_COLUMNS = 8
+_COLUMNS = 10
 # A board's last commit is its session's last activity; keeping a copy of that time would cost every write.
 _LAST_COMMIT = """
 SELECT c.committed_at FROM lines l
@@ -90,7 +92,7 @@ class SqlSessionStore:
 
     async def last_activity(self, session: Session) -> int:
         row = await self._tx.one(_LAST_COMMIT, self._tx.tenant, line_of(session.session_id))
-        return session.updated_at if row is None else max(session.updated_at, row[0])
+        return max(session.updated_at, session.last_message_at or 0, 0 if row is None else row[0])
 
     async def archive(self, session_id: str, at: int) -> None:
         await self._tx.run(
@@ -100,8 +102,13 @@ class SqlSessionStore:
             session_id,
         )
 
+    async def lines(self, session_id: str) -> Sequence[str]:
+        memories = await memories_of(self._tx, session_id)
+        return [line_of(session_id), *(memory.line_id for memory in memories)]
+
     async def erase(self, session_id: str) -> None:
-        for table in ("entries", "events", "sessions"):
+        await erase_memories(self._tx, session_id)
+        for table in ("entries", "messages", "message_audiences", "events", "sessions"):
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND session_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tx.tenant,

@@ -8,6 +8,8 @@ from weft.testing.contracts.access import AccessStoreContract, AuditStoreContrac
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
 from weft.testing.contracts.events import EventStoreContract
 from weft.testing.contracts.history import LineStoreContract
+from weft.testing.contracts.memory import MemoryStoreContract
+from weft.testing.contracts.messages import MessageStoreContract
 from weft.testing.contracts.sessions import SessionStoreContract
 from weft.testing.contracts.stores import Stores
 
@@ -18,6 +20,8 @@ __all__ = [
     "EntryStoreContract",
     "EventStoreContract",
     "LineStoreContract",
+    "MemoryStoreContract",
+    "MessageStoreContract",
     "SessionStoreContract",
     "Stores",
 ]

@@ -9,6 +9,8 @@ from weft.capabilities.access.store import AccessStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.history.store import LineStore
+from weft.capabilities.memory.store import MemoryStore
+from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.events import Outbox
 
@@ -22,5 +24,7 @@ class Stores(Protocol):
     entries: EntryStore
     events: EventStore
     lines: LineStore
+    memory: MemoryStore
+    messages: MessageStore
     outbox: Outbox
     sessions: SessionStore

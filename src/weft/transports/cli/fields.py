@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 from msgspec.inspect import (
+    AnyType,
     BoolType,
     CollectionType,
     DateTimeType,
@@ -82,6 +83,19 @@ class Json(Text):
             self.fail(f"is not JSON: {error}.", param, ctx)
 
 
+class AnyValue(Json):
+    """JSON, or plain text where nothing suggests that JSON was meant."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        text = Text.convert(self, value, param, ctx)
+        try:
+            return msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            if text.lstrip()[:1] in {"{", "[", '"'}:
+                self.fail(f"is not JSON: {error}.", param, ctx)
+            return text
+
+
 @dataclass(frozen=True, slots=True)
 class _Shape:
     """A field's type without the wrapping: what one value of it is, and whether there may be several."""
@@ -113,7 +127,8 @@ def _parameter(operation: Operation, field: Field) -> click.Parameter:
     if field.name == "session_id" and operation.group != "session":
         return click.Option(
             ["--session", "-s", "session_id"],
-            envvar="WEFT_SESSION",
+            # What an agent remembers is global unless it says otherwise.
+            envvar=None if operation.group == "memory" else "WEFT_SESSION",
             show_envvar=True,
             required=field.required,
             type=Text(),
@@ -171,7 +186,7 @@ def _click_type(shape: _Shape) -> click.ParamType[Any]:
         case BoolType():
             return click.BOOL
         case _:
-            return Json()
+            return AnyValue() if isinstance(shape.type, AnyType) else Json()
 
 
 def _choices(kind: LiteralType | EnumType) -> list[str]:
@@ -200,6 +215,8 @@ def _help(shape: _Shape) -> str:
         item = _shape(shape.type.item_type).type
         if isinstance(item, StructType):
             remarks.append(f"A list of objects with: {', '.join(field.name for field in item.fields)}.")
-    if isinstance(_click_type(shape), Json):
+    if isinstance(shape.type, AnyType):
+        remarks.append("Given as JSON, plain text, @FILE or -.")
+    elif isinstance(_click_type(shape), Json):
         remarks.append("Given as JSON, @FILE or -.")
     return " ".join(filter(None, remarks))

@@ -36,6 +36,9 @@ _WRITTEN = {
 _GROUPS = {
     "session": "Create, list, archive, inspect and delete sessions.",
     "board": "A session's shared working memory: read, write, history, snapshots.",
+    "message": "What a session's agents say to each other, each seen by whom it is meant for.",
+    "search": "Find messages by what they say, who sent them and when.",
+    "memory": "What you keep for yourself: global or for one session, with lifetimes.",
     "events": "What happened, in order.",
     "conventions": "The keys a domain's agents agree on.",
     "agent": "Agents and humans: who may do what.",
@@ -43,12 +46,14 @@ _GROUPS = {
     "token": "Tokens that expire.",
     "signing_key": "The secret that signs a tenant's tokens.",
     "audit": "Who did what, and what was refused.",
+    "usage": "What you may do, with examples.",
+    "performance": "How fast and how busy the server is.",
 }
 _SECTIONS = {
     "Start here": ("demo", "serve", "mcp", "init", "doctor"),
-    "Work in sessions": ("session", "board", "events", "conventions"),
-    "Say who may do what": ("agent", "key", "token", "signing-key", "audit"),
-    "Run an installation": ("tenant", "db", "version"),
+    "Work in sessions": ("session", "board", "message", "search", "memory", "events", "conventions"),
+    "Say who may do what": ("agent", "key", "token", "signing-key", "audit", "usage"),
+    "Run an installation": ("tenant", "db", "performance", "version"),
 }
 _EXAMPLES = """\b
 Examples:
@@ -57,6 +62,8 @@ Examples:
   weft board write goal "Ship on Friday"
   weft board write findings @findings.md
   weft board list-keys
+  weft message add "Ready for review."
+  weft memory set next_step "Ask Dana about the invoices"
   weft events read --after 0 --json
   weft --url https://weft.example.com board read goal
 

@@ -86,11 +86,17 @@ def cell(value: Any) -> str:  # noqa: ANN401 - whatever an answer holds
         case datetime():
             return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
         case dict():
-            return " ".join(f"{cell(name)}={cell(part)}" for name, part in value.items())
+            return _object(value)
         case list() | tuple():
             return ", ".join(map(cell, value))
         case _:
             return harmless(str(value))
+
+
+def _object(value: dict[Any, Any]) -> str:
+    if any(isinstance(part, dict | list) for part in value.values()):
+        return harmless(msgspec.json.encode(value).decode())
+    return " ".join(f"{cell(name)}={cell(part)}" for name, part in value.items())
 
 
 def _are_rows(value: Any) -> TypeGuard[Sequence[msgspec.Struct]]:  # noqa: ANN401 - whatever an answer holds

@@ -30,6 +30,7 @@ class OperationEndpoint:
         self._app = app
         self._operation = operation
         self._lists = list_fields(operation)
+        self._numbers = number_fields(operation)
         self._in_body = operation.route.method not in _WITHOUT_BODY
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,7 +52,11 @@ class OperationEndpoint:
         named_twice = given.keys() & scope["path_params"].keys()
         if named_twice:
             raise InvalidInput(f"{min(named_twice)}: given in the path already", field=min(named_twice))
-        return {**given, **scope["path_params"]}
+        return {**given, **{name: self._typed(name, text) for name, text in scope["path_params"].items()}}
+
+    def _typed(self, name: str, text: str) -> str | int:
+        """Return part of a path as what it stands for; a body, unlike a path, says itself what is a number."""
+        return int(text) if name in self._numbers and text.isascii() and text.isdigit() else text
 
     def _from_query(self, query: bytes) -> dict[str, Any]:
         try:
@@ -90,6 +95,11 @@ def list_fields(operation: Operation) -> frozenset[str]:
     """Return the fields that may be repeated in a query string."""
     hints = get_type_hints(operation.request, include_extras=False)
     return frozenset(name for name, hint in hints.items() if _is_list(hint))
+
+
+def number_fields(operation: Operation) -> frozenset[str]:
+    """Return the fields that are whole numbers."""
+    return frozenset(name for name, hint in get_type_hints(operation.request).items() if hint is int)
 
 
 def _is_list(hint: Any) -> bool:  # noqa: ANN401 - any annotation

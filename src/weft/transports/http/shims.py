@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 import msgspec
 from starlette.routing import Route
 
+from weft.capabilities.performance.operations import COLLECTION_INTERVAL
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.wire import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
 from weft.transports.resources import check_may_watch, parse_uri, read_resource
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
+    from weft.capabilities.events.model import Interest
 
 
 class _Shim(ABC):
@@ -81,19 +83,26 @@ class SubscribeShim(_Shim):
         resource = parse_uri(uri)
         arrival = arrival_of(scope)
         await check_may_watch(self._app, resource, arrival)
-        events = self._app.registry["events.read"]
-        present = await self._app.call(events, {"session_id": resource.session_id}, arrival)
-        after = msgspec.to_builtins(present)["next_after"]
-        query = urlencode(
-            {"session_id": resource.session_id, "keys": resource.interest.keys, "after": after}, doseq=True
-        )
+        where = {"success": True, "uri": uri, "resource": f"/mcp/resource/{uri}"}
+        if resource.interest is None:
+            return {**where, "poll_seconds": COLLECTION_INTERVAL}
+        after = await self._app.position(arrival)
+        query = urlencode(_query(resource.interest, after), doseq=True)
         return {
-            "success": True,
-            "uri": uri,
+            **where,
             "after": after,
             "stream": f"/v1/events/stream?{query}",
             "poll": f"/v1/events?{query}&wait_seconds=30",
         }
+
+
+def _query(interest: Interest, after: int) -> dict[str, object]:
+    query = {"keys": interest.keys, "types": interest.types, "after": after}
+    if interest.personal:
+        query["personal"] = "true"
+    if interest.session_id is not None:
+        query["session_id"] = interest.session_id
+    return query
 
 
 def shim_routes(app: App) -> Iterator[Route]:

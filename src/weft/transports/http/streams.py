@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.routing import Route
 
-from weft.capabilities.events.model import Interest
 from weft.capabilities.events.operations import Events, ReadEvents
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import LARGEST
@@ -77,13 +76,14 @@ class EventStream(OperationEndpoint):
 
     async def _pages(self, request: ReadEvents, arrival: Arrival) -> AsyncIterator[Page]:
         """Ask once without waiting, so that a refusal is a plain error and "from now on" begins before the answer."""
+        whose = {"session_id": request.session_id, "personal": request.personal}
         if request.after is None:
-            first = await self._app.call(self._operation, {"session_id": request.session_id}, arrival)
+            first = await self._app.call(self._operation, whose, arrival)
             after = first.next_after if isinstance(first, Events) else None
         else:
-            await self._app.call(self._operation, {"session_id": request.session_id, "after": LARGEST}, arrival)
+            await self._app.call(self._operation, {**whose, "after": LARGEST}, arrival)
             after = request.after
-        return self._app.follow(arrival, Interest(request.session_id, request.keys), after)
+        return self._app.follow(arrival, request.interest, after)
 
     def _request(self, scope: Scope) -> ReadEvents:
         raw = self._from_query(scope["query_string"])

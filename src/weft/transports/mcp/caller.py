@@ -9,7 +9,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import mcp_types as types
-from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
 from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
@@ -21,6 +21,9 @@ from weft.kernel.errors import NotFound, WeftError
 from weft.transports.resources import Resource, parse_uri
 
 if TYPE_CHECKING:
+    from mcp.server.connection import Connection
+    from mcp.server.session import ServerSession
+
     from weft.kernel.identity import Actor
 
 P = ParamSpec("P")
@@ -54,7 +57,8 @@ class Caller:
     def resource(self, uri: str) -> Resource:
         """Return what a URI names, if this connection can reach it."""
         resource = parse_uri(uri)
-        self.check(resource.session_id, uri=uri)
+        if resource.session_id is not None:
+            self.check(resource.session_id, uri=uri)
         return resource
 
 
@@ -86,6 +90,7 @@ class WeftUser(AuthenticatedUser):
         )
         self.actor = actor
         self.caller = caller
+        self.principal = authorization_context(self)
 
 
 def caller_of(context: Context) -> Caller:
@@ -99,6 +104,11 @@ def caller_of(context: Context) -> Caller:
         if local is not None:
             return local
     raise MCPError(types.INVALID_REQUEST, "Not authenticated")
+
+
+def connection_of(session: ServerSession) -> Connection:
+    # The SDK offers no public way to a connection's own state and end; its minor version is pinned for this.
+    return session._connection  # noqa: SLF001
 
 
 def is_modern(context: Context) -> bool:

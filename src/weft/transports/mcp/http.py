@@ -14,6 +14,7 @@ from weft.kernel.ids import is_name
 from weft.transports.http.wire import arrival_of, send_error
 from weft.transports.mcp.caller import Caller, WeftUser
 from weft.transports.mcp.connections import OpenConnections
+from weft.transports.mcp.direct import DirectLane
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from mcp.server.streamable_http import EventStore
-    from starlette.types import Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from weft.app.app import App
     from weft.kernel.identity import Actor
@@ -30,15 +31,16 @@ if TYPE_CHECKING:
     # Adds to what a server answers, and returns where to keep what is sent, for clients that are cut off.
     Profile = Callable[[WeftServer], EventStore]
 
+MCP_PATH = "/mcp"
 _IDLE_SECONDS = 1_800
 _MOST_CONNECTIONS = 20_000
 _RETRY_MILLISECONDS = 500
 
 
 class McpEndpoint:
-    """Authenticates every message and hands it to the SDK."""
+    """Authenticates every message and hands it on: plain calls to the direct lane, all else to the SDK."""
 
-    def __init__(self, app: App, profile: Profile | None = None) -> None:
+    def __init__(self, app: App, profile: Profile | None = None, *, direct: bool = True) -> None:
         self._app = app
         self._subscriptions = Subscriptions(app)
         self._users: dict[Caller, WeftUser] = {}
@@ -57,10 +59,13 @@ class McpEndpoint:
         )
         # The SDK does not say which connections it holds; its minor version is pinned for this.
         self._connections = OpenConnections(self._manager._server_instances)  # noqa: SLF001
+        # A profile changes what tools answer, and how.
+        with_lane = direct and profile is None
+        self._answer: ASGIApp = DirectLane(app, server, self._manager) if with_lane else self._manager.handle_request
 
     def routes(self) -> Iterator[Route]:
-        yield Route("/mcp", endpoint=self)
-        yield Route("/mcp/session/{session_id}", endpoint=self)
+        yield Route(MCP_PATH, endpoint=self)
+        yield Route(f"{MCP_PATH}/session/{{session_id}}", endpoint=self)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -95,6 +100,6 @@ class McpEndpoint:
         is_call = scope["method"] == "POST"
         self.calls_in_flight += is_call
         try:
-            await self._manager.handle_request(scope, receive, send)
+            await self._answer(scope, receive, send)
         finally:
             self.calls_in_flight -= is_call

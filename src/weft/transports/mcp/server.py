@@ -11,12 +11,11 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from weft import __version__
-from weft.kernel.errors import WeftError
-from weft.transports.http.wire import error_body
 from weft.transports.mcp.caller import State, answering, caller_of
+from weft.transports.mcp.calls import ToolCalls
 from weft.transports.mcp.subscriptions import Subscriptions
-from weft.transports.resources import TEMPLATES, read_resource
-from weft.transports.tools import Toolbox, works_in_session
+from weft.transports.resources import METRICS, TEMPLATES, read_resource
+from weft.transports.tools import Toolbox
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,8 +25,10 @@ if TYPE_CHECKING:
     from weft.transports.tools import ToolView
 
 _INSTRUCTIONS = (
-    "Weft is working memory that the agents of a session share. Use the shared_context tool: list_keys first, read "
-    "what your task needs, write conclusions rather than raw data. The prompt 'board_guide' says more."
+    "Weft is where the agents of a session share working memory, talk and remember. Use the shared_context tool: "
+    "list_keys first, read what your task needs, write conclusions rather than raw data. Talk with add_message and "
+    "get_messages, find what was said with search_context, keep what is yours alone with set_memory. "
+    "get_usage_guidance tells what you may do; the prompt 'board_guide' says more of the board."
 )
 _JSON = "application/json"
 _PROMPTS = {
@@ -44,6 +45,7 @@ class Handlers:
     def __init__(self, app: App) -> None:
         self._app = app
         self._toolbox = Toolbox(app.registry)
+        self._call = ToolCalls(app, self._toolbox)
 
     @answering
     async def list_tools(self, context: Context, params: object) -> types.ListToolsResult:
@@ -55,26 +57,29 @@ class Handlers:
 
     @answering
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        caller = caller_of(context)
-        try:
-            operation, raw = self._toolbox.resolve(params.name, params.arguments or {})
-            if works_in_session(operation):
-                raw = caller.bound(raw)
-            response = await self._app.call(operation, raw, caller.arrival)
-        except WeftError as error:
-            return _tool_result(error_body(error, self._app.clock), is_error=True)
-        return _tool_result(response, is_error=False)
+        answer = await self._call(caller_of(context), params.name, params.arguments or {})
+        return types.CallToolResult(
+            content=[types.TextContent(text=msgspec.json.encode(answer.content).decode())],
+            structured_content=msgspec.to_builtins(answer.content),
+            is_error=answer.is_error,
+        )
 
     @answering
     async def list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
-        """List the boards of the sessions a caller can name."""
+        """List what belongs to the sessions a caller can name, its own memory, and for admins the figures."""
         del params
-        session_ids = await self._session_ids(caller_of(context))
+        caller = caller_of(context)
+        actor = await self._app.identify(caller.arrival)
+        named = [
+            (f"{kind}://{session_id}", f"{kind} {session_id}")
+            for session_id in await self._session_ids(caller)
+            for kind in ("board", "session")
+        ]
+        named.append((f"agent://{actor.principal_id}/memory", "your memory"))
+        if actor.is_admin:
+            named.append((METRICS.uri, METRICS.description))
         return types.ListResourcesResult(
-            resources=[
-                types.Resource(uri=f"board://{session_id}", name=f"board of {session_id}", mime_type=_JSON)
-                for session_id in session_ids
-            ]
+            resources=[types.Resource(uri=uri, name=name, mime_type=_JSON) for uri, name in named]
         )
 
     @answering
@@ -204,12 +209,4 @@ def _tool(view: ToolView) -> types.Tool:
         input_schema=view.input_schema,
         output_schema=view.output_schema,
         annotations=types.ToolAnnotations(read_only_hint=view.read_only, open_world_hint=False),
-    )
-
-
-def _tool_result(content: msgspec.Struct, *, is_error: bool) -> types.CallToolResult:
-    return types.CallToolResult(
-        content=[types.TextContent(text=msgspec.json.encode(content).decode())],
-        structured_content=msgspec.to_builtins(content),
-        is_error=is_error,
     )

@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
 from weft.kernel.errors import SystemUnavailable, WeftError
-from weft.transports.mcp.caller import answering, caller_of
-from weft.transports.resources import check_may_watch
+from weft.transports.mcp.caller import answering, caller_of, connection_of
+from weft.transports.resources import check_may_watch, follow_resource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -79,9 +79,9 @@ class Watcher:
     async def _follow(self, resource: Resource, caller: Caller, after: int) -> None:
         while True:
             try:
-                async for page in self._app.follow(caller.arrival, resource.interest, after):
-                    after = page.reached
-                    if page.events:
+                async for change in follow_resource(self._app, resource, caller.arrival, after):
+                    after = change.reached
+                    if change.happened:
                         self._changed[resource.uri] = None
                         self._wake.set()
             except SystemUnavailable:
@@ -109,7 +109,7 @@ class Subscriptions:
     @answering
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         """resources/subscribe (2025-11-25): told over the connection's own stream."""
-        connection = _connection(context.session)
+        connection = connection_of(context.session)
         if not connection.has_standalone_channel:
             raise MCPError(types.INVALID_REQUEST, "Subscribing needs a connection with a session")
         watcher = connection.state.get(_WATCHER) or self._attach(connection, context.session)
@@ -119,7 +119,7 @@ class Subscriptions:
 
     @answering
     async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        watcher = _connection(context.session).state.get(_WATCHER)
+        watcher = connection_of(context.session).state.get(_WATCHER)
         if watcher is not None:
             watcher.unwatch(str(params.uri))
         return types.EmptyResult()
@@ -186,8 +186,3 @@ async def _tell(session: ServerSession, watcher: Watcher) -> None:
     # A client that does not read its stream blocks this task, and nobody else.
     async for uri in watcher.changes():
         await session.send_resource_updated(uri)
-
-
-def _connection(session: ServerSession) -> Connection:
-    # The SDK offers no public way to a connection's own state and end; its minor version is pinned for this.
-    return session._connection  # noqa: SLF001

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
+from weft.capabilities.performance.model import SystemInfo
 from weft.kernel.errors import InternalError, InvalidInput, PoolNotInitialized, StorageFull, SystemUnavailable
 from weft.storage.sql.database import AccessChanged
+from weft.storage.sql.usage import Connections, Usage, database_figures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
+    from weft.capabilities.performance.model import DatabaseFigures
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Row, Scope, Transaction, Value
 
@@ -85,6 +90,7 @@ _CHANNEL = "weft_events"
 _SCHEMA_LOCK = 0x77656674
 _ATTEMPTS = 5
 _POOL_SIZE = 16
+_CONNECT_SECONDS = 10.0
 _MISSED_WAKE_POLL_SECONDS = 1.0
 _WAKE_EVERY_SECONDS = 0.005
 _LOST_RACES = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
@@ -105,22 +111,26 @@ _UNREACHABLE = (
 class PostgresTransaction:
     """Statements inside one open transaction."""
 
-    __slots__ = ("_connection", "access_changed", "published", "tenant")
+    __slots__ = ("_connection", "_usage", "access_changed", "published", "tenant")
 
-    def __init__(self, connection: Any, tenant: str) -> None:  # noqa: ANN401 - asyncpg's pool proxies are untyped
+    def __init__(self, connection: Any, tenant: str, usage: Usage) -> None:  # noqa: ANN401 - asyncpg's proxies are untyped
         self._connection = connection
+        self._usage = usage
         self.tenant = tenant
         self.published: list[NewEvent] = []
         self.access_changed = False
 
     async def one(self, sql: str, *values: Value) -> Row | None:
+        self._usage.statements += 1
         return await self._connection.fetchrow(_rendered(sql), *values)
 
     async def all(self, sql: str, *values: Value) -> Sequence[Row]:
+        self._usage.statements += 1
         rows: Sequence[Row] = await self._connection.fetch(_rendered(sql), *values)
         return rows
 
     async def run(self, sql: str, *values: Value) -> None:
+        self._usage.statements += 1
         await self._connection.execute(_rendered(sql), *values)
 
 
@@ -138,11 +148,18 @@ class PostgresDatabase:
         self._listeners: set[asyncio.Queue[set[str]]] = set()
         self._to_announce: set[str] = set()
         self._announcer: asyncio.Task[None] | None = None
+        self._usage = Usage()
+        self._opened = self._in_use = 0
 
     async def open(self) -> None:
-        async with _translated():
+        async with _translated(self._usage):
             self._pool = await asyncpg.create_pool(
-                self._url, min_size=1, max_size=_POOL_SIZE, reset=_nothing_to_reset, timeout=10
+                self._url,
+                min_size=1,
+                max_size=_POOL_SIZE,
+                init=self._count_opened,
+                reset=_nothing_to_reset,
+                timeout=_CONNECT_SECONDS,
             )
 
     async def close(self) -> None:
@@ -172,9 +189,9 @@ class PostgresDatabase:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        async with _translated(), self._connections().acquire() as connection, connection.transaction():
+        async with _translated(self._usage), self._acquired() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
-            result = await work(PostgresTransaction(connection, ""))
+            result = await work(PostgresTransaction(connection, "", self._usage))
             if await connection.fetchval(_UNGUARDED):
                 await connection.execute(_SECURE)
             return result
@@ -199,25 +216,58 @@ class PostgresDatabase:
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
 
+    def figures(self) -> DatabaseFigures:
+        pool = self._pool
+        info = SystemInfo(
+            pool_initialized=pool is not None,
+            database_url=_place(self._url),
+            min_pool_size=1,
+            max_pool_size=_POOL_SIZE,
+            connection_timeout=_CONNECT_SECONDS,
+        )
+        # The pool no longer counts a connection that was lost while it is lent out.
+        open_now = max(pool.get_size() if pool is not None else 0, self._in_use)
+        connections = Connections(self._opened, open_now, self._in_use)
+        return database_figures(self._usage, connections, info)
+
+    @asynccontextmanager
+    async def _acquired(self) -> AsyncIterator[Any]:
+        """Lend a connection, and measure how long it took to get and was kept."""
+        asked = time.perf_counter()
+        async with self._connections().acquire() as connection:
+            started = time.perf_counter()
+            self._in_use += 1
+            self._usage.waited(started - asked)
+            self._usage.began(self._in_use)
+            try:
+                yield connection
+            finally:
+                self._in_use -= 1
+                self._usage.ended(time.perf_counter() - started)
+
     @asynccontextmanager
     async def _entered(self, scope: Scope, *, isolation: str, readonly: bool) -> AsyncIterator[PostgresTransaction]:
         async with (
-            _translated(),
-            self._connections().acquire() as connection,
+            _translated(self._usage),
+            self._acquired() as connection,
             connection.transaction(isolation=isolation, readonly=readonly),
         ):
+            self._usage.statements += 1
             if scope.tenant is None:
                 await connection.execute("SET LOCAL ROLE weft_system")
             else:
                 epoch = await connection.fetchval("SELECT weft_enter($1)", scope.tenant)
                 if scope.epoch is not None and epoch != scope.epoch:
                     raise AccessChanged
-            yield PostgresTransaction(connection, scope.tenant or "")
+            yield PostgresTransaction(connection, scope.tenant or "", self._usage)
 
     def _connections(self) -> Any:  # noqa: ANN401 - asyncpg's pool is untyped
         if self._pool is None:
             raise PoolNotInitialized
         return self._pool
+
+    async def _count_opened(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private
+        self._opened += 1
 
     def _announce(self, tenant: str) -> None:
         for mailbox in self._listeners:
@@ -232,7 +282,8 @@ class PostgresDatabase:
         while self._to_announce and self._pool is not None:
             tenants, self._to_announce = self._to_announce, set()
             with contextlib.suppress(*_UNREACHABLE):
-                async with self._pool.acquire() as connection:
+                async with self._acquired() as connection:
+                    self._usage.statements += 1
                     await connection.execute(
                         "SELECT pg_notify($1, tenant) FROM unnest($2::text[]) AS tenant", _CHANNEL, list(tenants)
                     )
@@ -242,6 +293,7 @@ class PostgresDatabase:
         while True:
             with contextlib.suppress(*_UNREACHABLE):
                 connection = await asyncpg.connect(self._url)
+                self._opened += 1
                 lost = asyncio.Event()
                 connection.add_termination_listener(lambda _, lost=lost: lost.set())
                 try:
@@ -256,9 +308,15 @@ async def _nothing_to_reset(_connection: Any) -> None:  # noqa: ANN401 - asyncpg
     """Role and tenant are set for one transaction only, so a released connection carries nothing over."""
 
 
+def _place(url: str) -> str:
+    """Return the host and database of an address: nothing of who logs in how, nor of a socket's folder."""
+    parts = urlsplit(url)
+    return "/".join(filter(None, (parts.hostname, unquote(parts.path).strip("/")))) or parts.scheme
+
+
 @asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    """Turn asyncpg's exceptions into ours, once, where they enter."""
+async def _translated(usage: Usage) -> AsyncIterator[None]:
+    """Turn asyncpg's exceptions into ours, once, where they enter, and count the failures to reach it."""
     try:
         yield
     except (asyncpg.DiskFullError, asyncpg.OutOfMemoryError) as error:
@@ -274,4 +332,5 @@ async def _translated() -> AsyncIterator[None]:
     except (asyncpg.DataError, UnicodeEncodeError) as error:
         raise InvalidInput("A value cannot be stored as it was sent.") from error
     except _UNREACHABLE as error:
+        usage.unreachable += 1
         raise SystemUnavailable(f"PostgreSQL cannot be reached right now ({type(error).__name__}).") from error

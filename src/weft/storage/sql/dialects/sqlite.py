@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
+from weft.capabilities.performance.model import SystemInfo
 from weft.kernel.errors import (
     InternalError,
     InvalidInput,
@@ -29,10 +30,12 @@ from weft.kernel.errors import (
 )
 from weft.storage.sql.database import SYSTEM, AccessChanged
 from weft.storage.sql.dialects.sqlite_planner import teach_planner
+from weft.storage.sql.usage import Connections, Usage, database_figures
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 
+    from weft.capabilities.performance.model import DatabaseFigures
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Row, Scope, Transaction, Value
 
@@ -56,27 +59,33 @@ _CHECKPOINT_PAGES = 4_000
 _CACHE_KIBIBYTES = 32 * 1024
 _FOREIGN_WRITE_POLL_SECONDS = 0.1
 _STOP = None
+# The writer's connection and the reader's; who reads apart opens one for that.
+_ALWAYS_OPEN = 2
 
 
 class SqliteTransaction:
     """Statements on one connection; each completes before it returns."""
 
-    __slots__ = ("_cursor", "access_changed", "published", "tenant")
+    __slots__ = ("_cursor", "_usage", "access_changed", "published", "tenant")
 
-    def __init__(self, cursor: apsw.Cursor, tenant: str) -> None:
+    def __init__(self, cursor: apsw.Cursor, tenant: str, usage: Usage) -> None:
         self._cursor = cursor
+        self._usage = usage
         self.tenant = tenant
         self.published: list[NewEvent] = []
         self.access_changed = False
 
     async def one(self, sql: str, *values: Value) -> Row | None:
+        self._usage.statements += 1
         # Every statement of a transaction runs on this one cursor, so the next one ends what this may leave open.
         return self._cursor.execute(_rendered(sql), values).fetchone()
 
     async def all(self, sql: str, *values: Value) -> Sequence[Row]:
+        self._usage.statements += 1
         return self._cursor.execute(_rendered(sql), values).fetchall()
 
     async def run(self, sql: str, *values: Value) -> None:
+        self._usage.statements += 1
         self._cursor.execute(_rendered(sql), values)
 
 
@@ -92,12 +101,13 @@ class _NeedsSavepoints(Exception):
 class _Job:
     """One write waiting for its turn."""
 
-    __slots__ = ("done", "error", "result", "scope", "work")
+    __slots__ = ("done", "error", "queued_at", "result", "scope", "work")
 
     def __init__(self, scope: Scope, work: Callable[[Transaction], Awaitable[Any]], done: asyncio.Future[Any]) -> None:
         self.scope = scope
         self.work = work
         self.done = done
+        self.queued_at = time.perf_counter()
         self.result: Any = None
         self.error: BaseException | None = None
 
@@ -113,12 +123,16 @@ class SqliteDatabase:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[asyncio.Queue[set[str]]] = set()
+        self._reads, self._writes, self._reads_apart = Usage(), Usage(), Usage()
+        self._opened = self._apart = self._writing = 0
+        self._counting = threading.Lock()
 
     async def open(self) -> None:
         with _translated():
             _make_private_folder(self._path.parent)
             self._writer = _connect(self._path)
             self._reader = _connect_to_read(self._path)
+        self._opened += _ALWAYS_OPEN
         self._loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._write_forever, name="weft-writer", daemon=True)
         self._thread.start()
@@ -138,7 +152,8 @@ class SqliteDatabase:
             raise PoolNotInitialized
         if heavy:
             return await asyncio.to_thread(self._read_apart, scope, work)
-        return _read(self._reader, scope, work)
+        self._reads.began(1 + self._writing + self._apart)
+        return _read(self._reader, scope, work, self._reads)
 
     async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
         if self._thread is None or self._loop is None:
@@ -153,6 +168,7 @@ class SqliteDatabase:
         if await self.write(SYSTEM, teach_planner) and self._reader is not None:
             self._reader.close()
             self._reader = _connect_to_read(self._path)
+            self._opened += 1
         return result
 
     async def wakes(self) -> AsyncIterator[set[str]]:
@@ -175,12 +191,34 @@ class SqliteDatabase:
         finally:
             self._listeners.discard(mailbox)
 
+    def figures(self) -> DatabaseFigures:
+        is_open = self._reader is not None
+        info = SystemInfo(
+            pool_initialized=is_open,
+            database_url=self._path.name,
+            min_pool_size=_ALWAYS_OPEN,
+            max_pool_size=None,
+            connection_timeout=_BUSY_MILLISECONDS / 1_000,
+        )
+        open_now = (_ALWAYS_OPEN if is_open else 0) + self._apart
+        connections = Connections(self._opened, open_now, self._writing + self._apart)
+        return database_figures(self._reads + self._writes + self._reads_apart, connections, info)
+
     def _read_apart(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
         connection = _connect_to_read(self._path)
+        usage = Usage()
+        # Several threads may be reading apart at once; all else is counted by one thread each.
+        with self._counting:
+            self._opened += 1
+            self._apart += 1
+            usage.began(self._apart + self._writing)
         try:
-            return _read(connection, scope, work)
+            return _read(connection, scope, work, usage)
         finally:
             connection.close()
+            with self._counting:
+                self._apart -= 1
+                self._reads_apart += usage
 
     def _data_version(self) -> int:
         # Counts commits by every connection but this one; this process's own writer is counted too,
@@ -194,8 +232,16 @@ class SqliteDatabase:
             if not group:
                 return
             expected = len(group)
-            _commit_together(self._writer, group)
+            self._begin_to_write(group)
+            _commit_together(self._writer, group, self._writes)
+            self._writing = 0
             self._announce(group)
+
+    def _begin_to_write(self, group: list[_Job]) -> None:
+        self._writing = 1
+        self._writes.began(1 + self._apart)
+        now = time.perf_counter()
+        self._writes.waited(sum(now - job.queued_at for job in group), len(group))
 
     def _next_group(self, expected: int) -> list[_Job]:
         """Return all writes that are waiting, giving as many as came last time a moment to come again.
@@ -263,17 +309,17 @@ def _connect_to_read(path: Path) -> apsw.Connection:
     return connection
 
 
-def _read(connection: apsw.Connection, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
-    with _translated():
+def _read(connection: apsw.Connection, scope: Scope, work: Callable[[Transaction], Awaitable[T]], usage: Usage) -> T:
+    with _measured(usage):
         cursor = connection.cursor()
         cursor.execute("BEGIN")
         try:
-            return _run_to_end(cursor, scope, work, {})
+            return _run_to_end(cursor, scope, work, {}, usage)
         finally:
             cursor.execute("ROLLBACK")
 
 
-def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> None:
+def _commit_together(connection: apsw.Connection | None, group: list[_Job], usage: Usage) -> None:
     """Run every job of the group in one transaction and commit once.
 
     A job that fails has nearly always changed nothing yet, so none pays for a savepoint until one of them needs it.
@@ -282,12 +328,12 @@ def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> N
         raise PoolNotInitialized
     cursor = connection.cursor()
     try:
-        with _translated():
+        with _measured(usage):
             try:
-                _run_group(cursor, group, _attempt)
+                _run_group(cursor, group, _attempt, usage)
             except _NeedsSavepoints:
                 cursor.execute("ROLLBACK")
-                _run_group(cursor, group, _attempt_behind_savepoint)
+                _run_group(cursor, group, _attempt_behind_savepoint, usage)
     except Exception as error:  # noqa: BLE001 - whatever it is, the callers must be told and the writer must live
         if connection.in_transaction:
             cursor.execute("ROLLBACK")
@@ -295,32 +341,37 @@ def _commit_together(connection: apsw.Connection | None, group: list[_Job]) -> N
             job.error = job.error or error
 
 
-def _run_group(cursor: apsw.Cursor, group: list[_Job], attempt: Callable[[apsw.Cursor, _Job, _Epochs], None]) -> None:
+def _run_group(
+    cursor: apsw.Cursor,
+    group: list[_Job],
+    attempt: Callable[[apsw.Cursor, _Job, _Epochs, Usage], None],
+    usage: Usage,
+) -> None:
     cursor.execute("BEGIN IMMEDIATE")
     epochs: _Epochs = {}
     for job in group:
         job.error = None
-        attempt(cursor, job, epochs)
+        attempt(cursor, job, epochs, usage)
         # SQLite itself rolls everything back when the disk is full, the jobs before this one included.
         if not cursor.connection.in_transaction:
             raise StorageFull
     cursor.execute("COMMIT")
 
 
-def _attempt(cursor: apsw.Cursor, job: _Job, epochs: _Epochs) -> None:
+def _attempt(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: Usage) -> None:
     before = cursor.connection.total_changes()
     try:
-        job.result = _run_to_end(cursor, job.scope, job.work, epochs)
+        job.result = _run_to_end(cursor, job.scope, job.work, epochs, usage)
     except BaseException as error:
         job.error = _translation(error)
         if cursor.connection.total_changes() != before and cursor.connection.in_transaction:
             raise _NeedsSavepoints from error
 
 
-def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job, epochs: _Epochs) -> None:
+def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job, epochs: _Epochs, usage: Usage) -> None:
     cursor.execute("SAVEPOINT job")
     try:
-        job.result = _run_to_end(cursor, job.scope, job.work, epochs)
+        job.result = _run_to_end(cursor, job.scope, job.work, epochs, usage)
     except BaseException as error:  # noqa: BLE001 - handed to the caller that waits for this job
         job.error = _translation(error)
         if cursor.connection.in_transaction:
@@ -329,14 +380,21 @@ def _attempt_behind_savepoint(cursor: apsw.Cursor, job: _Job, epochs: _Epochs) -
         cursor.execute("RELEASE job")
 
 
-def _run_to_end(cursor: apsw.Cursor, scope: Scope, work: Callable[[Transaction], Awaitable[T]], epochs: _Epochs) -> T:
+def _run_to_end(
+    cursor: apsw.Cursor,
+    scope: Scope,
+    work: Callable[[Transaction], Awaitable[T]],
+    epochs: _Epochs,
+    usage: Usage,
+) -> T:
     tenant = scope.tenant or ""
     if scope.epoch is not None:
         if tenant not in epochs:
+            usage.statements += 1
             epochs[tenant] = cursor.execute(_EPOCH, (tenant,)).fetchone()
         if epochs[tenant] != (scope.epoch,):
             raise AccessChanged
-    transaction = SqliteTransaction(cursor, tenant)
+    transaction = SqliteTransaction(cursor, tenant, usage)
     running = work(transaction).__await__()
     try:
         next(running)
@@ -349,8 +407,23 @@ def _run_to_end(cursor: apsw.Cursor, scope: Scope, work: Callable[[Transaction],
 
 
 @contextmanager
+def _measured(usage: Usage) -> Iterator[None]:
+    """Time a transaction, count it, and turn apsw's exceptions into ours."""
+    started = time.perf_counter()
+    try:
+        yield
+    except (apsw.Error, OSError, UnicodeEncodeError) as error:
+        ours = _translation(error)
+        if isinstance(ours, SystemUnavailable):
+            usage.unreachable += 1
+        raise ours from error
+    finally:
+        usage.ended(time.perf_counter() - started)
+
+
+@contextmanager
 def _translated() -> Iterator[None]:
-    """Turn apsw's exceptions into ours, once, where they enter."""
+    """Turn apsw's exceptions into ours where there is no transaction yet."""
     try:
         yield
     except (apsw.Error, OSError, UnicodeEncodeError) as error:

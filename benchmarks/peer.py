@@ -1,0 +1,156 @@
+"""Weft beside the public shared-context-server, over MCP: the same client, the same calls, in turn."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from statistics import median, quantiles
+from typing import TYPE_CHECKING
+
+from benchmarks.harness import Baseline, Compared, Row, limited, resident_bytes
+from benchmarks.peer_load import OPERATIONS, Access, Party, crowd, lost
+from benchmarks.peer_server import API_KEY, NAME, NoPeer, install, peer_server
+from benchmarks.servers import AGENT, folder, prepare, weft_server
+from benchmarks.wire import LEGACY, MODERN, run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from benchmarks.peer_load import Crowd
+    from benchmarks.servers import Served
+
+    Serve = Callable[[Path], AbstractContextManager[Served]]
+
+_CPU_AT_LEAST = 30
+_SEARCH_AT_LEAST = 8
+_RATE_AT_LEAST = 50
+_RESIDENT_BELOW = 200
+# So far from the other era's turns that no call of one repeats a call of the other.
+_MODERN_TURNS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is measured."""
+
+    messages: int
+    rounds: int
+    calls: int
+    writers: int
+    seconds: float
+
+
+_QUICK = Sizes(messages=20, rounds=2, calls=3, writers=4, seconds=0.3)
+_FULL = Sizes(messages=1_000, rounds=5, calls=20, writers=20, seconds=6)
+
+
+def run(*, quick: bool) -> list[Row]:
+    return run_async(_run(_QUICK, peer=False) if quick else _run(_FULL, peer=True))
+
+
+async def _run(sizes: Sizes, *, peer: bool) -> list[Row]:
+    with folder() as ours, folder() as theirs:
+        access = Access(token=await prepare(str(ours / "weft.db"), []))
+        with ExitStack() as stack:
+            weft = Party(stack.enter_context(weft_server(ours)), access, LEGACY)
+            other = await _peer(stack, theirs) if peer else None
+            rows = await _operations(sizes, weft, other)
+            rows.append(_resident(weft, other))
+            crowds = [await crowd(party, sizes.writers, sizes.seconds) for party in (weft, other) if party]
+        # Read back by a server that has just started, so that only what was kept is there.
+        sides: list[tuple[Serve, Path, Access]] = [(weft_server, ours, access)]
+        if other:
+            sides.append((peer_server, theirs, other.access))
+        missing = [await _lost(*side, result) for side, result in zip(sides, crowds, strict=True)]
+    return rows + _crowd_rows(crowds, missing)
+
+
+async def _peer(stack: ExitStack, data: Path) -> Party | None:
+    """Install and start the other server; where that cannot be done, say so and go on without."""
+    try:
+        install()
+        served = stack.enter_context(peer_server(data))
+    except (NoPeer, RuntimeError, TimeoutError) as error:
+        print(f"peer: only Weft is measured, without {NAME}: {error}", flush=True)
+        return None
+    party = Party(served, Access(headers={"x_api_key": API_KEY}), LEGACY)
+    client = await party.client()
+    party.access.arguments["auth_token"] = (
+        await party.ask(client, "authenticate_agent", agent_id=AGENT, agent_type="claude")
+    )["token"]
+    return party
+
+
+async def _operations(sizes: Sizes, weft: Party, other: Party | None) -> list[Row]:
+    await weft.fill(sizes.messages)
+    modern = Party(weft.served, weft.access, MODERN, weft.filled, weft.open, weft.messages, _MODERN_TURNS)
+    parties = [weft, modern]
+    if other:
+        await other.fill(sizes.messages)
+        parties.append(other)
+    rows = []
+    for operation in OPERATIONS:
+        rounds = [[await party.cost(operation, sizes.calls) for party in parties] for _ in range(sizes.rounds + 1)]
+        rows += _cpu_rows(operation, rounds[1:])
+        rows += _latency_rows(operation, [party.seconds[operation][sizes.calls :] for party in parties])
+    return rows
+
+
+def _cpu_rows(operation: str, rounds: Sequence[Sequence[float]]) -> list[Row]:
+    ours, modern, *theirs = zip(*rounds, strict=True)
+    at_least = _SEARCH_AT_LEAST if operation == "search_context" else _CPU_AT_LEAST
+    return [
+        _less(f"peer.{operation}_cpu", "ms CPU/call", ours, *theirs, at_least=at_least),
+        _less(f"peer.{operation}_cpu.{MODERN}", "ms CPU/call", modern, *theirs),
+    ]
+
+
+def _latency_rows(operation: str, seconds: Sequence[Sequence[float]]) -> list[Row]:
+    spread = [quantiles((second * 1_000 for second in each), n=20) for each in seconds]
+    return [
+        _less(f"peer.{operation}_{name}", "ms", *([cuts[place]] for cuts in (spread[0], *spread[2:])))
+        for name, place in (("p50", 9), ("p95", 18))
+    ]
+
+
+def _less(
+    name: str, unit: str, ours: Sequence[float], theirs: Sequence[float] = (), *, at_least: float | None = None
+) -> Row:
+    """Return a row that says how many times less we take than they do."""
+    if not theirs:
+        return Row(name, _rounded(median(ours)), unit)
+    ratio = median(their / our for our, their in zip(ours, theirs, strict=True))
+    return Compared(median(ours), median(theirs), ratio).rate_row(name, unit, NAME, at_least=at_least)
+
+
+def _resident(weft: Party, other: Party | None) -> Row:
+    ours, *theirs = [resident_bytes(party.served.pid) / 1_000_000 for party in (weft, other) if party]
+    row = limited("peer.resident", ours, "MB", below=_RESIDENT_BELOW)
+    return (
+        replace(row, baseline=Baseline(NAME, _rounded(theirs[0])), ratio=round(theirs[0] / ours, 3)) if theirs else row
+    )
+
+
+async def _lost(serve: Serve, data: Path, access: Access, result: Crowd) -> int:
+    with serve(data) as served:
+        return await lost(Party(served, access, LEGACY), result)
+
+
+def _crowd_rows(crowds: Sequence[Crowd], missing: Sequence[int]) -> list[Row]:
+    ours, *theirs = [result.rate for result in crowds]
+    if theirs:
+        compared = Compared(ours, theirs[0], ours / theirs[0])
+        rows = [compared.rate_row("peer.throughput", "messages/s", NAME, at_least=_RATE_AT_LEAST)]
+    else:
+        rows = [Row("peer.throughput", _rounded(ours), "messages/s")]
+    for result, gone, whose in zip(crowds, missing, ("", ".theirs"), strict=False):
+        for name, number in (("failed", len(result.failures)), ("lost", gone)):
+            row = Row(f"peer.{name}{whose}", number, "messages")
+            rows.append(row if whose else replace(row, target="0", met=number == 0))
+    return rows
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,197 @@
+"""What both servers are asked, word for word: single calls one after the other, and a crowd of writers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import count, islice
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness import cpu_seconds
+from benchmarks.wire import Connection, McpClient, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from benchmarks.servers import Served
+
+    Arguments = dict[str, Any]
+
+PAGE = 50
+_MOST_A_PAGE = 1_000
+_CALL_SECONDS = 30
+_MILLIS = 1_000
+# From page to page: over all of the session soon, and to no page twice before that.
+_STRIDE = 37
+_WHO = ("planner", "reviewer", "researcher", "builder", "tester", "writer", "critic", "operator", "analyst", "editor")
+_DOES = ("moved", "measured", "rejected", "rewrote", "finished", "postponed", "checked", "split", "merged", "described")
+_WHAT = (
+    *("retry budget", "search index", "release notes", "login page", "invoice export", "vector store", "test plan"),
+    *("rate limiter", "data model", "token count", "error report", "queue worker", "cache policy", "schema change"),
+)
+_WHEN = ("before the deploy", "after the review", "on Monday", "within the limit", "as agreed", "at the last stage")
+
+
+def text(number: int) -> str:
+    """Return a message of 100 to 200 characters, always the same for the same number."""
+    draw = Random(number)
+    sentences = [
+        f"The {draw.choice(_WHO)} {draw.choice(_DOES)} the {draw.choice(_WHAT)} {draw.choice(_WHEN)}." for _ in range(3)
+    ]
+    return f"{number}: {' '.join(sentences)}"
+
+
+def query(number: int) -> str:
+    """Return a few words of a message with its number, which makes them like no other query."""
+    return " ".join([*text(number).split()[2:7], str(number)])
+
+
+@dataclass(slots=True)
+class Access:
+    """How a server lets the benchmark in."""
+
+    token: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    arguments: Arguments = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Party:
+    """One server under one protocol era, with a session to read, one to write, and what its calls took."""
+
+    served: Served
+    access: Access
+    era: str
+    filled: str = ""
+    open: str = ""
+    messages: int = 0
+    first_turn: int = 0
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    _turns: dict[str, Iterator[int]] = field(default_factory=dict)
+
+    async def client(self) -> McpClient:
+        connection = await Connection.open(self.served.port)
+        client = McpClient(connection, self.access.token, self.era, self.access.headers)
+        await client.start()
+        return client
+
+    def request(self, client: McpClient, tool: str, **arguments: Any) -> bytes:  # noqa: ANN401 - JSON
+        return client.call(tool, arguments | self.access.arguments)
+
+    async def ask(self, client: McpClient, tool: str, **arguments: Any) -> Any:  # noqa: ANN401 - JSON
+        return (await client.connection.ask(self.request(client, tool, **arguments))).result()
+
+    async def fill(self, messages: int) -> None:
+        """Make the session to read, with that many messages in it, and an empty one to write to."""
+        client = await self.client()
+        self.messages = messages
+        self.filled, self.open = [
+            (await self.ask(client, "create_session", purpose=purpose))["session_id"] for purpose in ("read", "write")
+        ]
+        for number in range(messages):
+            await self.ask(client, "add_message", session_id=self.filled, content=text(number))
+        await client.connection.close()
+
+    async def cost(self, operation: str, calls: int) -> float:
+        """Return the server's CPU of one call in milliseconds, and note how long each took."""
+        # A connection of its own for each measurement: servers close those that wait while the others are measured.
+        client = await self.client()
+        turns = self._turns.setdefault(operation, count(self.first_turn))
+        requests = [
+            self.request(client, operation, **OPERATIONS[operation](self, turn)) for turn in islice(turns, calls)
+        ]
+        before = _cpu(self.served.pid)
+        for request in requests:
+            started = time.perf_counter()
+            await client.connection.ask(request)
+            self.seconds[operation].append(time.perf_counter() - started)
+        used = _cpu(self.served.pid) - before
+        await client.connection.close()
+        return used / calls * _MILLIS
+
+
+# No call repeats another, so that no answer comes from a cache of results.
+OPERATIONS: dict[str, Callable[[Party, int], Arguments]] = {
+    "create_session": lambda _party, turn: {"purpose": text(turn)},
+    "add_message": lambda party, turn: {"session_id": party.open, "content": text(turn)},
+    "get_messages": lambda party, turn: {
+        "session_id": party.filled,
+        "limit": PAGE,
+        "offset": turn * _STRIDE % max(party.messages - PAGE, 1),
+    },
+    "search_context": lambda party, turn: {"session_id": party.filled, "query": query(turn)},
+    "set_memory": lambda _party, turn: {"key": f"key_{turn}", "value": {"note": text(turn)}},
+    "get_memory": lambda _party, turn: {"key": f"key_{turn}"},
+}
+
+
+@dataclass(slots=True)
+class Crowd:
+    """What became of the messages that many writers sent to one session at once."""
+
+    session_id: str
+    acknowledged: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return len(self.acknowledged) / self.seconds
+
+
+async def crowd(party: Party, writers: int, seconds: float) -> Crowd:
+    clients = [await party.client() for _ in range(writers)]
+    result = Crowd((await party.ask(clients[0], "create_session", purpose="a crowd"))["session_id"])
+    started = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for number, client in enumerate(clients):
+            group.create_task(_write(party, client, number, started + seconds, result))
+    result.seconds = time.monotonic() - started
+    return result
+
+
+async def _write(party: Party, client: McpClient, writer: int, deadline: float, result: Crowd) -> None:
+    for turn in count():
+        if time.monotonic() >= deadline:
+            break
+        content = text(writer * 1_000_000 + turn)
+        request = party.request(client, "add_message", session_id=result.session_id, content=content)
+        try:
+            async with asyncio.timeout(_CALL_SECONDS):
+                await client.connection.ask(request)
+        except Refused as error:
+            result.failures.append(str(error))
+        except (OSError, EOFError) as error:
+            # The connection is of no more use, and neither is a writer without one.
+            result.failures.append(repr(error))
+            return
+        else:
+            result.acknowledged.append(content)
+    await client.connection.close()
+
+
+async def lost(party: Party, result: Crowd) -> int:
+    """Count the acknowledged messages that the session does not show."""
+    client = await party.client()
+    kept: set[str] = set()
+    for offset in count(0, _MOST_A_PAGE):
+        page = await party.ask(client, "get_messages", session_id=result.session_id, limit=_MOST_A_PAGE, offset=offset)
+        kept |= {message["content"] for message in page["messages"]}
+        if not page["has_more"]:
+            break
+    return len(set(result.acknowledged) - kept)
+
+
+def _cpu(pid: int) -> float:
+    return cpu_seconds(pid, *_children(pid))
+
+
+def _children(pid: int) -> list[int]:
+    below = [
+        int(child) for task in Path(f"/proc/{pid}/task").iterdir() for child in (task / "children").read_text().split()
+    ]
+    return below + [grandchild for child in below for grandchild in _children(child)]

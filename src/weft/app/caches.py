@@ -1,0 +1,132 @@
+"""Caches of this process: exact, bounded, and counted."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+from weft.app.trends import CacheTotals
+from weft.capabilities.performance.model import CacheStats
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from weft.kernel.clock import Clock
+
+V = TypeVar("V")
+Level = Literal[1, 2]
+
+
+class CacheCounts(NamedTuple):
+    """What one cache holds and did."""
+
+    size: int
+    hits: int
+    misses: int
+    evictions: int
+
+
+class Counted(Protocol):
+    """A cache that tells of itself."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def level(self) -> Level: ...
+
+    def counts(self) -> CacheCounts: ...
+
+
+class _Kept(NamedTuple, Generic[V]):
+    value: V
+    weight: int
+    until: datetime
+
+
+class Cache(Generic[V]):
+    """Keeps values by key, the least recently used leaving first when they weigh too much together.
+
+    The key holds everything the value depends on, whoever may see it included; or the value carries what its reader
+    checks. Values live for ``ttl_seconds`` at most. Any thread may use it.
+    """
+
+    def __init__(self, name: str, level: Level, limit_weight: int, ttl_seconds: float, clock: Clock) -> None:
+        self.name = name
+        self.level = level
+        self._limit = limit_weight
+        self._lifetime = timedelta(seconds=ttl_seconds)
+        self._clock = clock
+        self._kept: OrderedDict[Hashable, _Kept[V]] = OrderedDict()
+        self._weight = self._hits = self._misses = self._evictions = 0
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> V | None:
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is not None and kept.until <= self._clock.now():
+                self._remove(key)
+                kept = None
+            if kept is None:
+                self._misses += 1
+                return None
+            self._hits += 1
+            self._kept.move_to_end(key)
+            return kept.value
+
+    def put(self, key: Hashable, value: V, weight: int = 1) -> None:
+        """Keep a value, unless it alone is more than the cache holds."""
+        with self._lock:
+            self._remove(key)
+            if weight > self._limit:
+                return
+            self._kept[key] = _Kept(value, weight, self._clock.now() + self._lifetime)
+            self._weight += weight
+            while self._weight > self._limit:
+                self._remove(next(iter(self._kept)))
+                self._evictions += 1
+
+    def counts(self) -> CacheCounts:
+        with self._lock:
+            return CacheCounts(len(self._kept), self._hits, self._misses, self._evictions)
+
+    def _remove(self, key: Hashable) -> None:
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._weight -= kept.weight
+
+
+C = TypeVar("C", bound=Counted)
+
+
+class CacheFigures:
+    """All caches of this process, so that their figures can be told together."""
+
+    def __init__(self) -> None:
+        self._caches: dict[str, Counted] = {}
+
+    def register(self, cache: C) -> C:
+        """Add a cache, and return it."""
+        if cache.name in self._caches:
+            raise ValueError(f"two caches are named {cache.name}")
+        self._caches[cache.name] = cache
+        return cache
+
+    def totals(self) -> CacheTotals:
+        counts = [cache.counts() for cache in self._caches.values()]
+        hits = sum(count.hits for count in counts)
+        return CacheTotals(lookups=hits + sum(count.misses for count in counts), hits=hits)
+
+    def stats(self) -> CacheStats:
+        counts = [(cache.level, cache.counts()) for cache in self._caches.values()]
+        totals = self.totals()
+        return CacheStats(
+            cached_queries=sum(count.size for _, count in counts),
+            l1_cache_size=sum(count.size for level, count in counts if level == 1),
+            l2_cache_size=sum(count.size for level, count in counts if level == 2),  # noqa: PLR2004 - a level's name
+            cache_hit_ratio=round(totals.hits / totals.lookups, 3) if totals.lookups else None,
+            cache_misses=totals.lookups - totals.hits,
+            evictions=sum(count.evictions for _, count in counts),
+        )

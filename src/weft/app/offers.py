@@ -1,0 +1,40 @@
+"""What a caller may do, decided as every call is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.app.dispatch import authorise
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.operation import Audience
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.kernel.identity import Actor
+    from weft.kernel.operation import Operation, RateClass, Registry
+
+
+class RegisteredOffers:
+    """The registry, as far as it is open to a caller."""
+
+    def __init__(self, registry: Registry, rates: Mapping[RateClass, str]) -> None:
+        self._registry = registry
+        self._rates = rates
+
+    def to(self, actor: Actor) -> list[Operation]:
+        return [operation for operation in self._registry if may_use(operation, actor)]
+
+    def limit(self, rate: RateClass) -> str:
+        return self._rates[rate]
+
+
+def may_use(operation: Operation, actor: Actor) -> bool:
+    # Whoever has a credential is authenticated already, and a key has no business in a model's context.
+    if operation.audience is Audience.ANONYMOUS or (operation.name == "token.refresh" and actor.token_id is None):
+        return False
+    try:
+        authorise(operation, actor)
+    except PermissionDenied:
+        return False
+    return True

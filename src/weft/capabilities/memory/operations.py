@@ -1,0 +1,302 @@
+"""What an agent can do with its own memory. Whose memory it is follows from the credential, never from the request."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+
+import msgspec
+
+from weft.capabilities.history.model import VersionConflict
+from weft.capabilities.memory.memories import Memories, MemoryTerms
+from weft.capabilities.memory.model import (
+    START,
+    KeyExists,
+    KeyRange,
+    MemoryEntry,
+    MemoryLimitExceeded,
+    MemoryNotFound,
+    Position,
+    ScopeName,
+    scope_name,
+)
+from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import ContentTooLarge
+from weft.kernel.fields import Count
+from weft.kernel.given_json import Metadata, checked_metadata, encode_given
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+YEAR_SECONDS = 31_536_000
+ALL: Final = "all"
+_KEY = r"[A-Za-z0-9_-]"
+
+MemoryKey = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=255,
+        pattern=rf"^{_KEY}+\Z",
+        description="The entry's key: 1 to 255 letters, digits, underscores and dashes.",
+    ),
+]
+OfSession = Annotated[SessionId | None, msgspec.Meta(description="The session it belongs to; global if left out.")]
+IfVersion = Annotated[
+    Count | None,
+    msgspec.Meta(
+        description="Only if the key is at this version (0: only if it does not exist); otherwise VERSION_CONFLICT."
+    ),
+]
+Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="At most this many.")]
+Cursor = Annotated[
+    Annotated[str, msgspec.Meta(max_length=400, pattern=rf"^{_KEY}{{0,100}}\.{_KEY}{{1,255}}\Z")] | None,
+    msgspec.Meta(description="next_cursor of the page before."),
+]
+
+
+class SetMemory(Request):
+    """What to remember, and for how long."""
+
+    key: MemoryKey
+    value: Annotated[Any, msgspec.Meta(description="Any JSON value, null included; it comes back as it was.")]
+    session_id: OfSession = None
+    expires_in: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=YEAR_SECONDS)] | None,
+        msgspec.Meta(description="Seconds until the entry is gone; it stays if left out. Each write sets it anew."),
+    ] = None
+    metadata: Metadata = None
+    overwrite: Annotated[bool, msgspec.Meta(description="False: refuse if the key exists already.")] = True
+    if_version: IfVersion = None
+
+
+class MemorySet(Response, kw_only=True, omit_defaults=False):
+    """The entry as it is now."""
+
+    success: Literal[True] = True
+    key: str
+    session_scoped: bool
+    expires_at: float | None
+    scope: ScopeName
+    stored_at: datetime
+    version: int
+
+
+class GetMemory(Request):
+    """Which entry to recall."""
+
+    key: MemoryKey
+    session_id: OfSession = None
+
+
+class MemoryFound(Response, kw_only=True, omit_defaults=False):
+    """One entry. ``created_at`` and ``expires_at`` are seconds since 1970."""
+
+    success: Literal[True] = True
+    key: str
+    value: Any
+    metadata: dict[str, Any]
+    created_at: float
+    updated_at: datetime
+    expires_at: float | None
+    scope: ScopeName
+    version: int
+
+
+class ListMemory(Request):
+    """Which entries to list."""
+
+    session_id: Annotated[
+        str | None,
+        msgspec.Meta(
+            description='Entries of this session, or "all" for global ones and those of all your sessions; '
+            "global ones if left out."
+        ),
+    ] = None
+    prefix: Annotated[
+        Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{_KEY}*\Z")] | None,
+        msgspec.Meta(description="Only keys that begin with this."),
+    ] = None
+    limit: Limit = 50
+    cursor: Cursor = None
+
+
+class MemoryInfo(Response, kw_only=True, omit_defaults=False):
+    """What there is to know of an entry before reading it."""
+
+    key: str
+    scope: ScopeName
+    session_id: str | None
+    created_at: float
+    updated_at: datetime
+    expires_at: float | None
+    value_size: int
+    version: int
+
+
+class MemoryListed(Response, kw_only=True, omit_defaults=False):
+    """Entries without values: global ones first, then session by session, by key."""
+
+    success: Literal[True] = True
+    entries: list[MemoryInfo]
+    count: int
+    scope_filter: Literal["global", "session", "all"]
+    has_more: bool
+    next_cursor: str | None
+
+
+class DeleteMemory(Request):
+    """Which entry to forget."""
+
+    key: MemoryKey
+    session_id: OfSession = None
+    if_version: IfVersion = None
+
+
+class MemoryDeleted(Response, kw_only=True, omit_defaults=False):
+    """The entry is gone."""
+
+    success: Literal[True] = True
+    key: str
+    scope: ScopeName
+    previous_version: int
+
+
+@operation(
+    "memory.set",
+    tool="set_memory",
+    http="PUT /v1/memory/{key}",
+    permission=Permission.WRITE,
+    rate=RateClass.MEMORY,
+    effect=Effect.WRITE,
+    errors=(SessionNotFound, SessionArchived, ContentTooLarge, KeyExists, VersionConflict, MemoryLimitExceeded),
+)
+async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
+    """Remember something for later calls, for yourself alone: globally, or within one session.
+
+    Nobody else can read it. The last write wins unless ``if_version`` or ``overwrite`` says otherwise.
+    """
+    text = encode_given("value", request.value).decode()
+    metadata = checked_metadata(request.metadata)
+    terms = MemoryTerms(
+        overwrite=request.overwrite,
+        if_version=request.if_version,
+        expires_in=request.expires_in,
+        metadata=encode_given("metadata", metadata).decode() if metadata else None,
+    )
+    memory = await memories.to_write(request.session_id)
+    entry = await memory.set(request.key, text, terms)
+    return MemorySet(
+        key=entry.key,
+        session_scoped=entry.session_id is not None,
+        expires_at=seconds(entry.expires_at),
+        scope=scope_name(entry.session_id),
+        stored_at=from_micros(entry.updated_at),
+        version=entry.version,
+    )
+
+
+@operation(
+    "memory.get",
+    tool="get_memory",
+    http="GET /v1/memory/{key}",
+    permission=Permission.READ,
+    rate=RateClass.MEMORY,
+    effect=Effect.READ,
+    errors=(SessionNotFound, MemoryNotFound),
+)
+async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
+    """Recall something you remembered."""
+    memory = await memories.to_read(request.session_id)
+    entry, text = await memory.read(request.key)
+    return MemoryFound(
+        key=entry.key,
+        value=msgspec.json.decode(text),
+        metadata=metadata_of(entry),
+        created_at=entry.created_at / 1_000_000,
+        updated_at=from_micros(entry.updated_at),
+        expires_at=seconds(entry.expires_at),
+        scope=scope_name(entry.session_id),
+        version=entry.version,
+    )
+
+
+@operation(
+    "memory.list",
+    tool="list_memory",
+    http="GET /v1/memory",
+    permission=Permission.READ,
+    rate=RateClass.MEMORY,
+    effect=Effect.READ,
+    errors=(SessionNotFound,),
+)
+async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
+    """See what you remember, with sizes but without values."""
+    after, prefix, wanted = position_at(request.cursor), request.prefix or "", request.limit + 1
+    if request.session_id == ALL:
+        found = await memories.whole().page(after, prefix, wanted)
+    else:
+        memory = await memories.to_read(request.session_id)
+        found = await memory.page(KeyRange.of(prefix, after.key), wanted)
+    shown = found[: request.limit]
+    return MemoryListed(
+        entries=[_info(entry) for entry in shown],
+        count=len(shown),
+        scope_filter=ALL if request.session_id == ALL else scope_name(request.session_id),
+        has_more=len(found) > len(shown),
+        next_cursor=next_cursor(found, shown),
+    )
+
+
+@operation(
+    "memory.delete",
+    tool="delete_memory",
+    http="DELETE /v1/memory/{key}",
+    permission=Permission.WRITE,
+    rate=RateClass.MEMORY,
+    effect=Effect.WRITE,
+    errors=(SessionNotFound, SessionArchived, MemoryNotFound, VersionConflict),
+)
+async def delete_memory(request: DeleteMemory, memories: Memories) -> MemoryDeleted:
+    """Forget something you remembered."""
+    memory = await memories.to_write(request.session_id)
+    entry = await memory.delete(request.key, request.if_version)
+    return MemoryDeleted(key=entry.key, scope=scope_name(entry.session_id), previous_version=entry.version)
+
+
+def seconds(micros: int | None) -> float | None:
+    return None if micros is None else micros / 1_000_000
+
+
+def metadata_of(entry: MemoryEntry) -> dict[str, Any]:
+    return {} if entry.metadata is None else msgspec.json.decode(entry.metadata, type=dict[str, Any])
+
+
+def position_at(cursor: str | None) -> Position:
+    if cursor is None:
+        return START
+    session_id, _, key = cursor.partition(".")
+    return Position(session_id or None, key)
+
+
+def next_cursor(found: Sequence[MemoryEntry], shown: Sequence[MemoryEntry]) -> str | None:
+    """Return where the next page begins, if more was found than is shown."""
+    if len(found) <= len(shown):
+        return None
+    return f"{shown[-1].session_id or ''}.{shown[-1].key}"
+
+
+def _info(entry: MemoryEntry) -> MemoryInfo:
+    return MemoryInfo(
+        key=entry.key,
+        scope=scope_name(entry.session_id),
+        session_id=entry.session_id,
+        created_at=entry.created_at / 1_000_000,
+        updated_at=from_micros(entry.updated_at),
+        expires_at=seconds(entry.expires_at),
+        value_size=entry.size,
+        version=entry.version,
+    )

@@ -1,0 +1,102 @@
+"""What a message is, and who it is for.
+
+A visibility names an audience, which is one participant pattern: everyone, one principal, one type of agent, or whoever
+holds a permission. A message carries the pattern itself, so a caller sees exactly the messages whose audience is among
+its own, and every way of reading asks that one question.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.kernel.errors import NotFound
+from weft.kernel.identity import AGENT_TYPE, EVERYONE, PERMISSION, PRINCIPAL, Permission
+
+if TYPE_CHECKING:
+    from weft.kernel.identity import Actor
+
+MOST_CHARACTERS = 10_000
+# Behind every message there can be.
+LAST = 2**62
+ADMINS = f"{PERMISSION}{Permission.ADMIN}"
+
+
+class MessageNotFound(NotFound):
+    """There is no such message in the session, or not for you."""
+
+    code = "MESSAGE_NOT_FOUND"
+    hint = "Use the id of a message that get_messages shows you in this session."
+    related = ("get_messages",)
+
+
+class Visibility(StrEnum):
+    """Who a message is for."""
+
+    PUBLIC = "public"
+    PRIVATE = "private"
+    AGENT_ONLY = "agent_only"
+    ADMIN_ONLY = "admin_only"
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One envelope of a session's transcript."""
+
+    message_id: int
+    audience: str
+    visibility: Visibility
+    sender: str
+    sender_type: str
+    recipient_id: str | None
+    message_type: str
+    category: str
+    parent_id: int | None
+    sent_at: int
+    content: str
+    metadata: dict[str, Any]
+
+    def visible_to(self, actor: Actor) -> bool:
+        return self.audience in audiences_of(actor)
+
+
+class Tally(msgspec.Struct, frozen=True):
+    """How many messages an audience has; the same count under the same stamp stands for the same messages."""
+
+    audience: str
+    messages: int
+    stamp: int
+
+
+class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
+    """Which messages to read: of these audiences, behind ``after`` and up to ``until``, in order of their numbers."""
+
+    audiences: tuple[str, ...]
+    sender: str | None = None
+    after: int = 0
+    until: int = LAST
+    offset: int = 0
+    limit: int
+    newest_first: bool = False
+
+
+def audience_for(visibility: Visibility, sender: str, sender_type: str) -> str:
+    match visibility:
+        case Visibility.PUBLIC:
+            return EVERYONE
+        case Visibility.PRIVATE:
+            return f"{PRINCIPAL}{sender}"
+        case Visibility.AGENT_ONLY:
+            return f"{AGENT_TYPE}{sender_type}"
+        case Visibility.ADMIN_ONLY:
+            return ADMINS
+
+
+def audiences_of(actor: Actor, *visibilities: Visibility) -> tuple[str, ...]:
+    """Return the audiences a caller belongs to: of these visibilities, or of all."""
+    return tuple(
+        audience
+        for visibility in visibilities or Visibility
+        if (audience := audience_for(visibility, actor.principal_id, actor.agent_type)) in actor.audiences
+    )

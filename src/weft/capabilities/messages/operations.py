@@ -1,0 +1,250 @@
+"""What participants can do with messages: say something, and read what was said to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from weft.capabilities.access.model import AgentId
+from weft.capabilities.messages.model import MOST_CHARACTERS, Excerpt, Message, MessageNotFound, Visibility
+from weft.capabilities.messages.store import AnswerCache, MessageStore
+from weft.capabilities.messages.transcripts import Draft, OpenTranscripts, Transcripts
+from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, find_session
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.fields import Count, Name, Ordinal
+from weft.kernel.given_json import Metadata, checked_metadata
+from weft.kernel.identity import Actor, Permission
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+VisibilityName = Literal["public", "private", "agent_only", "admin_only"]
+MessageId = Annotated[Ordinal, msgspec.Meta(description="The message's number in its session.")]
+# What a message weighs beside its text, in a cache.
+_ENVELOPE_BYTES = 1_000
+
+
+class AddMessage(Request):
+    """A message for a session."""
+
+    session_id: SessionId
+    content: Annotated[
+        str,
+        msgspec.Meta(
+            min_length=1,
+            description=f"The text, kept as it is; at most {MOST_CHARACTERS} characters.",
+            extra_json_schema={"maxLength": MOST_CHARACTERS},
+        ),
+    ]
+    visibility: Annotated[
+        VisibilityName,
+        msgspec.Meta(
+            description="public: everyone in the session; private: you alone; agent_only: agents of your type; "
+            "admin_only: holders of the permission admin, who alone may send such."
+        ),
+    ] = "public"
+    metadata: Metadata = None
+    parent_message_id: Annotated[MessageId | None, msgspec.Meta(description="The message this one answers.")] = None
+    recipient_id: Annotated[
+        AgentId | None, msgspec.Meta(description="Whom it is addressed to; this does not limit who sees it.")
+    ] = None
+    message_type: Annotated[Name, msgspec.Meta(description="What sort of message, such as request or result.")] = (
+        "message"
+    )
+    category: Annotated[
+        Name, msgspec.Meta(description="What part of a conversation it is, such as SYSTEM, CONTEXT or DIALOG.")
+    ] = "DIALOG"
+
+
+class MessageAdded(Response, kw_only=True, omit_defaults=False):
+    """The message is in the transcript."""
+
+    success: Literal[True] = True
+    message_id: int
+    timestamp: datetime
+
+
+class GetMessages(Request):
+    """Which part of a transcript to read."""
+
+    session_id: SessionId
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 50
+    offset: Annotated[Count, msgspec.Meta(description="Leave out this many from the start.")] = 0
+    visibility_filter: Annotated[
+        VisibilityName | None, msgspec.Meta(description="Only messages of this visibility, among those you may see.")
+    ] = None
+    after_id: Annotated[
+        Count, msgspec.Meta(description="Only messages behind this one: pass the last id you have seen.")
+    ] = 0
+
+
+class MessageInfo(Response, kw_only=True, omit_defaults=False):
+    """One message."""
+
+    id: int
+    sender: str
+    sender_type: str
+    content: str
+    timestamp: datetime
+    visibility: str
+    metadata: dict[str, Any]
+    parent_message_id: int | None
+    agent_id: str
+    recipient_id: str | None
+    message_type: str
+    category: str
+
+
+class Messages(Response, kw_only=True, omit_defaults=False):
+    """Messages in the order in which they were sent; ``total_count`` is all that you may see of this visibility."""
+
+    success: Literal[True] = True
+    messages: list[MessageInfo]
+    count: int
+    total_count: int
+    has_more: bool
+
+
+class SetMessageVisibility(Request):
+    """Which message, and who it is for from now on."""
+
+    session_id: SessionId
+    message_id: MessageId
+    visibility: Annotated[VisibilityName, msgspec.Meta(description="The new visibility.")]
+
+
+class VisibilityChanged(Response, kw_only=True, omit_defaults=False):
+    """The message has the new visibility, and nobody else sees it any more."""
+
+    success: Literal[True] = True
+    message_id: int
+    visibility: str
+    previous_visibility: str
+
+
+class InspectMessages(Request):
+    """Which part of a transcript to look into."""
+
+    session_id: SessionId
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 50
+    offset: Annotated[Count, msgspec.Meta(description="Leave out this many from the start.")] = 0
+
+
+@operation(
+    "message.add",
+    tool="add_message",
+    http="POST /v1/sessions/{session_id}/messages",
+    status=201,
+    permission=Permission.WRITE,
+    rate=RateClass.MESSAGE,
+    effect=Effect.WRITE,
+    errors=(SessionNotFound, SessionArchived, MessageNotFound, ContentTooLarge, PermissionDenied),
+)
+async def add_message(request: AddMessage, transcripts: OpenTranscripts) -> MessageAdded:
+    """Say something in a session: to everyone, to agents of your own type, to admins, or only to yourself.
+
+    The text is kept byte for byte. Answer a message with ``parent_message_id``.
+    """
+    draft = Draft(
+        content=request.content,
+        visibility=Visibility(request.visibility),
+        metadata=checked_metadata(request.metadata),
+        parent_id=request.parent_message_id,
+        recipient_id=request.recipient_id,
+        message_type=request.message_type,
+        category=request.category,
+    )
+    message = await transcripts.add(request.session_id, draft)
+    return MessageAdded(message_id=message.message_id, timestamp=from_micros(message.sent_at))
+
+
+@operation(
+    "message.list",
+    tool="get_messages",
+    http="GET /v1/sessions/{session_id}/messages",
+    permission=Permission.READ,
+    rate=RateClass.MESSAGE,
+    effect=Effect.READ,
+    errors=(SessionNotFound,),
+)
+async def get_messages(request: GetMessages, transcripts: Transcripts, answers: AnswerCache) -> Messages:
+    """Read a session's messages, oldest first, as far as they are meant for you.
+
+    Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``.
+    """
+    visibilities = () if request.visibility_filter is None else (Visibility(request.visibility_filter),)
+    transcript = await transcripts.to_read(request.session_id, *visibilities)
+    key = (transcripts.actor.tenant, transcript.state, request.offset, request.limit, request.after_id)
+    known: Messages | None = answers.get(key)
+    if known is not None:
+        return known
+    found = await transcript.read(after=request.after_id, offset=request.offset, limit=request.limit + 1)
+    answer = _page(found, request.limit, transcript.size)
+    answers.put(key, answer, sum(len(message.content) + _ENVELOPE_BYTES for message in answer.messages))
+    return answer
+
+
+@operation(
+    "message.set_visibility",
+    tool="set_message_visibility",
+    http="PUT /v1/sessions/{session_id}/messages/{message_id}/visibility",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(SessionNotFound, MessageNotFound),
+)
+async def set_message_visibility(request: SetMessageVisibility, transcripts: OpenTranscripts) -> VisibilityChanged:
+    """Change who may see a message, such as one that should not have been public. For admins; always on record."""
+    before = await transcripts.change_visibility(
+        request.session_id, request.message_id, Visibility(request.visibility)
+    )
+    return VisibilityChanged(
+        message_id=before.message_id, visibility=request.visibility, previous_visibility=before.visibility.value
+    )
+
+
+@operation(
+    "message.inspect",
+    tool="inspect_messages",
+    http="POST /v1/sessions/{session_id}/messages/inspect",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(SessionNotFound,),
+)
+async def inspect_messages(
+    request: InspectMessages, actor: Actor, sessions: SessionStore, messages: MessageStore
+) -> Messages:
+    """Look at every message of a session, whoever it is for. For admins only; every use is on record."""
+    session = await find_session(request.session_id, actor, sessions)
+    everything = Excerpt(audiences=(), offset=request.offset, limit=request.limit + 1)
+    return _page(await messages.read_any(request.session_id, everything), request.limit, session.message_count)
+
+
+def _page(found: Sequence[Message], limit: int, total: int) -> Messages:
+    shown = [message_info(message) for message in found[:limit]]
+    return Messages(messages=shown, count=len(shown), total_count=total, has_more=len(found) > limit)
+
+
+def message_info(message: Message) -> MessageInfo:
+    return MessageInfo(
+        id=message.message_id,
+        sender=message.sender,
+        sender_type=message.sender_type,
+        content=message.content,
+        timestamp=from_micros(message.sent_at),
+        visibility=message.visibility.value,
+        metadata=message.metadata,
+        parent_message_id=message.parent_id,
+        agent_id=message.sender,
+        recipient_id=message.recipient_id,
+        message_type=message.message_type,
+        category=message.category,
+    )

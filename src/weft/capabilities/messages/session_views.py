@@ -1,0 +1,127 @@
+"""Looking at a session together with what has been said in it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from weft.capabilities.messages.model import audiences_of
+from weft.capabilities.messages.operations import MessageInfo, message_info
+from weft.capabilities.messages.transcripts import Transcript, Transcripts
+from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound
+from weft.capabilities.sessions.operations import SessionInfo, describe
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+_NEWEST = 50
+# How long an answer about a session may be kept; ours are kept only while they are true.
+_KEPT_SECONDS = 300
+_MINUTE = 60_000_000
+
+
+class GetSession(Request):
+    """Which session to look at."""
+
+    session_id: SessionId
+
+
+class SessionFound(Response, kw_only=True, omit_defaults=False):
+    """One session with its latest messages; ``message_count`` is how many there are for you."""
+
+    success: Literal[True] = True
+    session: SessionInfo
+    messages: list[MessageInfo]
+    message_count: int
+
+
+class SessionStatistics(Response, kw_only=True, omit_defaults=False):
+    """A session in figures. Only ``message_count`` counts what is not for you, and says no more of it."""
+
+    message_count: int
+    visible_message_count: int
+    unique_agents: int
+    last_activity: datetime
+    session_duration_minutes: int
+    coordination_locks: int
+
+
+class SessionResourceInfo(Response, kw_only=True, omit_defaults=False):
+    """What to know of the resource itself."""
+
+    last_updated: datetime
+    requesting_agent: str
+    supports_subscriptions: Literal[True] = True
+    cache_ttl: int = _KEPT_SECONDS
+
+
+class SessionOverview(Response, kw_only=True, omit_defaults=False):
+    """A session as its resource shows it: state, latest messages, figures."""
+
+    session: SessionInfo
+    messages: list[MessageInfo]
+    statistics: SessionStatistics
+    resource_info: SessionResourceInfo
+
+
+@operation(
+    "session.get",
+    tool="get_session",
+    http="GET /v1/sessions/{session_id}",
+    permission=Permission.READ,
+    rate=RateClass.SESSION,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+    errors=(SessionNotFound,),
+)
+async def get_session(request: GetSession, transcripts: Transcripts) -> SessionFound:
+    """Look at one session: its purpose, state and settings, and its latest messages."""
+    transcript = await transcripts.to_read(request.session_id)
+    return SessionFound(
+        session=await describe(transcript.session, transcripts.sessions),
+        messages=[message_info(message) for message in await transcript.newest(_NEWEST)],
+        message_count=transcript.size,
+    )
+
+
+@operation(
+    "session.overview",
+    tool="get_session_overview",
+    http="GET /v1/sessions/{session_id}/overview",
+    permission=Permission.READ,
+    rate=RateClass.SESSION,
+    effect=Effect.READ,
+    errors=(SessionNotFound,),
+)
+async def get_session_overview(request: GetSession, transcripts: Transcripts, clock: Clock) -> SessionOverview:
+    """See a session you work in at a glance: its state, the latest messages for you, and figures."""
+    transcript = await transcripts.to_read(request.session_id)
+    described = await describe(transcript.session, transcripts.sessions)
+    return SessionOverview(
+        session=described,
+        messages=[message_info(message) for message in await transcript.newest(_NEWEST)],
+        statistics=await _statistics(transcript, transcripts, described, to_micros(clock.now())),
+        resource_info=SessionResourceInfo(
+            last_updated=described.updated_at, requesting_agent=transcripts.actor.principal_id
+        ),
+    )
+
+
+async def _statistics(
+    transcript: Transcript, transcripts: Transcripts, described: SessionInfo, now: int
+) -> SessionStatistics:
+    session = transcript.session
+    audiences = audiences_of(transcripts.actor)
+    return SessionStatistics(
+        message_count=session.message_count,
+        visible_message_count=transcript.size,
+        unique_agents=await transcripts.messages.count_senders(session.session_id, audiences),
+        last_activity=described.updated_at,
+        session_duration_minutes=_minutes(session, now),
+        # Nothing in Weft waits for a lock that an agent holds.
+        coordination_locks=0,
+    )
+
+
+def _minutes(session: Session, now: int) -> int:
+    return ((session.archived_at or now) - session.created_at) // _MINUTE

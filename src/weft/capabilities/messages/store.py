@@ -1,0 +1,54 @@
+"""What messages need of storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from weft.capabilities.messages.model import Excerpt, Message, Tally
+
+
+class MessageStore(Protocol):
+    """The messages of the transaction's tenant. Who adds or changes one holds the session's lock."""
+
+    async def add(self, session_id: str, message: Message) -> None:
+        """Add the next message of a session."""
+        ...
+
+    async def find(self, session_id: str, message_id: int) -> Message | None: ...
+
+    async def find_several(self, session_id: str, message_ids: Sequence[int]) -> Sequence[Message]:
+        """Return those of the messages that are there, in any order."""
+        ...
+
+    async def read(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]: ...
+
+    async def read_any(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]:
+        """Return messages whatever their audience: for whoever may see all there are."""
+        ...
+
+    async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[Tally]:
+        """Return the tallies of those audiences that have any messages."""
+        ...
+
+    async def between(self, session_id: str, start: int, end: int) -> tuple[int, int]:
+        """Return the numbers of the first and the last message sent in a span of time, both ends included."""
+        ...
+
+    async def count_senders(self, session_id: str, audiences: Sequence[str]) -> int:
+        """Return how many have sent messages to these audiences."""
+        ...
+
+    async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
+        """Give a message to another audience."""
+        ...
+
+
+class AnswerCache(Protocol):
+    """Answers kept for a while. Whatever an answer depends on is part of its key, so none is ever out of date."""
+
+    def get(self, key: Hashable) -> Any | None: ...  # noqa: ANN401 - answers of any type
+
+    def put(self, key: Hashable, value: Any, weight: int) -> None: ...  # noqa: ANN401 - likewise

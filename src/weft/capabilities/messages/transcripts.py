@@ -1,0 +1,184 @@
+"""A session's transcript, opened for one caller: to read its share, or to add to it behind the session's lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.capabilities.messages.model import (
+    MOST_CHARACTERS,
+    Excerpt,
+    Message,
+    MessageNotFound,
+    Visibility,
+    audience_for,
+    audiences_of,
+)
+from weft.capabilities.messages.store import MessageStore
+from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.given_json import encode_given
+from weft.kernel.identity import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.messages.model import Tally
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as its sender gives it."""
+
+    content: str
+    visibility: Visibility
+    metadata: dict[str, Any]
+    parent_id: int | None
+    recipient_id: str | None
+    message_type: str
+    category: str
+
+
+class Transcripts(msgspec.Struct, frozen=True):
+    """Everything a transcript needs, gathered for the caller of one operation."""
+
+    actor: Actor
+    sessions: SessionStore
+    messages: MessageStore
+
+    async def to_read(self, session_id: str, *visibilities: Visibility) -> Transcript:
+        """Open what the caller may see of a transcript: all of that, or only these visibilities."""
+        session = await find_session(session_id, self.actor, self.sessions)
+        audiences = audiences_of(self.actor, *visibilities)
+        return Transcript(session, audiences, await self.messages.tallies(session_id, audiences), self.messages)
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The messages of a session that a caller may see."""
+
+    session: Session
+    audiences: tuple[str, ...]
+    tallies: Sequence[Tally]
+    messages: MessageStore
+
+    @property
+    def size(self) -> int:
+        return sum(tally.messages for tally in self.tallies)
+
+    @property
+    def state(self) -> tuple[str | tuple[str, int, int], ...]:
+        """Return what stands for exactly these messages: as long as it is the same, so are they."""
+        return (self.session.session_id, *((t.audience, t.messages, t.stamp) for t in self.tallies))
+
+    async def read(self, **which: Any) -> Sequence[Message]:  # noqa: ANN401 - the fields of an Excerpt
+        excerpt = Excerpt(audiences=self.audiences, **which)
+        if not self.tallies:
+            return []
+        if self.size == self.session.message_count and excerpt.sender is None:
+            return await self.messages.read_any(self.session.session_id, excerpt)
+        return await self.messages.read(self.session.session_id, excerpt)
+
+    async def newest(self, limit: int) -> Sequence[Message]:
+        """Return the last few messages, in the order in which they were sent."""
+        return list(reversed(await self.read(limit=limit, newest_first=True)))
+
+
+class OpenTranscripts(msgspec.Struct, frozen=True):
+    """Everything that adding to a transcript, or changing it, needs besides."""
+
+    actor: Actor
+    sessions: SessionStore
+    messages: MessageStore
+    outbox: Outbox
+    clock: Clock
+
+    async def add(self, session_id: str, draft: Draft) -> Message:
+        """Add a message behind the session's lock, which gives it its number and its place in time."""
+        self._check(draft)
+        session, _ = await lock_active_session(session_id, self.actor, self.sessions)
+        await self._check_parent(session_id, draft.parent_id)
+        message = self._message(session, draft)
+        await self.messages.add(session_id, message)
+        await self.outbox.publish(self._event("message.added", session, message, message.audience))
+        return message
+
+    async def change_visibility(self, session_id: str, message_id: int, visibility: Visibility) -> Message:
+        """Give a message to another audience, whoever may see it now; return it as it was."""
+        # An archived session too: what should not be seen there can still be hidden.
+        session, _ = await lock_session(session_id, self.actor, self.sessions)
+        message = await self.messages.find(session_id, message_id)
+        if message is None:
+            raise unknown_message(message_id)
+        audience = audience_for(visibility, message.sender, message.sender_type)
+        if audience != message.audience:
+            await self.messages.change_audience(session_id, message, visibility.value, audience)
+            changed = msgspec.structs.replace(message, visibility=visibility, audience=audience)
+            event = self._event("message.visibility_changed", session, changed, message.audience, audience)
+            await self.outbox.publish(event)
+        return message
+
+    def _check(self, draft: Draft) -> None:
+        if len(draft.content) > MOST_CHARACTERS:
+            raise ContentTooLarge(
+                f"content: {len(draft.content)} characters; a message has at most {MOST_CHARACTERS}.",
+                field="content",
+                limit_characters=MOST_CHARACTERS,
+            )
+        encode_given("content", draft.content)
+        if draft.visibility is Visibility.ADMIN_ONLY and not self.actor.is_admin:
+            raise PermissionDenied("A message with the visibility 'admin_only' needs the permission 'admin'.")
+
+    async def _check_parent(self, session_id: str, parent_id: int | None) -> None:
+        if parent_id is None:
+            return
+        parent = await self.messages.find(session_id, parent_id)
+        if parent is None or not parent.visible_to(self.actor):
+            raise unknown_message(parent_id)
+
+    def _message(self, session: Session, draft: Draft) -> Message:
+        sender, sender_type = self.actor.principal_id, self.actor.agent_type
+        return Message(
+            message_id=session.message_count + 1,
+            audience=audience_for(draft.visibility, sender, sender_type),
+            visibility=draft.visibility,
+            sender=sender,
+            sender_type=sender_type,
+            recipient_id=draft.recipient_id,
+            message_type=draft.message_type,
+            category=draft.category,
+            parent_id=draft.parent_id,
+            # Several servers have several clocks; a transcript has one order.
+            sent_at=max(to_micros(self.clock.now()), session.last_message_at or 0),
+            content=draft.content,
+            metadata=draft.metadata,
+        )
+
+    def _event(self, event_type: str, session: Session, message: Message, *readable_by: str) -> NewEvent:
+        return NewEvent(
+            type=event_type,
+            session_id=session.session_id,
+            subject=str(message.message_id),
+            actor=self.actor.participant,
+            participants=session.audience,
+            readable_by=readable_by,
+            data={
+                "message_id": message.message_id,
+                "agent_id": message.sender,
+                "recipient_id": message.recipient_id,
+                "message_type": message.message_type,
+                "category": message.category,
+                "visibility": message.visibility.value,
+                "parent_message_id": message.parent_id,
+            },
+        )
+
+
+def unknown_message(message_id: int) -> MessageNotFound:
+    return MessageNotFound(
+        f"There is no message {message_id} in this session.", resource_type="message", resource_id=message_id
+    )

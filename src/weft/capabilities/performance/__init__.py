@@ -1,0 +1,1 @@
+"""How fast and how busy the server is, for those who run it."""

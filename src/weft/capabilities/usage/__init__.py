@@ -1,0 +1,1 @@
+"""Usage: what a caller may do here and now, told to itself."""

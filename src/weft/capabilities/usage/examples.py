@@ -1,0 +1,39 @@
+"""A call of any operation that its own rules accept, made from what it requires."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from weft.kernel.operation import Operation
+
+_BY_NAME: dict[str, Any] = {
+    "session_id": "session_a1b2c3d4e5f60718",
+    "purpose": "Plan the release",
+    "content": "The schema is ready for review.",
+    "query": "database schema",
+    "sender": "planner",
+    "start_time": "2026-01-15T10:00:00Z",
+    "end_time": "2026-01-15T11:00:00Z",
+    "key": "current_phase",
+    "keys": ["current_phase", "open_questions"],
+    "value": "Implementation: two of five services done.",
+    "label": "before_release",
+    "from_label": "before_release",
+    "message_id": 42,
+    "visibility": "admin_only",
+    "agent_id": "reviewer",
+    "agent_type": "claude",
+    "key_id": "key_0123456789abcdef",
+    "name": "release",
+    "groups": [{"title": "Where the work stands", "keys": [{"key": "current_phase", "purpose": "the phase now"}]}],
+}
+
+
+def example_request(operation: Operation) -> dict[str, Any]:
+    """Return arguments for the operation's tool: what it requires, and nothing else."""
+    required = [field.name for field in msgspec.structs.fields(operation.request) if field.required]
+    arguments = {name: _BY_NAME[name] for name in required}
+    return {"action": operation.action, **arguments} if operation.action else arguments

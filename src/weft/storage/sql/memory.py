@@ -1,0 +1,272 @@
+"""Agents' memories in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.memory.model import Held, MemoryEntry, MemoryScope, Remembered, ScopeSize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weft.capabilities.memory.model import KeyRange, Position
+    from weft.storage.sql.database import Row, Transaction
+
+_COLUMNS = """
+e.session_id, e.key, e.life, e.version, e.blob_hash, e.size, e.metadata, e.created_at, e.updated_at, e.expires_at
+"""
+_ENTRY = f"SELECT {_COLUMNS} FROM memory_entries e "  # noqa: S608 - our own column names
+_WITH_VALUE = f"""
+SELECT {_COLUMNS}, b.content FROM memory_entries e JOIN blobs b ON b.tenant = e.tenant AND b.hash = e.blob_hash
+"""  # noqa: S608 - our own column names
+_HELD = "SELECT weight, expired FROM memory_owners WHERE tenant = $1 AND principal_id = $2 "
+_NOTHING = Held(0, 0)
+# A statement for so many at once; the last is named again where there are fewer.
+_VALUES_AT_ONCE = 50
+_VALUES = f"""
+SELECT hash, content FROM blobs
+WHERE tenant = $1 AND hash IN ({", ".join(f"${place}" for place in range(2, _VALUES_AT_ONCE + 2))})
+"""  # noqa: S608 - placeholders
+
+
+class SqlMemoryStore:
+    """Entries of memories, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def lock(self, owner: str) -> Held:
+        row = await self._tx.one(_HELD + "{for_update}", self._tenant, owner)
+        if row is None:
+            await self._tx.run(
+                """
+                INSERT INTO memory_owners (tenant, principal_id, weight, expired) VALUES ($1, $2, 0, 0)
+                ON CONFLICT DO NOTHING
+                """,
+                self._tenant,
+                owner,
+            )
+            row = await self._tx.one(_HELD + "{for_update}", self._tenant, owner)
+        return _NOTHING if row is None else Held(*row)
+
+    async def held(self, owner: str) -> Held:
+        row = await self._tx.one(_HELD, self._tenant, owner)
+        return _NOTHING if row is None else Held(*row)
+
+    async def adjust(self, owner: str, weight_change: int, expired: int) -> None:
+        await self._tx.run(
+            """
+            UPDATE memory_owners SET weight = weight + $1, expired = expired + $2
+            WHERE tenant = $3 AND principal_id = $4
+            """,
+            weight_change,
+            expired,
+            self._tenant,
+            owner,
+        )
+
+    async def add_scope(self, scope: MemoryScope) -> None:
+        if scope.session_id is not None:
+            await self._tx.run(
+                "INSERT INTO session_memories (tenant, session_id, principal_id) VALUES ($1, $2, $3)",
+                self._tenant,
+                scope.session_id,
+                scope.owner,
+            )
+
+    async def get(self, scope: MemoryScope, key: str) -> MemoryEntry | None:
+        row = await self._tx.one(
+            _ENTRY + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key = $4",
+            self._tenant,
+            scope.owner,
+            scope.session_id or "",
+            key.encode(),
+        )
+        return None if row is None else _entry(row)
+
+    async def read(self, scope: MemoryScope, key: str) -> Remembered | None:
+        row = await self._tx.one(
+            _WITH_VALUE + "WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key = $4",
+            self._tenant,
+            scope.owner,
+            scope.session_id or "",
+            key.encode(),
+        )
+        return None if row is None else Remembered(_entry(row), row[10].decode())
+
+    async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
+        wanted = list(dict.fromkeys(blob_hashes))
+        found: dict[bytes, str] = {}
+        for start in range(0, len(wanted), _VALUES_AT_ONCE):
+            some = wanted[start : start + _VALUES_AT_ONCE]
+            some += some[-1:] * (_VALUES_AT_ONCE - len(some))
+            found |= {row[0]: row[1].decode() for row in await self._tx.all(_VALUES, self._tenant, *some)}
+        return found
+
+    async def put(self, scope: MemoryScope, entry: MemoryEntry) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO memory_entries (tenant, principal_id, session_id, key, life, version, blob_hash, size, weight,
+                                        metadata, created_at, updated_at, expires_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+            ON CONFLICT (tenant, principal_id, session_id, key) DO UPDATE SET
+                life = excluded.life, version = excluded.version, blob_hash = excluded.blob_hash, size = excluded.size,
+                weight = excluded.weight, metadata = excluded.metadata, created_at = excluded.created_at,
+                updated_at = excluded.updated_at, expires_at = excluded.expires_at
+            """,
+            self._tenant,
+            scope.owner,
+            scope.session_id or "",
+            entry.key.encode(),
+            entry.life,
+            entry.version,
+            entry.blob_hash,
+            entry.size,
+            entry.weight,
+            entry.metadata,
+            entry.created_at,
+            entry.updated_at,
+            entry.expires_at,
+        )
+
+    async def remove(self, scope: MemoryScope, key: str) -> None:
+        await self._tx.run(
+            "DELETE FROM memory_entries WHERE tenant = $1 AND principal_id = $2 AND session_id = $3 AND key = $4",
+            self._tenant,
+            scope.owner,
+            scope.session_id or "",
+            key.encode(),
+        )
+
+    async def page(self, scope: MemoryScope, keys: KeyRange, now: int, limit: int) -> Sequence[MemoryEntry]:
+        rows = await self._tx.all(
+            _ENTRY
+            + """
+            WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.key >= $4 AND e.key < $5
+              AND (e.expires_at IS NULL OR e.expires_at > $6)
+            ORDER BY e.key LIMIT $7
+            """,
+            self._tenant,
+            scope.owner,
+            scope.session_id or "",
+            keys.first.encode(),
+            keys.end.encode(),
+            now,
+            limit,
+        )
+        return [_entry(row) for row in rows]
+
+    async def page_of_all(
+        self, owner: str, after: Position, keys: KeyRange, now: int, limit: int
+    ) -> Sequence[MemoryEntry]:
+        rows = await self._tx.all(
+            _ENTRY
+            + """
+            WHERE e.tenant = $1 AND e.principal_id = $2 AND (e.session_id, e.key) > ($3, $4)
+              AND e.key >= $5 AND e.key < $6 AND (e.expires_at IS NULL OR e.expires_at > $7)
+            ORDER BY e.session_id, e.key LIMIT $8
+            """,
+            self._tenant,
+            owner,
+            after.session_id or "",
+            after.key.encode(),
+            keys.first.encode(),
+            keys.end.encode(),
+            now,
+            limit,
+        )
+        return [_entry(row) for row in rows]
+
+    async def sizes(self, owner: str, now: int) -> Sequence[ScopeSize]:
+        rows = await self._tx.all(
+            """
+            SELECT session_id, COUNT(*) FROM memory_entries
+            WHERE tenant = $1 AND principal_id = $2 AND (expires_at IS NULL OR expires_at > $3)
+            GROUP BY session_id ORDER BY session_id
+            """,
+            self._tenant,
+            owner,
+            now,
+        )
+        return [ScopeSize(session_id or None, entries) for session_id, entries in rows]
+
+    async def expired(self, scope: MemoryScope, now: int, limit: int) -> Sequence[MemoryEntry]:
+        rows = await self._tx.all(
+            _ENTRY
+            + """
+            WHERE e.tenant = $1 AND e.principal_id = $2 AND e.session_id = $3 AND e.expires_at <= $4
+            ORDER BY e.expires_at LIMIT $5
+            """,
+            self._tenant,
+            scope.owner,
+            scope.session_id or "",
+            now,
+            limit,
+        )
+        return [_entry(row) for row in rows]
+
+    async def next_expiry(self, scope: MemoryScope) -> int | None:
+        row = await self._tx.one(
+            """
+            SELECT MIN(expires_at) FROM memory_entries
+            WHERE tenant = $1 AND principal_id = $2 AND session_id = $3 AND expires_at IS NOT NULL
+            """,
+            self._tenant,
+            scope.owner,
+            scope.session_id or "",
+        )
+        return None if row is None else row[0]
+
+    async def overdue(self, owner: str, now: int) -> Held:
+        row = await self._tx.one(
+            """
+            SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}), COUNT(*) FROM memory_entries
+            WHERE tenant = $1 AND principal_id = $2 AND expires_at <= $3
+            """,
+            self._tenant,
+            owner,
+            now,
+        )
+        return _NOTHING if row is None else Held(*row)
+
+
+async def memories_of(transaction: Transaction, session_id: str) -> list[MemoryScope]:
+    """Return every agent's memory of a session, in the one order in which they are ever locked together."""
+    rows = await transaction.all(
+        "SELECT principal_id FROM session_memories WHERE tenant = $1 AND session_id = $2 ORDER BY principal_id",
+        transaction.tenant,
+        session_id,
+    )
+    return [MemoryScope(row[0], session_id) for row in rows]
+
+
+async def erase_memories(transaction: Transaction, session_id: str) -> None:
+    """Remove what agents remember of a session, so that it counts for none of them any more."""
+    for scope in await memories_of(transaction, session_id):
+        removed = await transaction.one(
+            """
+            SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}) FROM memory_entries
+            WHERE tenant = $1 AND principal_id = $2 AND session_id = $3
+            """,
+            transaction.tenant,
+            scope.owner,
+            session_id,
+        )
+        await SqlMemoryStore(transaction).adjust(scope.owner, -(removed[0] if removed else 0), 0)
+        await transaction.run(
+            "DELETE FROM memory_entries WHERE tenant = $1 AND principal_id = $2 AND session_id = $3",
+            transaction.tenant,
+            scope.owner,
+            session_id,
+        )
+    await transaction.run(
+        "DELETE FROM session_memories WHERE tenant = $1 AND session_id = $2", transaction.tenant, session_id
+    )
+
+
+def _entry(row: Row) -> MemoryEntry:
+    session_id, key, *rest = row[:10]
+    return MemoryEntry(session_id or None, key.decode(), *rest)

@@ -1,0 +1,267 @@
+"""Messages in SQL."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.messages.model import LAST, Message, Tally, Visibility
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.messages.model import Excerpt
+    from weft.storage.sql.database import Row, Transaction
+
+_MESSAGE = """
+SELECT m.message_id, m.audience, m.visibility, m.sender, m.sender_type, m.recipient_id, m.message_type, m.category,
+       m.parent_id, m.sent_at, m.content, m.metadata
+FROM messages m
+"""
+# Nobody belongs to this audience; it fills up a query made for four.
+_NOBODY = ""
+_AUDIENCES = 4
+_NO_MESSAGE = 0
+_AT_ONCE = 10
+_SEVERAL = f"""
+{_MESSAGE} WHERE m.tenant = $1 AND m.session_id = $2 AND m.message_id IN
+({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
+"""
+_encode = msgspec.json.Encoder().encode
+
+
+def _of_audiences(order: str, *, of_sender: bool) -> str:
+    """Return the query for one excerpt: each audience's next messages by its index, then the first of all of these.
+
+    So it costs what it shows and skips, however many other messages there are.
+    """
+    sender, before = ("AND sender = $5", 5) if of_sender else ("", 4)
+    audience, most, second, third, fourth, limit, offset = (f"${before + place}" for place in range(1, 8))
+    numbers = " UNION ALL ".join(
+        f"""
+        SELECT * FROM (
+            SELECT message_id FROM messages
+            WHERE tenant = $1 AND session_id = $2 AND message_id > $3 AND message_id <= $4 {sender}
+              AND audience = {each}
+            ORDER BY message_id {order} LIMIT {most}) AS a{place}
+        """  # noqa: S608 - our own words
+        for place, each in enumerate((audience, second, third, fourth))
+    )
+    # A cross join, because SQLite keeps to its order: first the few numbers, then their messages.
+    return f"""
+        {_MESSAGE.replace("FROM messages m", "FROM")}
+        (SELECT message_id FROM ({numbers}) AS every ORDER BY message_id {order} LIMIT {limit} OFFSET {offset}) AS page
+        CROSS JOIN messages m
+        WHERE m.tenant = $1 AND m.session_id = $2 AND m.message_id = page.message_id
+        ORDER BY m.message_id {order}
+        """  # noqa: S608 - likewise
+
+
+def _of_all(order: str) -> str:
+    return f"""
+        {_MESSAGE} WHERE m.tenant = $1 AND m.session_id = $2 AND m.message_id > $3 AND m.message_id <= $4
+        ORDER BY m.message_id {order} LIMIT $5
+        """
+
+
+_ORDERS = {False: "ASC", True: "DESC"}
+_ALL = {newest_first: _of_all(order) for newest_first, order in _ORDERS.items()}
+_BY_AUDIENCE = {newest_first: _of_audiences(order, of_sender=False) for newest_first, order in _ORDERS.items()}
+_BY_SENDER = {newest_first: _of_audiences(order, of_sender=True) for newest_first, order in _ORDERS.items()}
+# From one sender to the next by the index: a step for each sender, not for each message.
+_SENDERS = """
+WITH RECURSIVE senders (sender) AS (
+    SELECT MIN(sender) FROM messages WHERE tenant = $1 AND session_id = $2
+    UNION ALL
+    SELECT (SELECT MIN(m.sender) FROM messages m
+            WHERE m.tenant = $1 AND m.session_id = $2 AND m.sender > senders.sender)
+    FROM senders WHERE senders.sender IS NOT NULL)
+SELECT COUNT(*) FROM senders WHERE senders.sender IS NOT NULL AND EXISTS (
+    SELECT 1 FROM messages m WHERE m.tenant = $1 AND m.session_id = $2 AND m.sender = senders.sender
+      AND m.audience IN ($3, $4, $5, $6))
+"""
+
+
+class SqlMessageStore:
+    """Messages, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def add(self, session_id: str, message: Message) -> None:
+        await self._tx.run(
+            "UPDATE sessions SET message_count = $1, last_message_at = $2 WHERE tenant = $3 AND session_id = $4",
+            message.message_id,
+            message.sent_at,
+            self._tenant,
+            session_id,
+        )
+        await self._tx.run(
+            """
+            INSERT INTO messages (tenant, session_id, message_id, audience, visibility, sender, sender_type,
+                                  recipient_id, message_type, category, parent_id, sent_at, content, metadata)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+            """,
+            self._tenant,
+            session_id,
+            message.message_id,
+            message.audience,
+            message.visibility.value,
+            message.sender,
+            message.sender_type,
+            message.recipient_id,
+            message.message_type,
+            message.category,
+            message.parent_id,
+            message.sent_at,
+            message.content.encode(),
+            _encode(message.metadata).decode(),
+        )
+        await self._count(session_id, message.audience, 1)
+
+    async def find(self, session_id: str, message_id: int) -> Message | None:
+        row = await self._tx.one(
+            _MESSAGE + "WHERE m.tenant = $1 AND m.session_id = $2 AND m.message_id = $3",
+            self._tenant,
+            session_id,
+            message_id,
+        )
+        return None if row is None else _message(row)
+
+    async def find_several(self, session_id: str, message_ids: Sequence[int]) -> Sequence[Message]:
+        rows: list[Row] = []
+        for start in range(0, len(message_ids), _AT_ONCE):
+            some = message_ids[start : start + _AT_ONCE]
+            padding = (_NO_MESSAGE,) * (_AT_ONCE - len(some))
+            rows += await self._tx.all(_SEVERAL, self._tenant, session_id, *some, *padding)
+        return [_message(row) for row in rows]
+
+    async def read(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]:
+        queries = _BY_AUDIENCE if excerpt.sender is None else _BY_SENDER
+        first, *others = _four(excerpt.audiences)
+        rows = await self._tx.all(
+            queries[excerpt.newest_first],
+            self._tenant,
+            session_id,
+            excerpt.after,
+            excerpt.until,
+            *(() if excerpt.sender is None else (excerpt.sender,)),
+            first,
+            excerpt.offset + excerpt.limit,
+            *others,
+            excerpt.limit,
+            excerpt.offset,
+        )
+        return [_message(row) for row in rows]
+
+    async def read_any(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]:
+        # Numbers have no gaps, so that many messages further is that much higher a number.
+        after, until = excerpt.after, excerpt.until
+        if excerpt.newest_first:
+            until -= excerpt.offset
+        else:
+            after += excerpt.offset
+        rows = await self._tx.all(
+            _ALL[excerpt.newest_first],
+            self._tenant,
+            session_id,
+            after,
+            until,
+            excerpt.limit,
+        )
+        return [_message(row) for row in rows]
+
+    async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[Tally]:
+        rows = await self._tx.all(
+            """
+            SELECT audience, messages, stamp FROM message_audiences
+            WHERE tenant = $1 AND session_id = $2 AND audience IN ($3, $4, $5, $6) ORDER BY audience
+            """,
+            self._tenant,
+            session_id,
+            *_four(audiences),
+        )
+        return [Tally(*row) for row in rows]
+
+    async def between(self, session_id: str, start: int, end: int) -> tuple[int, int]:
+        first = await self._tx.one(
+            """
+            SELECT message_id FROM messages WHERE tenant = $1 AND session_id = $2 AND sent_at >= $3
+            ORDER BY sent_at, message_id LIMIT 1
+            """,
+            self._tenant,
+            session_id,
+            start,
+        )
+        last = await self._tx.one(
+            """
+            SELECT message_id FROM messages WHERE tenant = $1 AND session_id = $2 AND sent_at <= $3
+            ORDER BY sent_at DESC, message_id DESC LIMIT 1
+            """,
+            self._tenant,
+            session_id,
+            end,
+        )
+        return LAST if first is None else first[0], 0 if last is None else last[0]
+
+    async def count_senders(self, session_id: str, audiences: Sequence[str]) -> int:
+        row = await self._tx.one(_SENDERS, self._tenant, session_id, *_four(audiences))
+        return 0 if row is None else int(row[0])
+
+    async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
+        await self._tx.run(
+            """
+            UPDATE messages SET visibility = $1, audience = $2
+            WHERE tenant = $3 AND session_id = $4 AND message_id = $5
+            """,
+            visibility,
+            audience,
+            self._tenant,
+            session_id,
+            message.message_id,
+        )
+        for changed, by in ((message.audience, -1), (audience, 1)):
+            await self._count(session_id, changed, by)
+            await self._restamp(session_id, changed)
+
+    async def _count(self, session_id: str, audience: str, by: int) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO message_audiences (tenant, session_id, audience, messages, stamp) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (tenant, session_id, audience) DO UPDATE SET
+                messages = message_audiences.messages + excluded.messages
+            """,
+            self._tenant,
+            session_id,
+            audience,
+            by,
+            _new_stamp(),
+        )
+
+    async def _restamp(self, session_id: str, audience: str) -> None:
+        await self._tx.run(
+            "UPDATE message_audiences SET stamp = $1 WHERE tenant = $2 AND session_id = $3 AND audience = $4",
+            _new_stamp(),
+            self._tenant,
+            session_id,
+            audience,
+        )
+
+
+def _new_stamp() -> int:
+    return secrets.randbits(62)
+
+
+def _four(audiences: Sequence[str]) -> tuple[str, ...]:
+    return (*audiences, *(_NOBODY,) * (_AUDIENCES - len(audiences)))
+
+
+def _message(row: Row) -> Message:
+    message_id, audience, visibility, *plain, content, metadata = row
+    known = (message_id, audience, Visibility(visibility), *plain)
+    return Message(*known, content.decode(), msgspec.json.decode(metadata))  # type: ignore[call-arg]

@@ -1,0 +1,88 @@
+"""What is done in a database, counted where it is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from weft.capabilities.performance.model import ConnectionStats, DatabaseFigures, PoolStats, SystemInfo
+
+_SLOW_SECONDS = 0.05
+
+
+@dataclass(slots=True)
+class Usage:
+    """Running totals. Each is added to by one thread alone, so that no count needs a lock."""
+
+    statements: int = 0
+    transactions: int = 0
+    seconds: float = 0.0
+    slow: int = 0
+    unreachable: int = 0
+    waits: int = 0
+    waited_seconds: float = 0.0
+    peak: int = 0
+
+    def began(self, in_use: int) -> None:
+        """Take note of how many connections are in use, now that one more is."""
+        if in_use > self.peak:  # noqa: PLR1730 - max() costs several times as much
+            self.peak = in_use
+
+    def ended(self, seconds: float) -> None:
+        """Count a transaction that took so long."""
+        self.transactions += 1
+        self.seconds += seconds
+        if seconds > _SLOW_SECONDS:
+            self.slow += 1
+
+    def waited(self, seconds: float, times: int = 1) -> None:
+        """Count transactions that together waited so long for a connection."""
+        self.waits += times
+        self.waited_seconds += seconds
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.statements + other.statements,
+            self.transactions + other.transactions,
+            self.seconds + other.seconds,
+            self.slow + other.slow,
+            self.unreachable + other.unreachable,
+            self.waits + other.waits,
+            self.waited_seconds + other.waited_seconds,
+            max(self.peak, other.peak),
+        )
+
+
+class Connections(NamedTuple):
+    """How many connections were opened, are open and are in use."""
+
+    opened: int
+    open: int
+    in_use: int
+
+
+def database_figures(usage: Usage, connections: Connections, info: SystemInfo) -> DatabaseFigures:
+    """Return the counts as they are shown."""
+    return DatabaseFigures(
+        ConnectionStats(
+            total_connections=connections.opened,
+            active_connections=connections.in_use,
+            peak_connections=usage.peak,
+            total_queries=usage.statements,
+            avg_query_time=_average_milliseconds(usage.seconds, usage.transactions),
+            slow_queries=usage.slow,
+            connection_errors=usage.unreachable,
+        ),
+        PoolStats(
+            pool_size=connections.open,
+            available_connections=connections.open - connections.in_use,
+            checked_out_connections=connections.in_use,
+            pool_utilization=round(connections.in_use / connections.open, 3) if connections.open else None,
+            wait_time_avg=_average_milliseconds(usage.waited_seconds, usage.waits),
+        ),
+        info,
+    )
+
+
+def _average_milliseconds(seconds: float, times: int) -> float | None:
+    return round(seconds / times * 1_000, 3) if times else None

@@ -1,0 +1,130 @@
+"""The contract of MessageStore."""
+# ruff: noqa: PLR2004, S101 - tests that others run
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from weft.capabilities.messages.model import LAST, Excerpt, Message, Visibility
+from weft.testing.contracts.sessions import session
+from weft.testing.contracts.stores import Stores
+
+_AUDIENCES = ("*", "principal:ada", "type:claude", "permission:admin")
+
+
+def message(number: int, audience: str = "*", **changed: Any) -> Message:  # noqa: ANN401 - fields of any type
+    plain = Message(
+        message_id=number,
+        audience=audience,
+        visibility=Visibility.PUBLIC,
+        sender="ada",
+        sender_type="claude",
+        recipient_id=None,
+        message_type="message",
+        category="DIALOG",
+        parent_id=None,
+        sent_at=number * 10,
+        content=f"  text {number}\x00\n",
+        metadata={"nested": [1, 1.0, None, "é"]},
+    )
+    return msgspec.structs.replace(plain, **changed)
+
+
+async def fill(stores: Stores, *messages: Message) -> None:
+    await stores.sessions.add(session("s1"))
+    for each in messages:
+        await stores.messages.add("s1", each)
+
+
+class MessageStoreContract:
+    """Messages are kept as they were given, and read by audience in the order of their numbers."""
+
+    async def test_a_message_comes_back_as_it_was_added(self, stores: Stores) -> None:
+        said = message(1, parent_id=None, recipient_id="bob", message_type="request", category="CONTEXT")
+        await fill(stores, said)
+        assert await stores.messages.find("s1", 1) == said
+        assert await stores.messages.find("s1", 2) is None
+        found = await stores.sessions.find("s1")
+        assert found is not None
+        assert (found.message_count, found.last_message_at) == (1, 10)
+
+    async def test_an_excerpt_holds_its_audiences_and_no_other(self, stores: Stores) -> None:
+        await fill(stores, *(message(n, _AUDIENCES[n % 4]) for n in range(1, 13)))
+        read = await stores.messages.read("s1", Excerpt(audiences=("*", "type:claude"), limit=100))
+        assert [m.message_id for m in read] == [2, 4, 6, 8, 10, 12]
+        assert await stores.messages.read("s1", Excerpt(audiences=("principal:eve",), limit=100)) == []
+
+    async def test_an_excerpt_has_an_order_an_offset_and_ends(self, stores: Stores) -> None:
+        await fill(stores, *(message(n, _AUDIENCES[n % 2]) for n in range(1, 11)))
+        both = _AUDIENCES[:2]
+
+        async def numbers(**which: Any) -> list[int]:  # noqa: ANN401 - the fields of an Excerpt
+            excerpt = Excerpt(audiences=both, **which)
+            some = [m.message_id for m in await stores.messages.read("s1", excerpt)]
+            assert some == [m.message_id for m in await stores.messages.read_any("s1", excerpt)]
+            return some
+
+        assert await numbers(limit=3) == [1, 2, 3]
+        assert await numbers(limit=3, offset=2) == [3, 4, 5]
+        assert await numbers(limit=3, after=7) == [8, 9, 10]
+        assert await numbers(limit=9, after=2, until=4) == [3, 4]
+        assert await numbers(limit=3, newest_first=True, until=10) == [10, 9, 8]
+        assert await numbers(limit=3, newest_first=True, until=10, offset=8) == [2, 1]
+
+    async def test_an_excerpt_may_be_one_senders(self, stores: Stores) -> None:
+        await fill(stores, *(message(n, sender=("ada", "bob")[n % 2]) for n in range(1, 8)))
+        read = await stores.messages.read("s1", Excerpt(audiences=("*",), sender="bob", limit=2, newest_first=True))
+        assert [m.message_id for m in read] == [7, 5]
+
+    async def test_several_are_found_at_once(self, stores: Stores) -> None:
+        await fill(stores, *(message(n) for n in range(1, 30)))
+        found = await stores.messages.find_several("s1", [*range(3, 26), 77])
+        assert sorted(m.message_id for m in found) == list(range(3, 26))
+
+    async def test_each_audience_is_counted(self, stores: Stores) -> None:
+        await fill(stores, message(1), message(2), message(3, "principal:ada"))
+        tallies = {t.audience: t for t in await stores.messages.tallies("s1", _AUDIENCES)}
+        assert {name: t.messages for name, t in tallies.items()} == {"*": 2, "principal:ada": 1}
+        assert tallies["*"].stamp != tallies["principal:ada"].stamp
+        assert await stores.messages.tallies("s1", ()) == []
+
+    async def test_adding_keeps_a_stamp_and_changing_an_audience_gives_new_ones(self, stores: Stores) -> None:
+        await fill(stores, message(1), message(2))
+        (before,) = await stores.messages.tallies("s1", ("*",))
+        await stores.messages.add("s1", message(3))
+        (grown,) = await stores.messages.tallies("s1", ("*",))
+        assert grown.stamp == before.stamp
+        await stores.messages.change_audience("s1", message(2), "admin_only", "permission:admin")
+        left, joined = await stores.messages.tallies("s1", ("*", "permission:admin"))
+        assert (left.messages, joined.messages) == (2, 1)
+        assert left.stamp != before.stamp
+        moved = await stores.messages.find("s1", 2)
+        assert moved is not None
+        assert (moved.visibility, moved.audience) == ("admin_only", "permission:admin")
+
+    async def test_a_span_of_time_is_found_by_its_first_and_last_message(self, stores: Stores) -> None:
+        await fill(stores, *(message(n) for n in range(1, 6)), message(6, sent_at=50))
+        assert await stores.messages.between("s1", 20, 50) == (2, 6)
+        assert await stores.messages.between("s1", 21, 29) == (3, 2)
+        assert await stores.messages.between("s1", 51, 99) == (LAST, 6)
+        assert await stores.messages.between("s1", 0, 9) == (1, 0)
+
+    async def test_senders_are_counted_by_audience(self, stores: Stores) -> None:
+        await fill(stores, message(1), message(2), message(3, sender="bob"), message(4, "type:x", sender="eve"))
+        assert await stores.messages.count_senders("s1", ("*",)) == 2
+        assert await stores.messages.count_senders("s1", ("*", "type:x")) == 3
+        assert await stores.messages.count_senders("s2", ("*",)) == 0
+
+    async def test_messages_go_with_their_session(self, stores: Stores) -> None:
+        await fill(stores, message(1))
+        await stores.sessions.erase("s1")
+        assert await stores.messages.find("s1", 1) is None
+        assert await stores.messages.tallies("s1", ("*",)) == []
+
+    async def test_tenants_have_their_own_messages(self, stores: Stores, elsewhere: Stores) -> None:
+        await fill(stores, message(1))
+        assert await elsewhere.messages.find("s1", 1) is None
+        assert await elsewhere.messages.read("s1", Excerpt(audiences=("*",), limit=9)) == []
+        assert await elsewhere.messages.tallies("s1", ("*",)) == []

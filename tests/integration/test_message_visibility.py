@@ -1,0 +1,199 @@
+"""Who sees which message: the four visibilities on every way of reading, and changing them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.world import outcome, refused
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+
+@pytest.fixture
+async def twin(world: World) -> Caller:
+    """Return an agent of the planner's type."""
+    return await world.admin.create_agent("planner-2", agent_type="planning")
+
+
+async def say_all(caller: Caller) -> None:
+    for visibility in ("public", "private", "agent_only"):
+        await caller.say(visibility, visibility=visibility)
+
+
+@pytest.mark.req("MS-03")
+@pytest.mark.req("MS-04")
+async def test_each_visibility_reaches_those_it_names(world: World, twin: Caller) -> None:
+    await say_all(world.planner)
+    await world.admin.say("admin_only", visibility="admin_only")
+    assert await world.planner.heard() == ["public", "private", "agent_only"]
+    assert await twin.heard() == ["public", "agent_only"]
+    assert await world.review.heard() == ["public"]
+    assert await world.admin.heard() == ["public", "admin_only"]
+
+
+@pytest.mark.req("MS-04")
+@pytest.mark.parametrize("wanted", ["public", "private", "agent_only", "admin_only"])
+async def test_a_filter_only_ever_narrows(world: World, twin: Caller, wanted: str) -> None:
+    await say_all(world.planner)
+    await say_all(world.review)
+    await world.admin.say("admin_only", visibility="admin_only")
+    for caller in (world.planner, world.review, world.analysis, twin, world.admin):
+        everything = (await caller.messages())["messages"]
+        filtered = await caller.messages(visibility_filter=wanted)
+        assert filtered["messages"] == [m for m in everything if m["visibility"] == wanted]
+        assert filtered["total_count"] == len(filtered["messages"])
+
+
+@pytest.mark.req("MS-03")
+async def test_only_admins_write_to_admins(world: World) -> None:
+    with refused("PERMISSION_DENIED"):
+        await world.planner.say("psst", visibility="admin_only")
+    narrowed = await world.admin.with_token("admin", "admin", requested_permissions=["read", "write"])
+    assert await outcome(narrowed.say("psst", visibility="admin_only")) == "PERMISSION_DENIED"
+    await world.admin.say("for admins", visibility="admin_only")
+    assert await narrowed.heard() == []
+    assert await world.admin.heard() == ["for admins"]
+
+
+@pytest.mark.req("MS-13")
+async def test_an_admin_changes_who_sees_a_message_and_it_is_on_record(world: World, twin: Caller) -> None:
+    number = await world.planner.say("a key nobody should see")
+    answer = await world.admin.call(
+        "message.set_visibility", session_id="s1", message_id=number, visibility="agent_only"
+    )
+    assert answer == {
+        "success": True,
+        "message_id": number,
+        "visibility": "agent_only",
+        "previous_visibility": "public",
+    }
+    assert await world.review.heard() == []
+    assert await world.admin.heard() == []
+    assert await twin.heard() == ["a key nobody should see"]
+    assert (await world.review.messages())["total_count"] == 0
+    (row, *_) = await world.admin.audit(outcome="done")
+    assert row["action"] == "message.set_visibility"
+    assert "a key nobody should see" not in str(row)
+
+
+@pytest.mark.req("MS-13")
+async def test_only_an_admin_changes_who_sees_a_message(world: World) -> None:
+    number = await world.planner.say("mine", visibility="private")
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("message.set_visibility", session_id="s1", message_id=number, visibility="public")
+    assert await world.review.heard() == []
+    with refused("MESSAGE_NOT_FOUND"):
+        await world.admin.call("message.set_visibility", session_id="s1", message_id=99, visibility="public")
+
+
+@pytest.mark.req("MS-13")
+async def test_a_message_can_still_be_hidden_in_an_archived_session(world: World) -> None:
+    number = await world.planner.say("secret")
+    await world.planner.call("session.archive", session_id="s1")
+    await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
+    assert await world.review.heard() == []
+    assert await world.planner.heard() == ["secret"]
+
+
+@pytest.mark.req("MS-13")
+async def test_an_admin_looks_into_all_messages_on_record_only(world: World) -> None:
+    await say_all(world.planner)
+    assert await world.admin.heard() == ["public"]
+    seen = await world.admin.call("message.inspect", session_id="s1")
+    assert [m["content"] for m in seen["messages"]] == ["public", "private", "agent_only"]
+    assert (await world.admin.audit(outcome="done"))[0]["action"] == "message.inspect"
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("message.inspect", session_id="s1")
+
+
+@pytest.mark.req("MS-09")
+async def test_events_of_messages_reach_only_those_who_may_see_them(world: World, twin: Caller) -> None:
+    start = await world.last_event()
+    await say_all(world.planner)
+    await world.admin.say("admin_only", visibility="admin_only")
+
+    async def told(caller: Caller) -> list[str]:
+        answer = await caller.events(session_id="s1", after=start, types=["message.*"])
+        return [event["data"]["visibility"] for event in answer["events"]]
+
+    assert await told(world.planner) == ["public", "private", "agent_only"]
+    assert await told(twin) == ["public", "agent_only"]
+    assert await told(world.review) == ["public"]
+    assert await told(world.admin) == ["public", "admin_only"]
+
+
+async def test_an_event_of_a_message_says_who_and_never_what(world: World) -> None:
+    start = await world.last_event()
+    await world.planner.say("the words themselves", metadata={"secret": "value"}, recipient_id="review-2")
+    (event,) = (await world.review.events(session_id="s1", after=start))["events"]
+    assert event["type"] == "message.added"
+    assert event["subject"] == "1"
+    assert event["data"] == {
+        "message_id": 1,
+        "agent_id": "planner",
+        "recipient_id": "review-2",
+        "message_type": "message",
+        "category": "DIALOG",
+        "visibility": "public",
+        "parent_message_id": None,
+    }
+    assert "words" not in str(event)
+    assert "value" not in str(event)
+
+
+async def test_those_who_lose_and_those_who_gain_a_message_are_told(world: World, twin: Caller) -> None:
+    number = await world.planner.say("mine", visibility="private")
+    start = await world.last_event()
+    await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="agent_only")
+    for caller in (world.planner, twin):
+        (event,) = (await caller.events(session_id="s1", after=start))["events"]
+        assert (event["type"], event["data"]["visibility"]) == ("message.visibility_changed", "agent_only")
+    assert (await world.review.events(session_id="s1", after=start))["events"] == []
+
+
+@pytest.mark.req("MS-15")
+async def test_no_page_is_served_from_memory_after_it_changed(world: World) -> None:
+    number = await world.planner.say("soon hidden")
+    for _ in range(3):
+        assert await world.review.heard() == ["soon hidden"]
+    assert world.app.caches.stats().cache_hit_ratio > 0
+    await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
+    assert await world.review.heard() == []
+    await world.review.say("new")
+    assert await world.review.heard() == ["new"]
+    assert await world.planner.heard() == ["soon hidden", "new"]
+
+
+@pytest.mark.req("MS-15")
+async def test_a_page_in_memory_belongs_to_one_life_of_a_session(world: World) -> None:
+    await world.planner.say("first life")
+    assert await world.planner.heard() == ["first life"]
+    await world.planner.call("session.delete", session_id="s1")
+    await world.planner.create_session("s1")
+    await world.planner.say("second life")
+    assert await world.planner.heard() == ["second life"]
+
+
+@pytest.mark.req("MS-15")
+async def test_another_process_sees_a_change_at_once(world: World) -> None:
+    other = await world.another_app()
+    number = await world.planner.say("soon hidden")
+    assert await world.review.at(other).heard() == ["soon hidden"]
+    await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
+    assert await world.review.at(other).heard() == []
+
+
+async def test_strangers_and_outsiders_learn_nothing(world: World) -> None:
+    await world.planner.say("ours")
+    with refused("SESSION_NOT_FOUND"):
+        await world.stranger.messages()
+    closed = await world.planner.create_session("closed", participants=["subagent:analysis"])
+    await closed.say("between us")
+    with refused("SESSION_NOT_FOUND"):
+        await world.review.in_session("closed").messages()
+    with refused("SESSION_NOT_FOUND"):
+        await world.review.in_session("closed").say("let me in")
+    assert await world.analysis.in_session("closed").heard() == ["between us"]

@@ -1,0 +1,58 @@
+"""An agent can ask what it may do, and every example it is given is a call that is understood."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from weft.app.operations import all_operations
+from weft.capabilities.usage.examples import example_request
+
+if TYPE_CHECKING:
+    from support.world import World
+    from weft.kernel.operation import Operation
+
+
+@pytest.mark.parametrize(
+    "operation", [o for o in all_operations() if o.tool != "authenticate_agent"], ids=lambda o: o.name
+)
+def test_every_example_is_a_request_the_operation_takes(operation: Operation) -> None:
+    arguments = example_request(operation)
+    assert arguments.pop("action", None) == operation.action
+    assert operation.parse(arguments)
+
+
+@pytest.mark.req("MS-13")
+async def test_guidance_names_what_the_caller_may_do_and_nothing_else(world: World) -> None:
+    async def tools(caller: object) -> set[str]:
+        answer = await caller.call("usage.guidance")
+        return {offered["tool"] for offered in answer["operations"]}
+
+    admins, planners, subagents = [await tools(c) for c in (world.admin, world.planner, world.review)]
+    assert "get_audit_log" in admins
+    assert "create_session" in planners - subagents
+    assert "get_audit_log" not in planners
+    assert {"shared_context", "add_message", "set_memory", "search_context"} <= subagents
+    assert "authenticate_agent" not in admins
+
+
+async def test_guidance_tells_the_callers_own_standing(world: World) -> None:
+    reader = await world.planner.with_token("planner", "planning", requested_permissions=["read"])
+    answer = await reader.call("usage.guidance")
+    assert (answer["access_level"], answer["permissions"], answer["not_granted"]) == (
+        "READ_ONLY",
+        ["read"],
+        ["admin", "write"],
+    )
+    assert "add_message" not in {offered["tool"] for offered in answer["operations"]}
+    assert "refresh_token" in {offered["tool"] for offered in answer["operations"]}
+    assert (await world.admin.call("usage.guidance"))["access_level"] == "ADMIN"
+    assert (await world.planner.call("usage.guidance"))["access_level"] == "AGENT"
+
+
+@pytest.mark.parametrize("topic", ["coordination", "security", "troubleshooting"])
+async def test_advice_comes_by_subject(world: World, topic: str) -> None:
+    answer = await world.review.call("usage.guidance", guidance_type=topic)
+    assert answer["operations"] == []
+    assert len(answer["advice"]) >= 5

@@ -1,0 +1,528 @@
+"""The direct lane answers as the SDK does, to the letter, and leaves to the SDK whatever is not a plain call."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+from mcp.client.client import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from support.team import soon
+from weft.transports.http.application import HttpApplication
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from starlette.types import Receive, Scope, Send
+
+    from support.world import World
+    from weft.app.app import App
+    from weft.transports.mcp.direct import DirectLane
+
+    # Makes something else of a plain call's body and headers.
+    Change = Callable[[dict[str, Any], dict[str, str]], tuple[Any, Any]]
+
+LEGACY, MODERN = "2025-11-25", "2026-07-28"
+ERAS = pytest.mark.parametrize("era", [LEGACY, MODERN])
+# What is asked and answered is the same on both databases; tests of the operations see to that.
+pytestmark = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+PLAIN = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+INFO = {"name": "raw", "version": "1"}
+RESERVED = "io.modelcontextprotocol"
+ENVELOPE = {
+    f"{RESERVED}/protocolVersion": MODERN,
+    f"{RESERVED}/clientInfo": INFO,
+    f"{RESERVED}/clientCapabilities": {},
+}
+HELLO = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": INFO}
+STRANGE = '\x01\x07\x1b[31m\u202e\u2028\ufeff😀 e\u0301\x7f ﷽ \\ "quoted" \n'
+Json = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Served:
+    """One of two servers on the same App, and which requests its direct lane handed on to the SDK."""
+
+    application: HttpApplication
+    http: httpx2.AsyncClient
+    session: str
+    sdk: list[Json] = field(default_factory=list)
+    connections: dict[str, str] = field(default_factory=dict)
+    handed_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def lane(self) -> DirectLane:
+        return self.application.mcp._answer
+
+    async def connection(self, key: str) -> str:
+        """Return the id of a connection that this caller has shaken hands on."""
+        if key not in self.connections:
+            opened = await self.post(key, {**message("initialize"), "params": HELLO}, PLAIN)
+            self.connections[key] = opened.headers["mcp-session-id"]
+            self.sdk.clear()
+        return self.connections[key]
+
+    async def post(self, key: str, body: Any, headers: Any, path: str = "/mcp") -> httpx2.Response:
+        content = body if isinstance(body, bytes) or hasattr(body, "__aiter__") else json.dumps(body).encode()
+        pairs = headers if isinstance(headers, list) else list(headers.items())
+        return await self.http.post(path, content=content, headers=[("authorization", f"Bearer {key}"), *pairs])
+
+    async def call(
+        self, key: str, era: str, arguments: Any, tool: str = "shared_context", path: str = "/mcp"
+    ) -> httpx2.Response:
+        body, headers = await self.plain(key, era, tool, arguments)
+        return await self.post(key, body, headers, path)
+
+    async def plain(self, key: str, era: str, tool: str, arguments: Any) -> tuple[Json, dict[str, str]]:
+        """Return a call as a client of an era sends it; in arguments, ``$`` is this server's session."""
+        params = {"name": tool, "arguments": json.loads(json.dumps(arguments).replace("$", self.session))}
+        if era == MODERN:
+            headers = {"mcp-protocol-version": era, "mcp-method": "tools/call", "mcp-name": tool}
+            return message("tools/call", **params, _meta=ENVELOPE), PLAIN | headers
+        headers = {"mcp-protocol-version": era, "mcp-session-id": await self.connection(key)}
+        return message("tools/call", **params), PLAIN | headers
+
+    def seen(self, answer: httpx2.Response) -> tuple[int, dict[str, str], Any]:
+        """Return an answer, less what tells the two servers apart."""
+        headers = {name: value for name, value in answer.headers.items() if name != "mcp-session-id"}
+        body = answer.text.replace(self.session, "$")
+        parsed = answer.headers.get("content-type") == "application/json"
+        return answer.status_code, {**headers, "content-length": ""}, json.loads(body) if parsed and body else body
+
+
+def message(method: str, **params: Any) -> Json:
+    return {"jsonrpc": "2.0", "id": 7, "method": method, **({"params": params} if params else {})}
+
+
+@asynccontextmanager
+async def serving(app: App, session: str, *, direct: bool) -> AsyncIterator[Served]:
+    application = HttpApplication(app, direct=direct)
+    transport = httpx2.ASGITransport(application.asgi)
+    async with application.mcp.running(), httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+        served = Served(application, http, session)
+        given = application.mcp._manager.handle_request
+
+        async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+            served.sdk.append(scope)
+            served.handed_on.set()
+            await given(scope, receive, send)
+
+        application.mcp._manager.handle_request = counting
+        yield served
+
+
+@asynccontextmanager
+async def both(world: World) -> AsyncIterator[tuple[Served, Served]]:
+    """Serve the same App with the direct lane and without it, each with a session of its own."""
+    for session in ("with_lane", "sdk_only_"):
+        inside = await world.planner.create_session(session)
+        await inside.write("goal", "ship")
+        await inside.write("strange", STRANGE)
+        await inside.snapshot("before")
+    async with (
+        serving(world.app, "with_lane", direct=True) as lane,
+        serving(world.app, "sdk_only_", direct=False) as sdk,
+    ):
+        yield lane, sdk
+
+
+BOARD_CALLS = [
+    {"action": "write", "key": "plan", "value": STRANGE, "ttl_seconds": 60, "readable_by": ["planner"]},
+    {"action": "write", "key": "goal", "value": "ship it", "expected_version": 1},
+    {"action": "write", "key": "goal", "value": "late", "expected_version": 9},
+    {"action": "read", "key": "goal"},
+    {"action": "read", "key": "strange"},
+    {"action": "read", "key": "absent"},
+    {"action": "read_batch", "keys": ["goal", "absent", "strange"]},
+    {"action": "list_keys"},
+    {"action": "read_history", "key": "goal"},
+    {"action": "compare_snapshots", "from_label": "before"},
+    {"action": "delete", "key": "goal"},
+    {"action": "write", "key": "k", "value": 5},
+    {"action": "write", "key": "k", "value": "v", "ttl_seconds": 10**40},
+    {"action": "read", "key": 'no "such" \\ key\x00'},
+    {"action": "list_keys", "extra": {"deep": [None, 1.5, True]}},
+    {"action": ["list_keys"]},
+    {"action": "no_such_action"},
+    {},
+]
+
+
+@ERAS
+@pytest.mark.parametrize("arguments", BOARD_CALLS, ids=range(len(BOARD_CALLS)))
+async def test_a_board_call_is_answered_as_the_sdk_would(world: World, era: str, arguments: Json) -> None:
+    async with both(world) as (lane, sdk):
+        key = world.planner.credential
+        mine, theirs = [await served.call(key, era, {"session_id": "$", **arguments}) for served in (lane, sdk)]
+        assert lane.seen(mine) == sdk.seen(theirs)
+        assert mine.status_code == 200
+        assert json.loads(mine.json()["result"]["content"][0]["text"]) == mine.json()["result"]["structuredContent"]
+        assert not lane.sdk
+
+
+OTHER_TOOLS = [
+    ("get_session", {"session_id": "$"}),
+    ("get_session", {"session_id": "absent"}),
+    ("inspect_session", {"session_id": "$"}),
+    ("check_board", {"session_id": "$"}),
+    ("get_board_guidance", {}),
+    ("list_agents", {}),
+    ("create_session", {"purpose": "one more", "session_id": "$.more"}),
+    ("create_session", {"purpose": ""}),
+    ("no_such_tool", {"a": 1}),
+    ("não há 😀", {}),
+    ("", {}),
+]
+
+
+@ERAS
+@pytest.mark.parametrize(("tool", "arguments"), OTHER_TOOLS, ids=range(len(OTHER_TOOLS)))
+@pytest.mark.parametrize("who", ["admin", "analysis"])
+async def test_any_tool_is_answered_as_the_sdk_would(
+    world: World, era: str, tool: str, arguments: Json, who: str
+) -> None:
+    async with both(world) as (lane, sdk):
+        key = getattr(world, who).credential
+        seen = []
+        for served in (lane, sdk):
+            body, headers = await served.plain(key, era, "name", arguments)
+            body["params"]["name"] = tool
+            # A name that no header can hold is sent in base64.
+            headers |= {"mcp-name": "=?base64?bsOjbyBow6Eg8J+YgA==?="} if not tool.isascii() else {"mcp-name": tool}
+            seen.append(served.seen(await served.post(key, body, headers)))
+        assert seen[0] == seen[1]
+        assert seen[0][0] == 200
+        assert not lane.sdk
+
+
+@ERAS
+@pytest.mark.parametrize("given", [0, -1, 2**70, "", "seven", "é\u2028"])
+async def test_an_answer_carries_the_id_it_was_asked_under(world: World, era: str, given: int | str) -> None:
+    async with both(world) as (lane, sdk):
+        key = world.planner.credential
+        for served in (lane, sdk):
+            body, headers = await served.plain(key, era, "shared_context", {"action": "list_keys", "session_id": "$"})
+            assert (await served.post(key, {**body, "id": given}, headers)).json()["id"] == given
+        assert not lane.sdk
+
+
+def changed(**fields: Any) -> Change:
+    return lambda body, headers: (body | fields, headers)
+
+
+def with_params(**fields: Any) -> Change:
+    return lambda body, headers: (body | {"params": body["params"] | fields}, headers)
+
+
+def with_meta(name: str, value: Any) -> Change:
+    return lambda body, headers: with_params(_meta=body["params"].get("_meta", {}) | {name: value})(body, headers)
+
+
+def with_headers(**fields: str | None) -> Change:
+    new = {name.replace("_", "-"): value for name, value in fields.items()}
+    return lambda body, headers: (body, {k: v for k, v in (headers | new).items() if v is not None})
+
+
+def twice(name: str) -> Change:
+    return lambda body, headers: (body, [*headers.items(), (name, headers.get(name, "*/*"))])
+
+
+def as_text(old: str, new: str) -> Change:
+    return lambda body, headers: (json.dumps(body).replace(old, new).encode(), headers)
+
+
+def instead(content: bytes) -> Change:
+    return lambda _, headers: (content, headers)
+
+
+NOT_PLAIN = {
+    "another method": changed(method="ping", params={}),
+    "a list of tools": lambda body, headers: (
+        changed(method="tools/list")(body, headers)[0],
+        headers | {"mcp-method": "tools/list"},
+    ),
+    "an unknown method": changed(method="tools/burn"),
+    "another version of JSON-RPC": changed(jsonrpc="1.0"),
+    "an id of null": changed(id=None),
+    "an id that is a number with a fraction": changed(id=1.5),
+    "an id that is true": changed(id=True),
+    "no parameters": changed(params=None),
+    "parameters in a list": changed(params=["shared_context"]),
+    "a field JSON-RPC does not know": changed(more=1),
+    "a notification": lambda body, headers: ({k: v for k, v in body.items() if k != "id"}, headers),
+    "an answer": lambda _, headers: ({"jsonrpc": "2.0", "id": 1, "result": {}}, headers),
+    "a batch": lambda body, headers: ([body], headers),
+    "arguments of null": with_params(arguments=None),
+    "arguments in a list": with_params(arguments=["read"]),
+    "a name that is a number": with_params(name=5),
+    "a task": with_params(task={"ttl": 5}),
+    "a parameter nobody knows": with_params(more=1),
+    "state of an earlier request": with_params(requestState="x"),
+    "a progress token": with_meta("progressToken", 5),
+    "a progress token of the wrong kind": with_meta("progressToken", [5]),
+    "a trace": with_meta("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+    "a related task": with_meta(f"{RESERVED}/related-task", {"taskId": "t"}),
+    "no metadata but null": with_params(_meta=None),
+    "metadata in a list": with_params(_meta=[]),
+    "no body": instead(b""),
+    "half a body": instead(b'{"jsonrpc":"2.0","id":1,'),
+    "no text": instead(b"\xff\xfe"),
+    "depth without end": instead(b'{"a":' * 50_000),
+    "not a number": as_text('"list_keys"', "NaN"),
+    "half a character": as_text("list_keys", r"\ud800"),
+    "nothing accepted": with_headers(accept="text/html"),
+    "only streams accepted": with_headers(accept="text/event-stream"),
+    "something else accepted before": with_headers(accept="text/event-stream, application/json"),
+    "another type of body": with_headers(content_type="text/plain"),
+    "no type of body": with_headers(content_type=None),
+    "a type in capitals": with_headers(content_type="Application/JSON"),
+    "no version": with_headers(mcp_protocol_version=None),
+    "a version nobody knows": with_headers(mcp_protocol_version="2099-01-01"),
+    "what is accepted, twice": twice("accept"),
+    "the version twice": twice("mcp-protocol-version"),
+}
+NOT_PLAIN_MODERN = {
+    "no method in the headers": with_headers(mcp_method=None),
+    "another method in the headers": with_headers(mcp_method="tools/list"),
+    "no name in the headers": with_headers(mcp_name=None),
+    "another name in the headers": with_headers(mcp_name="list_sessions"),
+    "a name in broken base64": with_headers(mcp_name="=?base64?c2hhcmVk_?="),
+    "the method twice": twice("mcp-method"),
+    "the name twice": twice("mcp-name"),
+    "another version in the headers": with_headers(mcp_protocol_version=LEGACY),
+    "another version in the envelope": with_meta(f"{RESERVED}/protocolVersion", "2025-11-25"),
+    "no envelope": with_params(_meta={}),
+    "capabilities of the wrong kind": with_meta(f"{RESERVED}/clientCapabilities", []),
+    "capabilities that are broken": with_meta(f"{RESERVED}/clientCapabilities", {"roots": 5}),
+    "a client without a version": with_meta(f"{RESERVED}/clientInfo", {"name": "raw"}),
+    "a level of logging": with_meta(f"{RESERVED}/logLevel", "debug"),
+    "a level of logging nobody knows": with_meta(f"{RESERVED}/logLevel", "loud"),
+    "an envelope that is no text": lambda body, headers: (
+        json.dumps(body).encode().replace(b'"raw"', b'"\xff"'),
+        headers,
+    ),
+    "an envelope beyond any sense": with_meta(f"{RESERVED}/clientInfo", {"name": "raw" * 2000, "version": "1"}),
+}
+NOT_PLAIN_LEGACY = {
+    "no connection": with_headers(mcp_session_id=None),
+    "a connection nobody opened": with_headers(mcp_session_id="0" * 32),
+    "an empty connection": with_headers(mcp_session_id=""),
+    "the connection twice": twice("mcp-session-id"),
+    "another version": with_headers(mcp_protocol_version=MODERN),
+    "the envelope of the other era": with_params(_meta=ENVELOPE),
+}
+ODD = [
+    *((era, name, change) for name, change in NOT_PLAIN.items() for era in (LEGACY, MODERN)),
+    *((MODERN, name, change) for name, change in NOT_PLAIN_MODERN.items()),
+    *((LEGACY, name, change) for name, change in NOT_PLAIN_LEGACY.items()),
+]
+
+
+@pytest.mark.parametrize(
+    ("era", "change"), [(era, change) for era, _, change in ODD], ids=[f"{e} {n}" for e, n, _ in ODD]
+)
+async def test_what_is_not_a_plain_call_is_the_sdk_s_to_answer(world: World, era: str, change: Change) -> None:
+    async with both(world) as (lane, sdk):
+        key = world.planner.credential
+        seen = []
+        for served in (lane, sdk):
+            asked = await served.plain(key, era, "shared_context", {"action": "list_keys", "session_id": "$"})
+            seen.append(served.seen(await served.post(key, *change(*asked))))
+        assert seen[0] == seen[1]
+        assert len(lane.sdk) == 1
+
+
+async def in_the_name_of(served: Served, owner: str, caller: str, headers: Any = ()) -> tuple[int, Any, Any]:
+    """Call on the connection that one agent opened with the credential of another."""
+    arguments = {"action": "list_keys", "session_id": "$"}
+    body, given = await served.plain(owner, LEGACY, "shared_context", arguments)
+    return served.seen(await served.post(caller, body, given | dict(headers)))
+
+
+async def test_a_connection_is_its_owner_s_and_nobody_else_s(world: World) -> None:
+    async with both(world) as (lane, sdk):
+        planner = world.planner.credential
+        for thief in (world.analysis, world.admin, world.stranger):
+            mine, theirs = [await in_the_name_of(served, planner, thief.credential) for served in (lane, sdk)]
+            assert mine == theirs
+            assert (mine[0], mine[2]["error"]["message"]) == (404, "Session not found")
+        assert len(lane.sdk) == 3
+        token = await world.planner.token("planner", "planning")
+        mine, theirs = [await in_the_name_of(served, planner, token) for served in (lane, sdk)]
+        assert mine == theirs
+        assert (mine[0], len(lane.sdk)) == (200, 3)
+
+
+async def test_an_ended_connection_stays_ended(world: World) -> None:
+    async with both(world) as (lane, sdk):
+        key = world.planner.credential
+        for served in (lane, sdk):
+            headers = {"authorization": f"Bearer {key}", "mcp-session-id": await served.connection(key)}
+            assert (await in_the_name_of(served, key, key))[0] == 200
+            assert (await served.http.delete("/mcp", headers=headers)).status_code == 200
+        mine, theirs = [await in_the_name_of(served, key, key) for served in (lane, sdk)]
+        assert mine == theirs
+        assert mine[0] == 404
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert not lane.lane._connections
+
+
+async def test_a_connection_whose_handshake_failed_cannot_call(world: World) -> None:
+    async with both(world) as (lane, sdk):
+        key = world.planner.credential
+        for served in (lane, sdk):
+            failed = await served.post(key, message("initialize", protocolVersion=5), PLAIN)
+            served.connections[key] = failed.headers["mcp-session-id"]
+        mine, theirs = [await in_the_name_of(served, key, key) for served in (lane, sdk)]
+        assert mine == theirs
+        assert mine[2]["error"]["code"] == -32602
+
+
+@ERAS
+async def test_at_a_session_s_endpoint_no_other_session_exists(world: World, era: str) -> None:
+    async with both(world) as (lane, sdk):
+        key = world.planner.credential
+        for arguments in ({}, {"session_id": "$"}, {"session_id": "s1"}, {"session_id": 5}):
+            seen = []
+            for served in (lane, sdk):
+                asked = {"action": "read", "key": "goal", **arguments}
+                answer = await served.call(key, era, asked, path=f"/mcp/session/{served.session}")
+                seen.append(served.seen(answer))
+            assert seen[0] == seen[1]
+            content = seen[0][2]["result"]["structuredContent"]
+            named_another = arguments.get("session_id", "$") != "$"
+            assert content.get("code") == ("SESSION_NOT_FOUND" if named_another else None)
+        assert not lane.sdk
+
+
+@ERAS
+async def test_who_proves_nobody_and_pages_from_elsewhere_are_refused_as_ever(world: World, era: str) -> None:
+    async with both(world) as (lane, sdk):
+        key = world.planner.credential
+        for caller, extra, status in (
+            ("nonsense", {}, 401),
+            (key, {"host": "evil.example"}, 403),
+            (key, {"origin": "https://evil.example"}, 403),
+        ):
+            seen = []
+            for served in (lane, sdk):
+                body, headers = await served.plain(key, era, "list_agents", {})
+                seen.append(served.seen(await served.post(caller, body, headers | extra)))
+            assert seen[0] == seen[1]
+            assert seen[0][0] == status
+        assert not lane.sdk
+
+
+async def in_parts(body: bytes) -> AsyncIterator[bytes]:
+    for start in range(0, len(body), 50_000):
+        yield body[start : start + 50_000]
+
+
+@ERAS
+@pytest.mark.parametrize("parts", [True, False], ids=["in parts", "announced"])
+async def test_a_body_may_come_in_parts_and_is_refused_when_too_large(world: World, era: str, parts: bool) -> None:  # noqa: FBT001
+    async with both(world) as (lane, sdk):
+        key = world.planner.credential
+        limit = world.app.settings.max_body_bytes
+        for size, status in ((120_000, 200), (limit, 413)):
+            seen = []
+            for served in (lane, sdk):
+                body, headers = await served.plain(
+                    key, era, "shared_context", {"action": "write", "session_id": "$", "key": "k", "value": "v" * size}
+                )
+                content = json.dumps(body).encode()
+                seen.append(served.seen(await served.post(key, in_parts(content) if parts else content, headers)))
+            assert seen[0] == seen[1]
+            assert seen[0][0] == status
+            assert len(lane.sdk) == (status == 413)
+
+
+@ERAS
+async def test_the_rate_limit_and_the_limit_on_connections_hold(world: World, era: str) -> None:
+    app = await world.another_app(rate_limits="board=2/minute")
+    async with serving(app, "s1", direct=True) as lane:
+        key = world.planner.credential
+        lane.application.mcp._connections._most = 1
+        codes = []
+        for _ in range(3):
+            answer = await lane.call(key, era, {"action": "list_keys", "session_id": "$"})
+            codes.append(answer.json()["result"]["structuredContent"].get("code"))
+        assert codes == [None, None, "RATE_LIMITED"]
+        assert not lane.sdk
+        await lane.connection(key)
+        refused = await lane.post(key, *await lane.plain(key, MODERN, "shared_context", {}))
+        assert (refused.status_code, refused.json()["code"]) == (429, "TOO_MANY_CONNECTIONS")
+
+
+async def test_a_call_holds_its_connection_open_and_starts_its_idle_time_anew(world: World) -> None:
+    async with serving(world.app, "s1", direct=True) as lane:
+        key = world.planner.credential
+        transport = lane.application.mcp._manager._server_instances[await lane.connection(key)]
+        during = []
+        world.app.guards.append(
+            lambda *_: during.append((transport._requests_in_flight, transport.idle_scope.deadline))
+        )
+        early = transport.idle_scope.deadline = asyncio.get_running_loop().time() + 60
+        assert (await lane.call(key, LEGACY, {"action": "list_keys", "session_id": "$"})).status_code == 200
+        assert during == [(1, float("inf"))]
+        assert transport._requests_in_flight == 0
+        assert early < transport.idle_scope.deadline < float("inf")
+        assert not lane.sdk
+
+
+async def test_a_connection_that_went_idle_is_left_to_the_sdk(world: World) -> None:
+    async with serving(world.app, "s1", direct=True) as lane:
+        key = world.planner.credential
+        transport = lane.application.mcp._manager._server_instances[await lane.connection(key)]
+        transport.idle_scope.cancel()
+        assert (await lane.call(key, LEGACY, {"action": "list_keys", "session_id": "$"})).status_code == 404
+        assert len(lane.sdk) == 1
+
+
+async def test_a_call_that_waits_can_be_cancelled(world: World) -> None:
+    async with serving(world.app, "s1", direct=True) as lane:
+        key = world.planner.credential
+        await lane.connection(key)
+        lane.handed_on.clear()
+        waiting = asyncio.create_task(lane.call(key, LEGACY, {"wait_seconds": 60}, "read_events"))
+        await soon(lane.handed_on.wait())
+        headers = PLAIN | {"mcp-session-id": await lane.connection(key)}
+        cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
+        assert (await lane.post(key, cancelled, headers)).status_code == 202
+        assert (await soon(waiting)).json()["error"]["message"] == "Request cancelled"
+
+
+async def test_few_envelopes_are_remembered_however_many_are_sent(world: World) -> None:
+    async with serving(world.app, "s1", direct=True) as lane:
+        key = world.planner.credential
+        body, headers = await lane.plain(key, MODERN, "shared_context", {"action": "list_keys", "session_id": "$"})
+        for number in range(300):
+            info = {"name": f"client {number}", "version": "1"}
+            asked, _ = with_meta(f"{RESERVED}/clientInfo", info)(body, headers)
+            assert (await lane.post(key, asked, headers)).status_code == 200
+        assert 0 < len(lane.lane._envelopes) <= 256
+        assert not lane.sdk
+
+
+@pytest.mark.parametrize("mode", ["legacy", MODERN])
+async def test_the_real_client_s_calls_take_the_direct_lane(world: World, mode: str) -> None:
+    async with serving(world.app, "s1", direct=True) as lane:
+        lane.http.headers["authorization"] = f"Bearer {world.planner.credential}"
+        connected = streamable_http_client("http://127.0.0.1/mcp", http_client=lane.http)
+        async with Client(connected, mode=mode) as client:
+            await client.list_tools()
+            lane.sdk.clear()
+            for action in ({"action": "write", "value": STRANGE}, {"action": "read"}):
+                answer = await client.call_tool("shared_context", {"session_id": "s1", "key": "strange", **action})
+                assert not answer.is_error
+            assert answer.structured_content["value"] == STRANGE
+            missing = await client.call_tool("shared_context", {"action": "read", "session_id": "s1", "key": "none"})
+            assert (missing.is_error, missing.structured_content["code"]) == (True, "KEY_NOT_FOUND")
+            assert not [scope for scope in lane.sdk if scope["method"] == "POST"]

@@ -1,0 +1,76 @@
+"""The part of a message that is shown for a match."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.capabilities.search.preview import preview
+
+pytestmark = pytest.mark.req("MS-05")
+
+FILLER = "This sentence says nothing of any interest to anyone. " * 20
+
+
+def test_a_short_message_is_shown_whole() -> None:
+    assert preview("Short and sweet.", "sweet") == "Short and sweet."
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("budget harbour", "the harbour budget was approved"),
+        ("harbor budgets", "the harbour budget was approved"),
+        ("approv", "the harbour budget was approved"),
+        ("harbourbudget", "the harbour budget was approved"),
+    ],
+)
+def test_the_piece_with_the_match_is_shown(query: str, shown: str) -> None:
+    piece = preview(f"{FILLER}Yesterday the harbour budget was approved at last. {FILLER}", query)
+    assert shown in piece
+    assert len(piece) <= 200
+    assert piece.startswith("…")
+    assert piece.endswith("…")
+
+
+def test_the_piece_with_the_most_words_of_the_query_wins() -> None:
+    content = f"A budget. {FILLER}The harbour budget. {FILLER}The harbour."
+    assert "The harbour budget." in preview(content, "budget of the harbour")
+
+
+def test_a_match_at_either_end_has_an_ellipsis_on_the_other_side_only() -> None:
+    assert preview(f"zebra {FILLER}", "zebra").startswith("zebra")
+    assert preview(f"{FILLER}zebra", "zebra").endswith("zebra")
+
+
+def test_without_a_match_the_beginning_is_shown() -> None:
+    assert preview(FILLER, "xylophone").startswith("This sentence")
+    assert preview(FILLER, "?" * 100).startswith("This sentence")
+
+
+def test_words_are_not_cut_in_half() -> None:
+    piece = preview(f"{FILLER}zebra {FILLER}", "zebra").strip("…")
+    assert set(piece.split()) <= {*FILLER.split(), "zebra"}
+
+
+def test_a_text_without_spaces_is_cut_where_it_must_be() -> None:
+    piece = preview("設計" * 200 + "完了" + "設計" * 200, "完了")
+    assert "完了" in piece
+    assert len(piece) == 200
+
+
+@given(st.text(max_size=1_000), st.text(max_size=80))
+def test_it_is_always_a_piece_of_the_content_and_never_long(content: str, query: str) -> None:
+    piece = preview(content, query)
+    assert len(piece) <= 200
+    assert piece == content or piece.removeprefix("…").removesuffix("…") in content
+
+
+@given(
+    st.lists(st.sampled_from(["alpha", "beta", "gamma", "delta\n", "epsilon."]), min_size=60, max_size=2_000),
+    st.integers(0, 59),
+)
+def test_it_holds_a_matched_word_when_there_is_one(filler: list[str], place: int) -> None:
+    content = " ".join([*filler[:place], "zebra", *filler[place:]])
+    assert "zebra" in preview(content, "the zebras")

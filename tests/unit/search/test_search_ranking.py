@@ -1,0 +1,242 @@
+"""Which messages a query finds, and what their scores mean."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.capabilities.search import index as indexing
+from weft.capabilities.search.index import Index
+from weft.capabilities.search.ranking import Hit, search, search_in_steps
+
+pytestmark = pytest.mark.req("MS-05")
+
+TALK = (
+    "I have finished the database schema design. Ready for review.",
+    "The payment worker keeps failing with ConnectionResetError after the last deploy.",
+    "Lunch is at noon in the small room.",
+    "We rotate the signing key of the staging cluster every thirty days.",
+    "call set_memory before the agent restarts, see src/agents/restart_loop.py",
+    "データベース設計が完了しました",
+    "Shipped it 🚀",
+    "Marketing wants the newsletter on Tuesday.",
+)
+
+
+def indexed(*texts: str, first_id: int = 1, metadata: str = "") -> Index:
+    index = Index()
+    for message_id, text in enumerate(texts, first_id):
+        index.add(message_id, text, metadata)
+    return index
+
+
+def find(query: str, *indexes: Index, threshold: float = 60, limit: int = 10, with_metadata: bool = True) -> list[Hit]:
+    return search(indexes, query, threshold=threshold, limit=limit, with_metadata=with_metadata)
+
+
+def found(query: str, *indexes: Index, threshold: float = 60, with_metadata: bool = True) -> list[int]:
+    return [hit.message_id for hit in find(query, *indexes, threshold=threshold, with_metadata=with_metadata)]
+
+
+@pytest.mark.parametrize(
+    ("query", "message_id"),
+    [
+        ("database schema design", 1),
+        ("design of the schema for databases", 1),
+        ("databse shcema", 1),
+        ("databaseschema", 1),
+        ("sche", 1),
+        ("restarting agents", 5),
+        ("paymentprocessor", 2),
+        ("why is the payments worker failing?", 2),
+        ("connection reset", 2),
+        ("ConnectionResetError", 2),
+        ("how often do we rotate the signing key?", 4),
+        ("setMemory", 5),
+        ("restart loop", 5),
+        ("設計", 6),
+        ("計", 6),
+        ("🚀", 7),
+        ("newsleter tuesady", 8),
+    ],
+)
+def test_a_query_finds_its_message_first(query: str, message_id: int) -> None:
+    assert found(query, indexed(*TALK))[:1] == [message_id]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "quantum chromodynamics", "🍕", "~~~~"])
+def test_a_query_about_something_else_finds_nothing(query: str) -> None:
+    assert found(query, indexed(*TALK)) == []
+
+
+def test_signs_alone_are_found_as_they_stand() -> None:
+    assert found("->", indexed("a -> b", "a to b")) == [1]
+
+
+def test_a_message_with_every_word_of_the_query_scores_a_hundred_whatever_the_order() -> None:
+    hits = find("design schema", indexed(*TALK), threshold=100)
+    assert hits == [Hit(1, 100.0, "words")]
+
+
+@pytest.mark.parametrize(
+    ("query", "matched_by"),
+    [("payment worker", "words"), ("paymnet wroker", "fuzzy"), ("payment wroker", "both"), ("databaseschema", "fuzzy")],
+)
+def test_a_hit_says_what_matched(query: str, matched_by: str) -> None:
+    assert find(query, indexed(*TALK))[0].matched_by == matched_by
+
+
+def test_a_longer_word_that_begins_with_the_one_asked_for_is_no_misspelling() -> None:
+    assert find("shipment", indexed("shipments are late", "shipmentx arrived"))[0].matched_by == "words"
+
+
+def test_a_misspelt_word_scores_less_than_the_word_itself() -> None:
+    index = indexed(*TALK)
+    assert find("newsleter", index)[0].score < find("newsletter", index)[0].score
+
+
+def test_a_word_misspelt_in_a_message_is_found_beside_the_right_one() -> None:
+    assert found("database", indexed("the database is up", "nothing", "the databse is down")) == [1, 3]
+
+
+def test_everyday_words_alone_do_not_pass_for_an_answer() -> None:
+    assert found("what is the airspeed of an unladen swallow", indexed(*TALK)) == []
+
+
+def test_a_rare_word_tells_more_than_a_common_one() -> None:
+    index = indexed(*["deploy again"] * 20, "deploy", "the canary")
+    assert found("deploy the canary now", index, threshold=30)[0] == 22
+
+
+def test_equal_messages_are_separate_results_the_newest_first() -> None:
+    assert found("hello world", indexed("hello world", "hello world", "hello world")) == [3, 2, 1]
+
+
+def test_an_old_message_is_found_among_many_newer_ones() -> None:
+    index = indexed("the vault code is in the blue folder", *(f"status report number {n}" for n in range(5_000)))
+    assert found("where is the code of the vault?", index) == [1]
+
+
+def test_an_answer_is_helped_by_the_question_before_it() -> None:
+    alone = find("budget of the harbour project", indexed("The project gets two million."), threshold=0)
+    asked = find(
+        "budget of the harbour project",
+        indexed("What is the budget for the harbour?", "The project gets two million."),
+        threshold=0,
+    )
+    assert {hit.message_id for hit in asked} == {1, 2}
+    assert asked[-1].score > alone[0].score
+
+
+def test_the_limit_keeps_the_best() -> None:
+    index = indexed("alpha", "alpha beta", "alpha beta gamma")
+    assert [hit.message_id for hit in find("alpha beta gamma", index, threshold=0, limit=1)] == [3]
+
+
+def test_metadata_is_searched_only_when_asked_for() -> None:
+    index = Index()
+    index.add(1, "done", "component database")
+    assert found("database", index) == [1]
+    assert found("database", index, with_metadata=False) == []
+    assert found("componentdatabase", index) == [1]
+    assert found("componentdatabase", index, with_metadata=False) == []
+
+
+def test_a_very_long_message_is_found_by_a_word_at_its_end() -> None:
+    assert found("zebra", indexed("filler words go on " * 526 + "zebra", "short")) == [1]
+
+
+def test_messages_of_several_audiences_are_ranked_together() -> None:
+    public = indexed("the release is on friday", first_id=1)
+    private = indexed("my note: release friday", first_id=2)
+    assert found("release friday", public, private) == found("release friday", private, public) == [2, 1]
+
+
+def test_an_index_not_searched_influences_nothing() -> None:
+    def result() -> list[Hit]:
+        return find("schema review of payments", indexed(*TALK), threshold=0)
+
+    alone = result()
+    hidden = indexed(*["schema review of payments"] * 50, first_id=100)
+    assert result() == alone
+    assert find("schema review of payments", indexed(*TALK), hidden, threshold=0) != alone
+
+
+def test_how_rare_a_word_is_counts_over_the_searched_indexes_only() -> None:
+    visible, hidden = indexed("alpha beta", "gamma"), indexed(*["beta"] * 30, first_id=10)
+    before = find("beta delta", visible, threshold=0)
+    together = find("beta delta", visible, hidden, threshold=0)
+    assert before != [hit for hit in together if hit.message_id == 1]
+    assert find("beta delta", visible, threshold=0) == before
+
+
+def test_no_index_and_an_empty_one_find_nothing() -> None:
+    assert found("anything") == found("anything", Index()) == []
+
+
+def test_a_session_too_large_for_whole_texts_is_still_searched_by_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "MOST_WHOLE_TEXTS", 4)
+    index = indexed(*TALK)
+    assert index.texts == []
+    assert found("databse schema", index) == [1]
+
+
+def test_a_huge_number_of_places_is_narrowed_to_the_best_and_newest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.capabilities.search.ranking._MOST_PLACES", 50)
+    monkeypatch.setattr("weft.capabilities.search.ranking._MOST_CLOSE_LOOKS", 10)
+    index = indexed("common rare", *["common word"] * 200)
+    assert found("common", index) == list(range(201, 191, -1))
+    assert found("common rare", index)[0] == 1
+
+
+def test_comparing_whole_texts_pauses_between_slices() -> None:
+    index = indexed(*["some words of filler text here"] * 10_000)
+    steps = list(search_in_steps([index], "xylophonequartet", threshold=60, limit=10, with_metadata=True))
+    assert len(steps) > 3
+    assert steps[-1] == []
+
+
+def test_messages_added_between_steps_do_no_harm() -> None:
+    index = indexed(*["wordsof filler"] * 9_000, "the blue folder")
+    steps = search_in_steps([index], "bluefolder", threshold=60, limit=10, with_metadata=True)
+    next(steps)
+    for message_id in range(10_000, 10_010):
+        index.add(message_id, "late", "")
+    assert [hit.message_id for hit in list(steps)[-1]] == [9_001]
+
+
+def test_an_index_knows_its_size_its_newest_message_and_about_what_it_weighs() -> None:
+    index = Index()
+    assert (index.size, index.last_id) == (0, 0)
+    empty = index.weight
+    index.add(7, "some words", "and metadata")
+    assert (index.size, index.last_id) == (1, 7)
+    assert index.weight > empty
+
+
+TEXTS = st.lists(
+    st.one_of(
+        st.text(max_size=40),
+        st.lists(st.sampled_from(["alpha", "Beta", "get_memory", "設計", "🚀", "the", "databse", "database"])).map(
+            " ".join
+        ),
+    ),
+    max_size=12,
+)
+
+
+@given(
+    TEXTS, TEXTS, st.text(max_size=30) | st.sampled_from(["alpha database", "getmemory 設計", "the"]), st.floats(0, 100)
+)
+def test_every_hit_is_a_message_once_and_within_the_threshold(
+    public: list[str], private: list[str], query: str, threshold: float
+) -> None:
+    indexes = [indexed(*public), indexed(*private, first_id=100)]
+    hits = find(query, *indexes, threshold=threshold)
+    ids = [hit.message_id for hit in hits]
+    assert len(ids) == len(set(ids)) <= 10
+    assert set(ids) <= {*indexes[0].ids, *indexes[1].ids}
+    assert all(max(threshold, 0.1) <= hit.score <= 100 for hit in hits)
+    assert hits == sorted(hits, key=lambda hit: (hit.score, hit.message_id), reverse=True)
+    assert hits == find(query, *indexes, threshold=threshold)

@@ -1,0 +1,93 @@
+"""What the words of a text are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from weft.capabilities.search.words import metadata_text, stem, telling_words, tokens, words
+
+pytestmark = pytest.mark.req("MS-05")
+
+
+@pytest.mark.parametrize(
+    ("token", "expected"),
+    [
+        ("Plan", ("plan",)),
+        ("ÉCOLE", ("ecole",)),
+        ("get_memory", ("getmemory", "get", "memory")),
+        ("getMemory", ("getmemory", "get", "memory")),
+        ("HTTPServer2", ("httpserver2", "http", "server")),
+        ("__init__", ("init",)),
+        ("404", ("404",)),
+        ("設計書", ("設計", "計書")),
+        ("設", ("設",)),
+        ("API設計", ("api", "設計")),
+        ("데이터", ("데이", "이터")),
+        ("\uff46\uff55\uff4c\uff4c", ("full",)),
+        ("🚀", ("🚀",)),
+        ("___", ()),
+    ],
+)
+def test_a_token_is_its_word_the_parts_of_an_identifier_or_pairs_of_characters(
+    token: str, expected: tuple[str, ...]
+) -> None:
+    assert words(token) == expected
+
+
+def test_a_word_that_has_marks_is_not_taken_apart() -> None:
+    assert tokens("कनेक्शन पूल।") == ["कनेक्शन", "पूल"]
+    assert tokens("cafe\u0301 déjà") == ["cafe\u0301", "déjà"]
+
+
+def test_each_picture_is_a_token_and_other_signs_are_none() -> None:
+    assert tokens("🚀🎉 -> ok?!") == ["🚀", "🎉", "ok"]
+
+
+@pytest.mark.parametrize(
+    "forms",
+    [
+        ("plan", "plans", "planned", "planning"),
+        ("query", "queries", "queried"),
+        ("schedule", "schedules", "scheduled", "scheduling"),
+        ("box", "boxes", "boxed"),
+        ("pass", "passes", "passed"),
+    ],
+)
+def test_the_forms_of_a_word_have_one_stem(forms: tuple[str, ...]) -> None:
+    assert len(set(map(stem, forms))) == 1
+
+
+@pytest.mark.parametrize(("one", "other"), [("status", "stat"), ("string", "str"), ("bus", "bu"), ("need", "ne")])
+def test_words_that_only_look_like_forms_stay_apart(one: str, other: str) -> None:
+    assert stem(one) != stem(other)
+
+
+def test_everyday_words_of_a_query_are_left_out() -> None:
+    assert telling_words("When did we deploy the API?") == ["deploy", "api"]
+
+
+def test_everyday_words_are_sought_when_there_are_no_others() -> None:
+    assert telling_words("to be or not") == ["to", "be", "or", "not"]
+
+
+def test_metadata_is_searched_by_keys_and_plain_values_however_deep() -> None:
+    metadata = {"type": "status", "build": {"number": 42, "ok": True, "tags": ["nightly", None, 1.5]}}
+    assert metadata_text(metadata) == "type status build number 42 ok True tags nightly 1.5"
+
+
+def test_metadata_may_be_nested_very_deep() -> None:
+    metadata: dict[str, Any] = {"innermost": "found"}
+    for _ in range(5_000):
+        metadata = {"in": [metadata]}
+    assert metadata_text(metadata).endswith("innermost found")
+
+
+def test_no_metadata_is_no_text() -> None:
+    assert metadata_text({}) == ""
+
+
+def test_encoded_data_is_known_by_its_beginning() -> None:
+    assert words("aB9" * 30_000) == words("aB9" * 30_000 + "tail")
+    assert len(words("aB9" * 30_000)) < 64

@@ -1,0 +1,71 @@
+"""The rules of memories, without storage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.capabilities.memory.model import KeyRange, MemoryEntry, MemoryScope, scope_of
+from weft.kernel.errors import InvalidInput
+from weft.kernel.given_json import encode_given
+
+KEYS = st.text("AZaz09_-", min_size=1, max_size=4)
+
+
+@given(keys=st.sets(KEYS), prefix=st.text("AZaz09_-", max_size=2), after=KEYS | st.just(""))
+def test_a_range_holds_the_keys_with_a_prefix_behind_another(keys: set[str], prefix: str, after: str) -> None:
+    among = KeyRange.of(prefix, after)
+    assert {key for key in keys if among.first <= key < among.end} == {
+        key for key in keys if key.startswith(prefix) and key > after
+    }
+
+
+@pytest.mark.parametrize("scope", [MemoryScope("planner", None), MemoryScope("a-b_c", "session_1")])
+def test_a_line_leads_back_to_the_memory_whose_history_it_keeps(scope: MemoryScope) -> None:
+    assert scope_of(scope.line_id) == scope
+
+
+def test_other_lines_are_no_memories() -> None:
+    assert scope_of("board:s1") is None
+
+
+def test_an_entry_weighs_its_key_its_value_and_its_metadata_in_bytes() -> None:
+    entry = MemoryEntry(None, "key", 1, 1, b"", 10, None, 0, 0, None)
+    assert entry.weight == 13
+    assert MemoryEntry(None, "key", 1, 1, b"", 10, '{"m":"é"}', 0, 0, None).weight == 23
+
+
+def test_an_entry_is_gone_at_the_very_moment_it_expires() -> None:
+    entry = MemoryEntry(None, "key", 1, 1, b"", 10, None, 0, 0, 5)
+    assert (entry.lives_at(4), entry.lives_at(5)) == (True, False)
+
+
+def deep(levels: int, wrap: Any) -> Any:
+    value: Any = wrap([]) if wrap is list else {}
+    for _ in range(levels - 1):
+        value = [value] if wrap is list else {"a": value}
+    return value
+
+
+@pytest.mark.parametrize("wrap", [list, dict])
+def test_json_may_be_nested_so_deep_and_no_deeper(wrap: Any) -> None:
+    assert encode_given("value", deep(32, wrap))
+    for levels in (33, 5_000):
+        with pytest.raises(InvalidInput, match="levels"):
+            encode_given("value", deep(levels, wrap))
+
+
+@pytest.mark.parametrize(
+    "value", [float("nan"), [float("inf")], {"a": float("-inf")}, {1: 1}, [{None: 1}], b"", {1}, object(), "\ud800"]
+)
+def test_what_json_has_no_words_for_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        encode_given("value", value)
+    assert caught.value.context == {"field": "value"}
+
+
+def test_tuples_are_lists() -> None:
+    assert encode_given("value", (1, (2.0, None))) == b"[1,[2.0,null]]"
