@@ -18,6 +18,9 @@ NAMES = (
     "inprocess_write",
     "flat_cost",
     "many_clients",
+    "collaboration_growth",
+    "thousand_agents",
+    "latency_targets",
     "postgres_write",
     "peer",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median, quantiles
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,10 @@ _QUICK = Sizes(messages=20, rounds=2, calls=3, writers=4, seconds=0.3)
 _FULL = Sizes(messages=1_000, rounds=5, calls=20, writers=20, seconds=6)
 
 
+# The other server does not log either.
+quiet_weft = partial(weft_server, log_level="ERROR")
+
+
 def run(*, quick: bool) -> list[Row]:
     return run_async(_run(_QUICK, peer=False) if quick else _run(_FULL, peer=True))
 
@@ -54,13 +59,13 @@ async def _run(sizes: Sizes, *, peer: bool) -> list[Row]:
     with folder() as ours, folder() as theirs:
         access = Access(token=await prepare(str(ours / "weft.db"), []))
         with ExitStack() as stack:
-            weft = Party(stack.enter_context(weft_server(ours)), access, LEGACY)
+            weft = Party(stack.enter_context(quiet_weft(ours)), access, LEGACY)
             other = await _peer(stack, theirs) if peer else None
             rows = await _operations(sizes, weft, other)
             rows.append(_resident(weft, other))
             crowds = [await crowd(party, sizes.writers, sizes.seconds) for party in (weft, other) if party]
         # Read back by a server that has just started, so that only what was kept is there.
-        sides: list[tuple[Serve, Path, Access]] = [(weft_server, ours, access)]
+        sides: list[tuple[Serve, Path, Access]] = [(quiet_weft, ours, access)]
         if other:
             sides.append((peer_server, theirs, other.access))
         missing = [await _lost(*side, result) for side, result in zip(sides, crowds, strict=True)]

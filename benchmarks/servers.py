@@ -79,9 +79,11 @@ async def prepare(url: str, sessions: Sequence[str], **config: Any) -> str:  # n
 
 
 @contextmanager
-def weft_server(data: Path, command: Sequence[str] = (sys.executable, "-c", _SERVE)) -> Iterator[Served]:
+def weft_server(
+    data: Path, command: Sequence[str] = (sys.executable, "-c", _SERVE), *, log_level: str = "INFO"
+) -> Iterator[Served]:
     """Serve a data folder as ``weft serve`` does."""
-    settings = {"WEFT_DATA": str(data), "WEFT_RATE_LIMITS": _RATES}
+    settings = {"WEFT_DATA": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level}
     with server(command, settings, "/ready") as served:
         yield served
 

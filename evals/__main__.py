@@ -32,10 +32,18 @@ def main(names: list[str]) -> int:
     if folder is None:
         print("No evaluation data here: set WEFT_EVAL_DATA to its folder. Only the built-in texts are measured.")
     rows: list[Row] = [row for name in names or EVALUATIONS for row in EVALUATIONS[name](folder)]
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps([row.as_json() for row in rows], indent=2) + "\n")
+    _save(rows)
     print(as_table(rows))
     return 0
+
+
+def _save(rows: list[Row]) -> None:
+    """Write results down, keeping those of evaluations that were not run this time."""
+    RESULTS.parent.mkdir(exist_ok=True)
+    before = json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else []
+    ran = {row.name.partition(".")[0] for row in rows}
+    kept = [old for old in before if old["name"].partition(".")[0] not in ran]
+    RESULTS.write_text(json.dumps([*kept, *(row.as_json() for row in rows)], indent=2) + "\n")
 
 
 if __name__ == "__main__":

@@ -25,14 +25,24 @@ async def content_of(client: Client, uri: str) -> Any:
     return json.loads(content.text)
 
 
-async def test_boards_a_caller_takes_part_in_are_listed(web: Connect, session: str) -> None:
+async def listed(client: Client) -> list[str]:
+    return [str(resource.uri) for resource in (await client.list_resources()).resources]
+
+
+@pytest.mark.req("MS-09")
+async def test_each_caller_is_shown_the_resources_it_can_name(web: Connect, session: str) -> None:
     hidden = web.team.new_session(agent="admin", participants=["human:*"])
     async with web("planner") as client:
-        listed = {str(resource.uri) for resource in (await client.list_resources()).resources}
-    assert f"board://{session}" in listed
-    assert f"board://{hidden}" not in listed
+        planner = await listed(client)
     async with web("analysis") as client:
-        assert (await client.list_resources()).resources == []
+        analysis = await listed(client)
+    async with web("admin") as client:
+        admin = await listed(client)
+
+    assert {f"board://{session}", f"session://{session}", "agent://planner/memory"} <= set(planner)
+    assert not {f"board://{hidden}", f"session://{hidden}", "performance://metrics"} & set(planner)
+    assert analysis == ["agent://analysis/memory"]
+    assert {"agent://admin/memory", "performance://metrics"} <= set(admin)
 
 
 async def test_templates_name_every_family_of_resources(web: Connect) -> None:
@@ -42,6 +52,7 @@ async def test_templates_name_every_family_of_resources(web: Connect) -> None:
         "board://{session_id}",
         "board://{session_id}/{key}",
         "session://{session_id}",
+        "agent://{agent_id}/memory",
     ]
 
 
@@ -108,16 +119,27 @@ async def test_a_connection_for_one_session_is_offered_nothing_that_names_anothe
             f"board://{session}",
             f"board://{session}/{{key}}",
             f"session://{session}",
+            "agent://{agent_id}/memory",
         ]
-        assert [str(resource.uri) for resource in (await client.list_resources()).resources] == [f"board://{session}"]
+        assert await listed(client) == [f"board://{session}", f"session://{session}", "agent://planner/memory"]
         assert not any(prompt.arguments for prompt in (await client.list_prompts()).prompts)
 
 
-async def test_sub_agents_do_not_read_sessions(web: Connect, session: str) -> None:
+@pytest.mark.req("MS-09")
+async def test_sub_agents_read_the_sessions_they_work_in_as_far_as_it_is_meant_for_them(
+    web: Connect, session: str
+) -> None:
+    closed = web.team.new_session(agent="admin", participants=["human:*"])
+    async with web("planner") as client:
+        await call(client, "add_message", session_id=session, content="for all")
+        await call(client, "add_message", session_id=session, content="for me", visibility="private")
     async with web("analysis") as client:
+        seen = await content_of(client, f"session://{session}")
         with pytest.raises(MCPError) as refusal:
-            await client.read_resource(f"session://{session}")
-    assert refusal.value.error.data["code"] == "PERMISSION_DENIED"
+            await client.read_resource(f"session://{closed}")
+    assert [message["content"] for message in seen["messages"]] == ["for all"]
+    assert seen["statistics"]["visible_message_count"] == 1
+    assert refusal.value.error.data["code"] == "SESSION_NOT_FOUND"
 
 
 @pytest.mark.req("SC-10")

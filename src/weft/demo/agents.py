@@ -63,6 +63,9 @@ async def connected(name: str, url: str, key: str, teller: Teller) -> AsyncItera
 _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "code": lambda a: f"{a['code']}: {a['error']}",
     "entries": lambda a: " · ".join(f"{entry['key']}: “{entry['value']}”" for entry in a["entries"]),
+    "results": lambda a: " · ".join(f"{hit['message']['sender']}: “{hit['match_preview']}”" for hit in a["results"]),
+    "message_id": lambda a: f"message {a['message_id']}",
+    "stored_at": lambda a: f"remembered, {a['scope']}, for this agent alone",
     "keys": lambda a: (
         ", ".join(f"{key['key']} ({key['value_size_tokens']})" for key in a["keys"])
         + f" · {a['metadata']['total_size_tokens']} tokens in all"

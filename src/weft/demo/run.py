@@ -114,6 +114,7 @@ def _say_what_next(teller: Teller, settings: Settings, url: str, session_id: str
         [
             f"{weft} session list",
             f"{weft} board list-keys --session {session_id}",
+            f"{weft} message list --session {session_id}",
             f"{weft} board read-history findings_summary --session {session_id}",
             f"{weft} events read --session {session_id} --after 0",
             f"{weft} audit list --outcome denied",

@@ -77,6 +77,8 @@ async def _investigate(planner: Agent, analysis: Agent, session_id: str, teller:
             key="open_questions",
             value="Was the shorter cache intended? The user should confirm before a revert.",
         )
+        await analysis.call("add_message", content="Found it: the price cache. One question is on the board.")
+        await analysis.call("set_memory", key="replayed_until", value={"day": "Tuesday", "orders": 1_204})
 
     changed = await planner.next_change(f"board://{session_id}/open_questions", investigate())
     teller.says(planner.name, f"is told: {changed} has changed")
@@ -91,12 +93,16 @@ async def _decide(planner: Agent, teller: Teller) -> None:
     )
     await planner.board("delete", key="open_questions")
     await planner.board("snapshot", label="approved")
+    await planner.call(
+        "add_message", content="The user approves the revert. Draft the plan, please.", recipient_id=FIXER
+    )
 
 
 async def _remedy(remediation: Agent, teller: Teller) -> None:
     teller.chapter("4 · The next sub-agent knows what to do without investigating anything")
     await remediation.board("list_keys")
     await remediation.board("read", key="findings_summary")
+    await remediation.call("search_context", query="what has been aproved?")
     await remediation.board("read", key="decisions_made")
     await remediation.board(
         "write", key="deliverables_status", value="Revert plan drafted and filed as change CHG-118."

@@ -29,7 +29,7 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
+    return _EPOCH + micros * _MICROSECOND
 
 
 def optional_moment(micros: int | None) -> datetime | None:

@@ -7,8 +7,7 @@ its own, and every way of reading asks that one question.
 
 from __future__ import annotations
 
-from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
 
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 MOST_CHARACTERS = 10_000
+Visibility = Literal["public", "private", "agent_only", "admin_only"]
+VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
 # Behind every message there can be.
 LAST = 2**62
 ADMINS = f"{PERMISSION}{Permission.ADMIN}"
@@ -30,15 +31,6 @@ class MessageNotFound(NotFound):
     code = "MESSAGE_NOT_FOUND"
     hint = "Use the id of a message that get_messages shows you in this session."
     related = ("get_messages",)
-
-
-class Visibility(StrEnum):
-    """Who a message is for."""
-
-    PUBLIC = "public"
-    PRIVATE = "private"
-    AGENT_ONLY = "agent_only"
-    ADMIN_ONLY = "admin_only"
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -83,13 +75,13 @@ class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
 
 def audience_for(visibility: Visibility, sender: str, sender_type: str) -> str:
     match visibility:
-        case Visibility.PUBLIC:
+        case "public":
             return EVERYONE
-        case Visibility.PRIVATE:
+        case "private":
             return f"{PRINCIPAL}{sender}"
-        case Visibility.AGENT_ONLY:
+        case "agent_only":
             return f"{AGENT_TYPE}{sender_type}"
-        case Visibility.ADMIN_ONLY:
+        case "admin_only":
             return ADMINS
 
 
@@ -97,6 +89,6 @@ def audiences_of(actor: Actor, *visibilities: Visibility) -> tuple[str, ...]:
     """Return the audiences a caller belongs to: of these visibilities, or of all."""
     return tuple(
         audience
-        for visibility in visibilities or Visibility
+        for visibility in visibilities or VISIBILITIES
         if (audience := audience_for(visibility, actor.principal_id, actor.agent_type)) in actor.audiences
     )

@@ -21,7 +21,6 @@ from weft.kernel.given_json import Metadata, checked_metadata
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
-VisibilityName = Literal["public", "private", "agent_only", "admin_only"]
 MessageId = Annotated[Ordinal, msgspec.Meta(description="The message's number in its session.")]
 # What a message weighs beside its text, in a cache.
 _ENVELOPE_BYTES = 1_000
@@ -40,7 +39,7 @@ class AddMessage(Request):
         ),
     ]
     visibility: Annotated[
-        VisibilityName,
+        Visibility,
         msgspec.Meta(
             description="public: everyone in the session; private: you alone; agent_only: agents of your type; "
             "admin_only: holders of the permission admin, who alone may send such."
@@ -74,7 +73,7 @@ class GetMessages(Request):
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 50
     offset: Annotated[Count, msgspec.Meta(description="Leave out this many from the start.")] = 0
     visibility_filter: Annotated[
-        VisibilityName | None, msgspec.Meta(description="Only messages of this visibility, among those you may see.")
+        Visibility | None, msgspec.Meta(description="Only messages of this visibility, among those you may see.")
     ] = None
     after_id: Annotated[
         Count, msgspec.Meta(description="Only messages behind this one: pass the last id you have seen.")
@@ -113,7 +112,7 @@ class SetMessageVisibility(Request):
 
     session_id: SessionId
     message_id: MessageId
-    visibility: Annotated[VisibilityName, msgspec.Meta(description="The new visibility.")]
+    visibility: Annotated[Visibility, msgspec.Meta(description="The new visibility.")]
 
 
 class VisibilityChanged(Response, kw_only=True, omit_defaults=False):
@@ -150,7 +149,7 @@ async def add_message(request: AddMessage, transcripts: OpenTranscripts) -> Mess
     """
     draft = Draft(
         content=request.content,
-        visibility=Visibility(request.visibility),
+        visibility=request.visibility,
         metadata=checked_metadata(request.metadata),
         parent_id=request.parent_message_id,
         recipient_id=request.recipient_id,
@@ -175,7 +174,7 @@ async def get_messages(request: GetMessages, transcripts: Transcripts, answers: 
 
     Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``.
     """
-    visibilities = () if request.visibility_filter is None else (Visibility(request.visibility_filter),)
+    visibilities = () if request.visibility_filter is None else (request.visibility_filter,)
     transcript = await transcripts.to_read(request.session_id, *visibilities)
     key = (transcripts.actor.tenant, transcript.state, request.offset, request.limit, request.after_id)
     known: Messages | None = answers.get(key)
@@ -200,11 +199,9 @@ async def get_messages(request: GetMessages, transcripts: Transcripts, answers: 
 )
 async def set_message_visibility(request: SetMessageVisibility, transcripts: OpenTranscripts) -> VisibilityChanged:
     """Change who may see a message, such as one that should not have been public. For admins; always on record."""
-    before = await transcripts.change_visibility(
-        request.session_id, request.message_id, Visibility(request.visibility)
-    )
+    before = await transcripts.change_visibility(request.session_id, request.message_id, request.visibility)
     return VisibilityChanged(
-        message_id=before.message_id, visibility=request.visibility, previous_visibility=before.visibility.value
+        message_id=before.message_id, visibility=request.visibility, previous_visibility=before.visibility
     )
 
 
@@ -240,7 +237,7 @@ def message_info(message: Message) -> MessageInfo:
         sender_type=message.sender_type,
         content=message.content,
         timestamp=from_micros(message.sent_at),
-        visibility=message.visibility.value,
+        visibility=message.visibility,
         metadata=message.metadata,
         parent_message_id=message.parent_id,
         agent_id=message.sender,

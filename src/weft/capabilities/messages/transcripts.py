@@ -116,7 +116,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
             raise unknown_message(message_id)
         audience = audience_for(visibility, message.sender, message.sender_type)
         if audience != message.audience:
-            await self.messages.change_audience(session_id, message, visibility.value, audience)
+            await self.messages.change_audience(session_id, message, visibility, audience)
             changed = msgspec.structs.replace(message, visibility=visibility, audience=audience)
             event = self._event("message.visibility_changed", session, changed, message.audience, audience)
             await self.outbox.publish(event)
@@ -130,7 +130,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
                 limit_characters=MOST_CHARACTERS,
             )
         encode_given("content", draft.content)
-        if draft.visibility is Visibility.ADMIN_ONLY and not self.actor.is_admin:
+        if draft.visibility == "admin_only" and not self.actor.is_admin:
             raise PermissionDenied("A message with the visibility 'admin_only' needs the permission 'admin'.")
 
     async def _check_parent(self, session_id: str, parent_id: int | None) -> None:
@@ -172,7 +172,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
                 "recipient_id": message.recipient_id,
                 "message_type": message.message_type,
                 "category": message.category,
-                "visibility": message.visibility.value,
+                "visibility": message.visibility,
                 "parent_message_id": message.parent_id,
             },
         )

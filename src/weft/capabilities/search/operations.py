@@ -17,8 +17,8 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 
 _SCOPES: dict[str, tuple[Visibility, ...]] = {
     "all": (),
-    "public": (Visibility.PUBLIC,),
-    "private": (Visibility.PRIVATE,),
+    "public": ("public",),
+    "private": ("private",),
 }
 
 

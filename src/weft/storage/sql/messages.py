@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.capabilities.messages.model import LAST, Message, Tally, Visibility
+from weft.capabilities.messages.model import LAST, Message, Tally
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +30,7 @@ _SEVERAL = f"""
 ({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
 """
 _encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def _of_audiences(order: str, *, of_sender: bool) -> str:
@@ -111,7 +112,7 @@ class SqlMessageStore:
             session_id,
             message.message_id,
             message.audience,
-            message.visibility.value,
+            message.visibility,
             message.sender,
             message.sender_type,
             message.recipient_id,
@@ -262,6 +263,5 @@ def _four(audiences: Sequence[str]) -> tuple[str, ...]:
 
 
 def _message(row: Row) -> Message:
-    message_id, audience, visibility, *plain, content, metadata = row
-    known = (message_id, audience, Visibility(visibility), *plain)
-    return Message(*known, content.decode(), msgspec.json.decode(metadata))  # type: ignore[call-arg]
+    *plain, content, metadata = row
+    return Message(*plain, content.decode(), _decode(metadata))  # type: ignore[call-arg]

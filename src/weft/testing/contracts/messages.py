@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from weft.capabilities.messages.model import LAST, Excerpt, Message, Visibility
+from weft.capabilities.messages.model import LAST, Excerpt, Message
 from weft.testing.contracts.sessions import session
 from weft.testing.contracts.stores import Stores
 
@@ -18,7 +18,7 @@ def message(number: int, audience: str = "*", **changed: Any) -> Message:  # noq
     plain = Message(
         message_id=number,
         audience=audience,
-        visibility=Visibility.PUBLIC,
+        visibility="public",
         sender="ada",
         sender_type="claude",
         recipient_id=None,

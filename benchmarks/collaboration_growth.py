@@ -1,0 +1,290 @@
+"""What messages, search and memory cost as a tenant grows, and as one session does.
+
+A tenant of a thousand times as many messages has a thousand times as many sessions and agents. It should cost the same:
+the ratio is that of the larger tenant to the smallest one. One session that grows has no target, only a curve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from itertools import count, islice
+from pathlib import Path
+from secrets import randbits
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from benchmarks.grown_tenant import READER, Size, fill, query
+from benchmarks.harness import SECOND_IN_MICROS, Row, compared, cpu_seconds
+from benchmarks.postgres import postgres_database, postgres_server
+from benchmarks.servers import TENANT, folder, open_app
+from weft.app.callers import Local
+from weft.app.dispatch import Arrival
+from weft.storage.sql.database import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from weft.app.app import App
+
+_MOST = 1.5
+_PAGE = 50
+_MILLIS = 1_000
+# Coprime to every number of sessions and pages here: over all of them soon, to none twice before that.
+_STRIDE = 37
+# Who remembers is looked up once; which messages are read never repeats.
+_REMEMBERING = 100
+# Few enough for all of their indexes to stay in memory.
+_SEARCHED = 10
+
+
+@dataclass(slots=True)
+class Tenant:
+    """One size of tenant, open, and the processor time that working on it takes."""
+
+    size: Size
+    app: App
+    database: str | None = None
+    _turns: dict[str, Iterator[int]] = field(default_factory=dict)
+
+    def clock(self) -> Callable[[], float]:
+        """Return a clock of the processor time that this process, and PostgreSQL's own for this tenant, have used."""
+        backends = _backends(self.database) if self.database else []
+        return lambda: time.process_time() + cpu_seconds(*backends)
+
+    def turns(self, name: str, calls: int) -> Iterator[int]:
+        """Yield turns that no earlier measurement of this name had."""
+        return islice(self._turns.setdefault(name, count()), calls)
+
+    def session(self, turn: int, among: int | None = None) -> str:
+        return f"s_{self._owner(turn, among)}"
+
+    def offset(self, turn: int) -> int:
+        return turn * _STRIDE % (self.size.readable - _PAGE)
+
+    async def call(self, operation: str, arrival: Arrival = READER, **raw: Any) -> Any:  # noqa: ANN401 - a response
+        return await self.app.call(self.app.registry[operation], raw, arrival)
+
+    async def remember(self, operation: str, turn: int, **raw: Any) -> None:  # noqa: ANN401 - JSON
+        agent = f"agent_{self._owner(turn, _REMEMBERING)}"
+        await self.call(operation, Arrival(Local(TENANT, agent)), **raw)
+
+    async def forget_index(self, session_id: str) -> None:
+        """Make every index of the session stand for messages that are no more: the next search builds its own."""
+        await self.app.database.write(
+            Scope(TENANT),
+            lambda tx: tx.run(
+                "UPDATE message_audiences SET stamp = $1 WHERE tenant = $2 AND session_id = $3 AND audience = '*'",
+                randbits(62),
+                TENANT,
+                session_id,
+            ),
+        )
+
+    def _owner(self, turn: int, among: int | None) -> int:
+        touched = min(among or self.size.owners, self.size.owners)
+        return turn * _STRIDE % touched * (self.size.owners // touched)
+
+
+async def _get_messages(tenant: Tenant, turn: int) -> None:
+    await tenant.call("message.list", session_id=tenant.session(turn), offset=tenant.offset(turn), limit=_PAGE)
+
+
+async def _add_message(tenant: Tenant, turn: int) -> None:
+    await tenant.call("message.add", session_id=tenant.session(turn), content=f"{turn} {query(turn) * 4}")
+
+
+async def _search(tenant: Tenant, turn: int) -> None:
+    await tenant.call("search.context", session_id=tenant.session(turn, _SEARCHED), query=query(turn))
+
+
+async def _set_memory(tenant: Tenant, turn: int) -> None:
+    await tenant.remember("memory.set", turn, key=_key(tenant, turn), value={"note": f"{turn} {query(turn)}"})
+
+
+async def _get_memory(tenant: Tenant, turn: int) -> None:
+    await tenant.remember("memory.get", turn, key=_key(tenant, turn))
+
+
+async def _list_memory(tenant: Tenant, turn: int) -> None:
+    await tenant.remember("memory.list", turn, limit=_PAGE, cursor=f".{_key(tenant, turn)}")
+
+
+def _key(tenant: Tenant, turn: int) -> str:
+    return f"key_{tenant.offset(turn)}"
+
+
+async def _leave_cold(tenant: Tenant, turn: int) -> None:
+    await tenant.forget_index(tenant.session(turn, _SEARCHED))
+
+
+async def _leave_as_it_is(_tenant: Tenant, _turn: int) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A call, what goes before it unmeasured, and which share of the usual number of calls is enough."""
+
+    name: str
+    call: Callable[[Tenant, int], Awaitable[None]]
+    before: Callable[[Tenant, int], Awaitable[None]] = _leave_as_it_is
+    share: float = 1.0
+
+
+_MEASURED = (
+    Measured("get_messages", _get_messages),
+    Measured("search_warm", _search),
+    Measured("search_cold", _search, before=_leave_cold, share=0.1),
+    Measured("add_message", _add_message),
+    Measured("set_memory", _set_memory),
+    Measured("get_memory", _get_memory),
+    Measured("list_memory", _list_memory),
+)
+
+
+def run(*, quick: bool) -> list[Row]:
+    each, rounds, calls = (100, 2, 10) if quick else (1_000, 5, 100)
+    owners = (1, 4) if quick else (1, 10, 100, 1_000)
+    sizes = [Size(number, each) for number in owners]
+    long = (200, 400) if quick else (1_000, 10_000, 100_000, 1_000_000)
+    return [
+        *asyncio.run(_one_session(long)),
+        *asyncio.run(_on_sqlite(sizes, rounds, calls)),
+        *asyncio.run(_on_postgres(sizes[:2] if quick else sizes[:3], rounds, calls)),
+    ]
+
+
+async def _on_sqlite(sizes: list[Size], rounds: int, calls: int) -> list[Row]:
+    with folder() as data:
+        tenants = [await _sqlite_tenant(data, size) for size in sizes]
+        rows = [row for measured in _MEASURED async for row in _grown("sqlite", measured, tenants, rounds, calls)]
+        for tenant in tenants:
+            await tenant.app.close()
+        return rows
+
+
+async def _on_postgres(sizes: list[Size], rounds: int, calls: int) -> list[Row]:
+    with postgres_server() as server:
+        tenants = []
+        for size in sizes:
+            name = f"tenant_{size.messages}"
+            url = await postgres_database(server, name)
+            await fill(url, size)
+            tenants.append(Tenant(size, await open_app(url), name))
+        rows = [row for measured in _MEASURED async for row in _grown("postgres", measured, tenants, rounds, calls)]
+        for tenant in tenants:
+            await tenant.app.close()
+        return rows
+
+
+async def _sqlite_tenant(data: Path, size: Size) -> Tenant:
+    place = data / f"{size.messages}_{size.owners}_{size.private}"
+    place.mkdir()
+    await fill(str(place / "weft.db"), size)
+    return Tenant(size, await open_app(str(place / "weft.db")))
+
+
+async def _grown(where: str, measured: Measured, tenants: list[Tenant], rounds: int, calls: int) -> AsyncIterator[Row]:
+    """Measure one call on every tenant in turn, so that whatever else the machine does meets all alike."""
+    calls = max(round(calls * measured.share), 1)
+    for tenant in tenants:
+        await _cost(tenant, measured, calls)
+    costs = [[await _cost(tenant, measured, calls) for tenant in tenants] for _ in range(rounds)]
+    for place, tenant in enumerate(tenants[1:], 1):
+        result = compared([(round_[place], round_[0]) for round_ in costs])
+        yield result.row(
+            f"collaboration_growth.{where}.{measured.name}.{tenant.size.messages}",
+            "us CPU/call",
+            f"with {tenants[0].size.messages} messages",
+            at_most=_MOST if tenant is tenants[-1] else None,
+        )
+
+
+async def _cost(tenant: Tenant, measured: Measured, calls: int) -> float:
+    clock, spent = tenant.clock(), 0.0
+    for turn in tenant.turns(measured.name, calls):
+        await measured.before(tenant, turn)
+        before = clock()
+        await measured.call(tenant, turn)
+        spent += clock() - before
+    return spent / calls * SECOND_IN_MICROS
+
+
+def _backends(database: str) -> list[int]:
+    return [
+        process.pid
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "postgres" and f" {database} " in " ".join(process.info["cmdline"] or [])
+    ]
+
+
+async def _one_session(sizes: tuple[int, ...]) -> list[Row]:
+    rows = []
+    for messages in sizes:
+        with folder() as data:
+            public = await _sqlite_tenant(data, Size(1, messages, private=False, memory=False))
+            rows += [*await _pages(public, "public"), *await _searches(public)]
+            await public.app.close()
+            mixed = await _sqlite_tenant(data, Size(1, messages, memory=False))
+            rows += await _pages(mixed, "mixed")
+            await mixed.app.close()
+    return rows
+
+
+async def _pages(tenant: Tenant, name: str) -> list[Row]:
+    """Measure the ends of a long transcript; ``mixed`` means that some of it is not for the reader."""
+    end = tenant.size.readable - _PAGE
+    places: dict[str, Callable[[int], dict[str, int]]] = {
+        "first_page": lambda turn: {"offset": turn},
+        "last_page": lambda turn: {"offset": end - turn},
+        "after_id": lambda turn: {"after_id": tenant.size.each - _PAGE - turn},
+    }
+    return [
+        _of_one_session(tenant, f"{name}.{place}", await _median_millis(tenant, where), "ms CPU/call")
+        for place, where in places.items()
+    ]
+
+
+async def _median_millis(tenant: Tenant, where: Callable[[int], dict[str, int]]) -> float:
+    costs = []
+    for turn in range(20):
+        before = time.process_time()
+        await tenant.call("message.list", session_id="s_0", limit=_PAGE, **where(turn))
+        costs.append(time.process_time() - before)
+    return median(costs) * _MILLIS
+
+
+async def _searches(tenant: Tenant) -> list[Row]:
+    """Measure the first search, which builds the index, and a few more, which have it if it is not too large to keep."""
+    before = _resident_megabytes("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    build = await _search_millis(tenant, 0)
+    grown = max(_resident_megabytes("VmHWM") - before, 0)
+    warm = [await _search_millis(tenant, 1)]
+    if warm[0] < build / 2:
+        warm += [await _search_millis(tenant, turn) for turn in range(2, 10)]
+    return [
+        _of_one_session(tenant, "search_cold", build, "ms CPU/call"),
+        _of_one_session(tenant, "search_warm", median(warm), "ms CPU/call"),
+        _of_one_session(tenant, "search_cold.resident", grown, "MB"),
+    ]
+
+
+async def _search_millis(tenant: Tenant, turn: int) -> float:
+    before = time.process_time()
+    await tenant.call("search.context", session_id="s_0", query=query(turn))
+    return (time.process_time() - before) * _MILLIS
+
+
+def _resident_megabytes(which: str) -> float:
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    kibibytes = next(int(line.split()[1]) for line in lines if line.startswith(f"{which}:"))
+    return kibibytes * 1024 / 1_000_000
+
+
+def _of_one_session(tenant: Tenant, name: str, value: float, unit: str) -> Row:
+    return Row(f"collaboration_growth.one_session.{name}.{tenant.size.each}", round(value, 3), unit)

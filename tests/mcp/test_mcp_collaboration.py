@@ -1,0 +1,454 @@
+"""The collaboration API over MCP: its tools field by field, its resources, and being told of their changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from mcp.shared.exceptions import MCPError
+
+from support.team import LEGACY, Told, call, refused, soon, tools_of
+from weft.app.dispatch import Arrival
+from weft.kernel.errors import PermissionDenied
+from weft.transports.mcp.caller import Caller
+from weft.transports.mcp.subscriptions import Watcher
+from weft.transports.resources import parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from mcp.client.client import Client
+
+    from conftest import Connect
+    from support.team import Team
+
+pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+
+STRING = {"type": "string"}
+OBJECT = {"type": "object", "default": None}
+VISIBILITIES = {"admin_only", "agent_only", "private", "public"}
+
+
+def whole(least: int, most: int, default: int) -> dict[str, Any]:
+    return {"type": "integer", "minimum": least, "maximum": most, "default": default}
+
+
+# What the API text says of each parameter; a tool may take more, and ours that are not here are optional.
+PARAMETERS: dict[str, dict[str, dict[str, Any]]] = {
+    "create_session": {"purpose": STRING, "metadata": OBJECT},
+    "get_session": {"session_id": STRING},
+    "list_sessions": {},
+    "add_message": {
+        "session_id": STRING,
+        "content": {"type": "string", "minLength": 1, "maxLength": 10_000},
+        "visibility": {"enum": VISIBILITIES, "default": "public"},
+        "metadata": OBJECT,
+        "parent_message_id": {"type": "integer", "default": None},
+    },
+    "get_messages": {
+        "session_id": STRING,
+        "limit": whole(1, 1000, 50),
+        "offset": {"type": "integer", "minimum": 0, "default": 0},
+        "visibility_filter": {"enum": VISIBILITIES, "default": None},
+    },
+    "search_context": {
+        "session_id": STRING,
+        "query": {"type": "string", "maxLength": 500},
+        "fuzzy_threshold": {"type": "number", "minimum": 0, "maximum": 100, "default": 60.0},
+        "limit": whole(1, 100, 10),
+        "search_metadata": {"type": "boolean", "default": True},
+        "search_scope": {"enum": {"all", "public", "private"}, "default": "all"},
+    },
+    "search_by_sender": {"session_id": STRING, "sender": STRING, "limit": whole(1, 100, 20)},
+    "search_by_timerange": {
+        "session_id": STRING,
+        "start_time": STRING,
+        "end_time": STRING,
+        "limit": whole(1, 200, 50),
+    },
+    "set_memory": {
+        "key": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[A-Za-z0-9_-]+$"},
+        "value": {},
+        "session_id": {**STRING, "default": None},
+        "expires_in": {"type": "integer", "minimum": 1, "maximum": 31_536_000, "default": None},
+        "metadata": OBJECT,
+        "overwrite": {"type": "boolean", "default": True},
+    },
+    "get_memory": {"key": STRING, "session_id": {**STRING, "default": None}},
+    "list_memory": {
+        "session_id": {**STRING, "default": None},
+        "prefix": {**STRING, "default": None},
+        "limit": whole(1, 200, 50),
+    },
+    "get_performance_metrics": {},
+    "get_usage_guidance": {},
+}
+MESSAGE = {"id", "sender", "sender_type", "content", "timestamp", "visibility", "metadata", "parent_message_id"}
+# Where the text says nothing of a bound or a form, ours is no business of it.
+UNSAID = {"description", "title", "examples", "maxLength", "minLength", "minimum", "maximum", "pattern"}
+
+
+def flat(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a field's schema in the text's terms: what may be left out may be null as well."""
+    inner = next((choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}), {})
+    merged = {**inner, **{name: part for name, part in schema.items() if name != "anyOf"}}
+    return {**merged, "enum": set(merged["enum"])} if "enum" in merged else merged
+
+
+@pytest.mark.req("MS-03")
+@pytest.mark.req("MS-04")
+@pytest.mark.req("MS-05")
+@pytest.mark.req("MS-06")
+@pytest.mark.req("MS-07")
+@pytest.mark.req("MS-08")
+@pytest.mark.parametrize("name", PARAMETERS)
+async def test_a_tool_takes_what_the_text_says(admin_tools: dict[str, Any], name: str) -> None:
+    schema = admin_tools[name].input_schema
+    fields = {field: flat(part) for field, part in schema["properties"].items()}
+    for field, said in PARAMETERS[name].items():
+        meant = {part: value for part, value in fields[field].items() if part in said or part not in UNSAID}
+        assert meant == said, field
+    needed = {field for field, said in PARAMETERS[name].items() if "default" not in said}
+    assert set(schema["required"]) == needed
+
+
+@pytest.fixture
+async def admin_tools(web: Connect) -> dict[str, Any]:
+    async with web("admin") as client:
+        return await tools_of(client)
+
+
+async def answer(client: Client, tool: str, **arguments: Any) -> Any:
+    result = await call(client, tool, **arguments)
+    assert not result.is_error, result.structured_content
+    return result.structured_content
+
+
+async def content_of(client: Client, uri: str) -> Any:
+    (content,) = (await client.read_resource(uri)).contents
+    return json.loads(content.text)
+
+
+@pytest.mark.req("MS-02")
+@pytest.mark.req("MS-03")
+@pytest.mark.req("MS-04")
+async def test_messages_answer_with_the_text_s_fields(connect: Connect, session: str) -> None:
+    async with connect("planner") as client:
+        said = await answer(
+            client, "add_message", session_id=session, content="The schema is done.", metadata={"type": "status_update"}
+        )
+        assert said.keys() == {"success", "message_id", "timestamp"}
+        read = await answer(client, "get_messages", session_id=session)
+        assert read.keys() == {"success", "messages", "count", "total_count", "has_more"}
+        (message,) = read["messages"]
+        assert message.keys() >= MESSAGE
+        assert (message["id"], message["sender"], message["sender_type"]) == (said["message_id"], "planner", "planning")
+        assert message["metadata"] == {"type": "status_update"}
+        found = await answer(client, "get_session", session_id=session)
+        assert found.keys() == {"success", "session", "messages", "message_count"}
+        assert found["session"].keys() >= {"id", "purpose", "created_at", "updated_at", "created_by", "is_active"}
+        assert (found["messages"], found["message_count"]) == ([message], 1)
+        sessions = (await answer(client, "list_sessions"))["sessions"]
+        assert session in [listed["id"] for listed in sessions]
+
+
+@pytest.mark.req("MS-05")
+@pytest.mark.req("MS-06")
+async def test_searches_answer_with_the_text_s_fields(connect: Connect, session: str) -> None:
+    async with connect("planner") as client:
+        await answer(client, "add_message", session_id=session, content="The database schema design is ready.")
+        found = await answer(client, "search_context", session_id=session, query="databse schema", fuzzy_threshold=70.0)
+        assert found.keys() >= {
+            "success",
+            "results",
+            "query",
+            "threshold",
+            "search_scope",
+            "message_count",
+            "search_time_ms",
+            "performance_note",
+            "cache_hit",
+        }
+        (result,) = found["results"]
+        assert result.keys() >= {"message", "score", "match_preview", "relevance"}
+        assert result["message"].keys() >= {"id", "sender", "content", "timestamp", "visibility", "metadata"}
+        sent = await answer(client, "search_by_sender", session_id=session, sender="planner")
+        assert sent.keys() >= {"success", "messages", "sender", "count"}
+        day = result["message"]["timestamp"][:10]
+        spoken = await answer(client, "search_by_timerange", session_id=session, start_time=day, end_time=day)
+        assert spoken.keys() >= {"success", "messages", "timerange", "count"}
+        assert spoken["timerange"].keys() == {"start", "end"}
+        assert sent["messages"] == spoken["messages"]
+        assert sent["messages"][0].keys() >= MESSAGE
+
+
+@pytest.mark.req("MS-07")
+async def test_memory_answers_with_the_text_s_fields(connect: Connect, session: str) -> None:
+    async with connect("planner") as client:
+        stored = await answer(
+            client, "set_memory", key="task", value={"progress": 0.6}, session_id=session, expires_in=3600
+        )
+        assert stored.keys() >= {"success", "key", "session_scoped", "expires_at", "scope", "stored_at"}
+        assert (stored["session_scoped"], stored["scope"]) == (True, "session")
+        found = await answer(client, "get_memory", key="task", session_id=session)
+        assert found.keys() >= {
+            "success",
+            "key",
+            "value",
+            "metadata",
+            "created_at",
+            "updated_at",
+            "expires_at",
+            "scope",
+        }
+        assert found["value"] == {"progress": 0.6}
+        listed = await answer(client, "list_memory", session_id=session)
+        assert listed.keys() >= {"success", "entries", "count", "scope_filter"}
+        (entry,) = listed["entries"]
+        assert entry.keys() >= {
+            "key",
+            "scope",
+            "session_id",
+            "created_at",
+            "updated_at",
+            "expires_at",
+            "value_size",
+        }
+        assert (listed["scope_filter"], entry["session_id"]) == ("session", session)
+
+
+@pytest.mark.req("MS-08")
+async def test_figures_answer_with_the_text_s_fields_to_admins_only(connect: Connect) -> None:
+    async with connect("admin") as client:
+        figures = await answer(client, "get_performance_metrics")
+        guidance = await answer(client, "get_usage_guidance")
+    assert figures.keys() >= {
+        "success",
+        "timestamp",
+        "database_performance",
+        "system_info",
+        "performance_targets",
+        "requesting_agent",
+    }
+    assert figures["requesting_agent"] == "admin"
+    assert "get_performance_metrics" in {offered["tool"] for offered in guidance["operations"]}
+    async with connect("planner") as client:
+        assert (await refused(client, "get_performance_metrics"))["code"] == "PERMISSION_DENIED"
+        guidance = await answer(client, "get_usage_guidance")
+        assert guidance["access_level"] == "AGENT"
+        assert "get_performance_metrics" not in {offered["tool"] for offered in guidance["operations"]}
+
+
+@pytest.mark.req("MS-09")
+async def test_a_session_a_memory_and_the_figures_can_be_read(connect: Connect, session: str) -> None:
+    async with connect("admin") as client:
+        await answer(client, "add_message", session_id=session, content="hello")
+        await answer(client, "set_memory", key="mood", value="good")
+        await answer(client, "set_memory", key="task", value=[1, 2], session_id=session)
+        seen = await content_of(client, f"session://{session}")
+        memory = await content_of(client, "agent://admin/memory")
+        figures = await content_of(client, "performance://metrics")
+    assert seen.keys() == {"session", "messages", "statistics", "resource_info"}
+    assert seen["messages"][-1].keys() >= MESSAGE
+    assert seen["statistics"].keys() == {
+        "message_count",
+        "visible_message_count",
+        "unique_agents",
+        "last_activity",
+        "session_duration_minutes",
+        "coordination_locks",
+    }
+    assert seen["resource_info"]["requesting_agent"] == "admin"
+    assert memory.keys() == {"agent_id", "memory", "statistics", "resource_info"}
+    assert memory["memory"]["global"]["mood"]["value"] == "good"
+    assert memory["memory"]["sessions"][session]["task"]["value"] == [1, 2]
+    assert figures.keys() >= {
+        "timestamp",
+        "database_performance",
+        "system_performance",
+        "performance_trends",
+        "resource_info",
+    }
+    assert (figures["resource_info"]["collection_interval"], figures["resource_info"]["admin_only"]) == (30, True)
+
+
+@pytest.mark.req("MS-09")
+@pytest.mark.parametrize(
+    "uri", ["agent://analysis/memory", "agent://nobody/memory", "performance://metrics", "performance://other"]
+)
+async def test_nobody_reads_or_watches_what_is_not_theirs(web: Connect, uri: str) -> None:
+    async with web("planner") as client:
+        with pytest.raises(MCPError) as reading:
+            await client.read_resource(uri)
+        with pytest.raises(MCPError) as watching:
+            async with watched(client, web.era, uri):
+                pass
+    for refusal in (reading, watching):
+        assert refusal.value.error.data["code"] in {"PERMISSION_DENIED", "RESOURCE_NOT_FOUND"}
+    assert reading.value.error.message == watching.value.error.message
+
+
+@contextlib.asynccontextmanager
+async def watched(client: Client, era: str, *uris: str) -> AsyncIterator[Any]:
+    """Watch these, whichever era it is; yields what the stateless era tells by."""
+    if era == LEGACY:
+        for uri in uris:
+            await client.subscribe_resource(uri)
+        yield None
+    else:
+        async with client.listen(resource_subscriptions=list(uris)) as subscription:
+            assert subscription.honored.resource_subscriptions == list(uris)
+            yield subscription
+
+
+class Watching:
+    """A client that watches, and the first thing it is told of."""
+
+    def __init__(self, told: Told, subscription: Any) -> None:
+        self._told = told
+        self._subscription = subscription
+
+    async def told_of(self, uri: str, act: Callable[[], Awaitable[Any]]) -> list[str]:
+        """Act until the client is told of the URI, and return all it was told up to then."""
+        if self._subscription is not None:
+            await act()
+            uris = []
+            while uri not in uris:
+                uris.append(str((await soon(anext(self._subscription))).uri))
+            return uris
+        # A client of the handshake era may not have its stream open at once.
+        while uri not in self._told.uris:
+            await act()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._told.of(uri), 1)
+        return list(self._told.uris)
+
+
+@contextlib.asynccontextmanager
+async def watching(web: Connect, agent: str, *uris: str) -> AsyncIterator[Watching]:
+    told = Told()
+    async with web(agent, message_handler=told) as client, watched(client, web.era, *uris) as subscription:
+        yield Watching(told, subscription)
+
+
+def say(team: Team, session: str, content: str, agent: str = "planner", **what: Any) -> Awaitable[Any]:
+    body = {"content": content, **what}
+    return asyncio.to_thread(team.ask, "POST", f"/v1/sessions/{session}/messages", agent, json=body)
+
+
+def remember(team: Team, key: str, agent: str) -> Awaitable[Any]:
+    return asyncio.to_thread(team.ask, "PUT", f"/v1/memory/{key}", agent, json={"value": "text"})
+
+
+@pytest.mark.req("MS-09")
+async def test_whoever_watches_a_session_is_told_of_what_others_say(web: Connect, session: str) -> None:
+    uri = f"session://{session}"
+    async with watching(web, "analysis", uri) as watcher:
+        assert set(await soon(watcher.told_of(uri, lambda: say(web.team, session, "hello")))) == {uri}
+
+
+@pytest.mark.req("MS-09")
+@pytest.mark.parametrize("visibility", ["private", "agent_only"])
+async def test_nobody_is_told_of_messages_that_are_not_for_them(web: Connect, session: str, visibility: str) -> None:
+    hushed, board = f"session://{session}", f"board://{web.team.new_session()}"
+
+    async def whisper_and_write() -> None:
+        said = await say(web.team, session, "not for you", visibility=visibility)
+        assert said.status_code == 201
+        await asyncio.to_thread(web.team.write, board.removeprefix("board://"), "end")
+
+    async with watching(web, "analysis", hushed, board) as watcher:
+        assert set(await soon(watcher.told_of(board, whisper_and_write))) == {board}
+        assert hushed in await soon(watcher.told_of(hushed, lambda: say(web.team, session, "for all")))
+
+
+@pytest.mark.req("MS-09")
+async def test_an_agent_is_told_of_its_own_memory_and_of_no_one_else_s(web: Connect, session: str) -> None:
+    mine, board = "agent://analysis/memory", f"board://{session}"
+
+    async def others_remember() -> None:
+        for agent in ("planner", "admin"):
+            assert (await remember(web.team, "note", agent)).status_code == 200
+        await asyncio.to_thread(web.team.write, session, "end")
+
+    async with watching(web, "analysis", mine, board) as watcher:
+        assert set(await soon(watcher.told_of(board, others_remember))) == {board}
+        assert mine in await soon(watcher.told_of(mine, lambda: remember(web.team, "note", "analysis")))
+
+
+@pytest.mark.req("MS-09")
+async def test_whoever_watches_the_figures_is_told_each_time_they_are_collected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("weft.transports.resources.COLLECTION_INTERVAL", 0)
+    app = _Figures(allowed=3)
+    watcher = Watcher(app)
+    await watcher.watch(parse_uri("performance://metrics"), Caller(Arrival("a key")))
+    told = [uri async for uri in watcher.changes(to_the_last=True)]
+    # Told while it may read them, and no longer: the fourth look was refused.
+    assert set(told) == {"performance://metrics"}
+    assert app.looks == 4
+
+
+class _Figures:
+    """An App that lets the figures be read so often, and then no more."""
+
+    registry: ClassVar[dict[str, str]] = {"performance.read": "read"}
+
+    def __init__(self, allowed: int) -> None:
+        self._allowed = allowed
+        self.looks = 0
+
+    async def call(self, *_: object) -> None:
+        self.looks += 1
+        if self.looks > self._allowed:
+            raise PermissionDenied
+
+    async def position(self, _: object) -> int:
+        return 0
+
+
+@pytest.mark.req("MS-03")
+@pytest.mark.req("MS-05")
+async def test_a_connection_for_one_session_talks_and_searches_without_naming_it(
+    connect: Connect, session: str
+) -> None:
+    other = connect.team.new_session()
+    async with connect("analysis", session) as client:
+        said = await answer(client, "add_message", content="hello in here")
+        assert [message["id"] for message in (await answer(client, "get_messages"))["messages"]] == [said["message_id"]]
+        assert (await answer(client, "search_context", query="hello"))["message_count"] == 1
+        assert (await answer(client, "search_by_sender", sender="analysis"))["count"] == 1
+        for tool, arguments in {
+            "add_message": {"content": "hello"},
+            "get_messages": {},
+            "search_context": {"query": "hello"},
+            "search_by_sender": {"sender": "analysis"},
+        }.items():
+            assert (await refused(client, tool, session_id=other, **arguments))["code"] == "SESSION_NOT_FOUND"
+
+
+@pytest.mark.req("MS-07")
+@pytest.mark.req("MS-09")
+async def test_on_a_connection_for_one_session_memory_is_global_unless_it_is_that_session_s(
+    connect: Connect, session: str
+) -> None:
+    other = connect.team.new_session()
+    async with connect("analysis", session) as client:
+        stored = await answer(client, "set_memory", key="mood", value="good")
+        assert (stored["scope"], stored["session_scoped"]) == ("global", False)
+        assert (await answer(client, "set_memory", key="mood", value="busy", session_id=session))["scope"] == "session"
+        assert (await answer(client, "get_memory", key="mood"))["value"] == "good"
+        assert (await answer(client, "get_memory", key="mood", session_id=session))["value"] == "busy"
+        for tool, arguments in {
+            "set_memory": {"key": "mood", "value": "lost"},
+            "get_memory": {"key": "mood"},
+            "delete_memory": {"key": "mood"},
+            "list_memory": {},
+        }.items():
+            body = await refused(client, tool, session_id=other, **arguments)
+            assert (body["code"], body["context"]["resource_id"]) == ("SESSION_NOT_FOUND", other)
+        assert (await content_of(client, "agent://analysis/memory"))["memory"]["global"]["mood"]["value"] == "good"
