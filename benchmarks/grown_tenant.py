@@ -111,7 +111,8 @@ _EACH_MESSAGE = (
     INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data)
     SELECT e.tenant, t.event_seq + i.n + 1, 's_' || i.owner, e.type, CAST(i.place + 1 AS TEXT), e.actor, e.at,
            e.participants, CASE WHEN i.private THEN '["principal:agent_' || i.owner || '"]' END, e.data
-    FROM items i, events e, tenants t WHERE t.tenant = e.tenant AND e.type = 'message.added' AND e.session_id = 'template'
+    FROM items i, events e, tenants t
+    WHERE t.tenant = e.tenant AND e.type = 'message.added' AND e.session_id = 'template'
     """,
     "UPDATE tenants SET event_seq = event_seq + {messages}",
 )

@@ -152,9 +152,7 @@ def _method(operation: Operation, flavour: Flavour, names: _Names) -> str:
     accepted = {name: "object" if hint is Any else annotation(hint, names) for name, hint in hints.items()}
     required = [f"{field.name}: {accepted[field.name]}" for field in fields if field.required]
     optional = [
-        f"{field.name}: {accepted[field.name]} = {default_of(field)!r}"
-        for field in fields
-        if not field.required
+        f"{field.name}: {accepted[field.name]} = {default_of(field)!r}" for field in fields if not field.required
     ]
     parameters = ", ".join(["self", *required, *(["*", *optional] if optional else [])])
     response = names.use(operation.response)

@@ -64,7 +64,12 @@ def test_what_is_not_there_is_404(team: Team, session: str) -> None:
     check_refusal(team.ask("GET", "/v1/nothing"), 404, "NOT_FOUND")
     check_refusal(team.ask("GET", f"/v1/sessions/{session}/context/absent"), 404, "KEY_NOT_FOUND")
     body = check_refusal(team.ask("GET", "/v1/sessions/nowhere"), 404, "SESSION_NOT_FOUND")
-    assert body["context"] == {"resource_type": "session", "resource_id": "nowhere"}
+    assert body["context"] == {"resource_type": "session", "resource_id": "nowhere", "available_alternatives": []}
+    body = check_refusal(team.ask("GET", f"/v1/sessions/{session}x"), 404, "SESSION_NOT_FOUND")
+    assert session in body["context"]["available_alternatives"]
+    body = check_refusal(team.ask("GET", f"/v1/sessions/{session}x/context", "analysis"), 404, "SESSION_NOT_FOUND")
+    assert body["context"]["available_alternatives"] == []
+    body = check_refusal(team.ask("GET", "/v1/sessions/nowhere"), 404, "SESSION_NOT_FOUND")
     assert body["related_resources"] == ["list_sessions", "create_session"]
 
 

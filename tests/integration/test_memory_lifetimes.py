@@ -10,7 +10,7 @@ import pytest
 
 from support.world import SESSION, outcome, refused
 from weft import Weft
-from weft.capabilities.history.model import LATEST, Act
+from weft.capabilities.history.model import LATEST, Act, blob_hash
 from weft.capabilities.memory.memories import _BURY_AT_ONCE
 from weft.capabilities.memory.model import Held, MemoryScope
 from weft.storage.sql.database import Scope
@@ -161,7 +161,7 @@ async def test_history_keeps_every_step_and_verifies(world: World) -> None:
     assert (standing.change.key, standing.change.life, standing.value) == ("b", 2, "1.0")
     past = await lines(world, lambda store: store.versions(GLOBAL.line_id, "a", 1, 9))
     assert [version.change.act for version in past] == [Act.DELETE, Act.WRITE, Act.WRITE]
-    assert past[2].change.meta.metadata == '{"m":"\\u0000"}'
+    assert past[2].change.meta.metadata_hash == blob_hash('{"m":"\\u0000"}').hex()
     ended = await lines(world, lambda store: store.versions(GLOBAL.line_id, "b", 1, 9))
     assert [(version.change.act, version.author) for version in ended] == [
         (Act.EXPIRE, "system"),
@@ -169,11 +169,21 @@ async def test_history_keeps_every_step_and_verifies(world: World) -> None:
     ]
 
 
-async def test_history_keeps_the_values_of_the_last_hundred_versions(world: World) -> None:
-    for number in range(112):
-        await world.planner.remember("k", f"value {number}")
-    past = await lines(world, lambda store: store.versions(GLOBAL.line_id, "k", 1, 200))
-    assert [version.value is not None for version in past] == [True] * 100 + [False] * 12
+async def test_what_is_replaced_deleted_or_expired_is_gone_from_the_database(world: World) -> None:
+    await world.planner.remember("replaced", "a telltale")
+    await world.planner.remember("replaced", "harmless")
+    await world.planner.remember("deleted", {"inside": "a telltale"}, metadata={"also": "a telltale"})
+    await world.planner.forget("deleted")
+    await world.planner.remember("expired", ["a telltale"], metadata={"also": "a telltale"}, expires_in=1)
+    await world.planner.remember("twice", "said twice")
+    await world.planner.remember("again", "said twice")
+    await world.planner.forget("twice")
+    world.clock.advance(seconds=1)
+    await world.planner.remember("next", 1)
+    for table in ("blobs", "changes", "commits", "memory_entries", "events", "audit_log"):
+        rows = await world.rows(f"SELECT * FROM {table} WHERE tenant = $1", world.tenant)
+        assert not [row for row in rows if "telltale" in str(tuple(row))], table
+    assert (await world.planner.recall("again"))["value"] == "said twice"
     assert await lines(world, lambda store: store.verify(GLOBAL.line_id)) is None
 
 

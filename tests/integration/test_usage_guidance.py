@@ -8,6 +8,9 @@ import pytest
 
 from weft.app.operations import all_operations
 from weft.capabilities.usage.examples import example_request
+from weft.kernel.identity import Actor, Kind, Permission
+
+ADMIN = Actor("t", "admin", Kind.HUMAN, "admin", False, frozenset(Permission), 5, 0)  # noqa: FBT003
 
 if TYPE_CHECKING:
     from support.world import World
@@ -18,12 +21,11 @@ if TYPE_CHECKING:
     "operation", [o for o in all_operations() if o.tool != "authenticate_agent"], ids=lambda o: o.name
 )
 def test_every_example_is_a_request_the_operation_takes(operation: Operation) -> None:
-    arguments = example_request(operation)
+    arguments = example_request(operation, ADMIN)
     assert arguments.pop("action", None) == operation.action
     assert operation.parse(arguments)
 
 
-@pytest.mark.req("MS-13")
 async def test_guidance_names_what_the_caller_may_do_and_nothing_else(world: World) -> None:
     async def tools(caller: object) -> set[str]:
         answer = await caller.call("usage.guidance")

@@ -12,7 +12,7 @@ from mcp.shared.exceptions import MCPError
 
 from support.team import LEGACY, Told, call, refused, soon, tools_of
 from weft.app.dispatch import Arrival
-from weft.kernel.errors import PermissionDenied
+from weft.kernel.errors import PermissionDenied, RateLimited
 from weft.transports.mcp.caller import Caller
 from weft.transports.mcp.subscriptions import Watcher
 from weft.transports.resources import parse_uri
@@ -384,28 +384,28 @@ async def test_whoever_watches_the_figures_is_told_each_time_they_are_collected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("weft.transports.resources.COLLECTION_INTERVAL", 0)
-    app = _Figures(allowed=3)
+    monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
+    app = _Figures()
     watcher = Watcher(app)
     await watcher.watch(parse_uri("performance://metrics"), Caller(Arrival("a key")))
     told = [uri async for uri in watcher.changes(to_the_last=True)]
-    # Told while it may read them, and no longer: the fourth look was refused.
     assert set(told) == {"performance://metrics"}
-    assert app.looks == 4
+    # A busy moment is no end; not being allowed any more is one.
+    assert list(app.looks) == []
 
 
 class _Figures:
-    """An App that lets the figures be read so often, and then no more."""
+    """An App whose figures may be read at first, not right now, then again, and then no more."""
 
     registry: ClassVar[dict[str, str]] = {"performance.read": "read"}
 
-    def __init__(self, allowed: int) -> None:
-        self._allowed = allowed
-        self.looks = 0
+    def __init__(self) -> None:
+        self.looks = iter([None, RateLimited(), None, PermissionDenied()])
 
     async def call(self, *_: object) -> None:
-        self.looks += 1
-        if self.looks > self._allowed:
-            raise PermissionDenied
+        refusal = next(self.looks)
+        if refusal is not None:
+            raise refusal
 
     async def position(self, _: object) -> int:
         return 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
     from weft.kernel.errors import WeftError
     from weft.kernel.identity import Actor
-    from weft.kernel.operation import Operation, Request
+    from weft.kernel.operation import Operation, Request, Response
     from weft.storage.sql.database import Database, Transaction
 
 _log = logging.getLogger("weft.audit")
@@ -30,16 +30,35 @@ class Auditor:
         self._database = database
         self._clock = clock
 
-    async def done(self, transaction: Transaction, actor: Actor, operation: Operation, request: Request) -> None:
+    async def done(
+        self,
+        transaction: Transaction,
+        actor: Actor,
+        operation: Operation,
+        request: Request,
+        response: Response | None = None,
+    ) -> None:
         given = msgspec.structs.asdict(request)
         detail = {name: value for name, value in given.items() if value is not None and name != "api_key"}
+        if response is not None:
+            detail |= {name: getattr(response, name) for name in response.on_record}
         targets = [str(detail.pop(name)) for name in list(detail) if name.endswith("_id") or name in {"name", "label"}]
         row = self._row(actor, operation.name, "done", "/".join(targets), msgspec.to_builtins(detail))
         await SqlAuditStore(transaction).add(row)
 
-    async def denied(self, tenant: str, actor: Actor | None, action: str, error: WeftError) -> None:
+    async def denied(
+        self,
+        tenant: str,
+        actor: Actor | None,
+        action: str,
+        error: WeftError,
+        *,
+        target: str = "",
+        **detail: str,
+    ) -> None:
+        """Put a refusal on record: who was refused what, or who someone unknown claimed to be."""
         _log.warning("denied", extra={"fields": {"tenant": tenant, "action": action, "code": error.code}})
-        row = self._row(actor, action, "denied", "", {"code": error.code, "reason": error.message})
+        row = self._row(actor, action, "denied", target, {"code": error.code, "reason": error.message, **detail})
 
         async def add(transaction: Transaction) -> None:
             # A credential may name a tenant that does not exist; there is no log to write to then.

@@ -158,8 +158,9 @@ class Dispatcher:
         self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool
     ) -> Response:
         """Perform what needs no credential beside the API key in the request itself."""
-        request = operation.parse(raw, strict=strict)
-        key = parse_key(request.api_key) if isinstance(request, AuthenticateAgent) else None
+        request = operation.parse({"api_key": "", **raw}, strict=strict)
+        assert isinstance(request, AuthenticateAgent)  # noqa: S101 - the one operation for those without a credential
+        key = parse_key(request.api_key)
         if key is None:
             await self._rates.check(operation.rate, arrival.peer)
             raise InvalidApiKey
@@ -171,12 +172,14 @@ class Dispatcher:
                 # Whoever guesses is slowed down by address, so that no agent can be locked out by its neighbours.
                 await self._rates.check(operation.rate, arrival.peer)
             if error.denial:
-                await self._auditor.denied(key.tenant, None, operation.name, error)
+                await self._auditor.denied(
+                    key.tenant, None, operation.name, error, target=request.agent_id, key_id=key.key_id
+                )
             raise
 
     async def _run(self, operation: Operation, actor: Actor | None, scope: Scope, request: Request) -> Response:
         arguments = self._arguments[operation.name]
-        if operation.effect in {Effect.BY_ITSELF, Effect.WAIT}:
+        if operation.effect in {Effect.OWN_TRANSACTIONS, Effect.WAIT}:
             response: Response = await operation.run(request, *arguments(Call(actor, None)))
             return response
         if operation.effect is Effect.READ:
@@ -192,7 +195,7 @@ class Dispatcher:
             if operation.audited:
                 # Who came without a credential has by now proved to be the agent that the token was issued to.
                 who = actor or await identify_local(result.agent_id, SqlAccessStore(transaction))
-                await self._auditor.done(transaction, who, operation, request)
+                await self._auditor.done(transaction, who, operation, request, result)
             return result, transaction
 
         response, done = await self._database.write(scope, work)
@@ -224,6 +227,7 @@ def authorise(operation: Operation, actor: Actor) -> None:
         raise PermissionDenied(
             f"'{operation.tool}' is for orchestrators and humans, not for sub-agents.",
             hint="Leave this to the orchestrator that started you; go on with the session you were given.",
+            related=("get_usage_guidance",),
         )
 
 

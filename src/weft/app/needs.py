@@ -18,7 +18,7 @@ from weft.capabilities.events.model import EventStore, Feed
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
-from weft.capabilities.messages.store import AnswerCache, MessageStore
+from weft.capabilities.messages.store import MessagePages, MessageStore
 from weft.capabilities.performance.model import Measurements
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.sessions.store import SessionStore
@@ -72,7 +72,7 @@ class Services:
     feed: Feed
     measurements: Measurements
     memory: MemoryLimits
-    pages: AnswerCache
+    pages: MessagePages
     searcher: Searcher
     offers: Offers
 
@@ -100,7 +100,7 @@ class Resolver:
             MemoryStore: lambda call: SqlMemoryStore(call.transaction),
             MemoryLimits: lambda _: services.memory,
             MessageStore: lambda call: SqlMessageStore(call.transaction),
-            AnswerCache: lambda _: services.pages,
+            MessagePages: lambda _: services.pages,
             Searcher: lambda _: services.searcher,
             Offers: lambda _: services.offers,
             EventStore: lambda call: SqlEventStore(call.transaction),

@@ -39,16 +39,25 @@ class WeftError(Exception):
 
     code: ClassVar[str] = "INTERNAL_ERROR"
     hint: str = "Report this to whoever runs Weft; the server log has the details."
-    related: ClassVar[tuple[str, ...]] = ()
+    related: tuple[str, ...] = ()
     http_status: ClassVar[int] = 500
     severity: ClassVar[Severity] = "error"
     recoverable: ClassVar[bool] = True
     # A denial is put on record, whatever the caller is told: to some, what they may not see does not exist.
     denial: bool = False
 
-    def __init__(self, message: str | None = None, /, *, hint: str | None = None, **context: Any) -> None:  # noqa: ANN401 - JSON of any shape
+    def __init__(
+        self,
+        message: str | None = None,
+        /,
+        *,
+        hint: str | None = None,
+        related: tuple[str, ...] | None = None,
+        **context: Any,  # noqa: ANN401 - JSON of any shape
+    ) -> None:
         self.message = message or (self.__doc__ or "").strip().splitlines()[0]
         self.hint = hint or self.hint
+        self.related = self.related if related is None else related
         self.context = context
         super().__init__(self.message)
 
@@ -149,7 +158,7 @@ class AuthenticationError(Forbidden):
 
     code = "AUTHENTICATION_ERROR"
     hint = "Send 'Authorization: Bearer <API key or token>'; get a token with authenticate_agent."
-    related: ClassVar[tuple[str, ...]] = ("authenticate_agent",)
+    related: tuple[str, ...] = ("authenticate_agent",)
     http_status = 401
 
 

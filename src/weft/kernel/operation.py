@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Any, dataclass_transform, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_type_hints
 
 import msgspec
 
-from weft.kernel.errors import InvalidInput, UnknownOperation, WeftError
+from weft.kernel.errors import UnknownOperation, WeftError
+from weft.kernel.misfits import invalid_input
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -34,7 +35,12 @@ class Request(msgspec.Struct, metaclass=_Wire, forbid_unknown_fields=True):
 
 
 class Response(msgspec.Struct, metaclass=_Wire, omit_defaults=True):
-    """What a caller is told; optional parts are left out when there is nothing to say."""
+    """What a caller is told; optional parts are left out when there is nothing to say.
+
+    ``on_record`` names the fields that belong in the audit log of an operation that is audited.
+    """
+
+    on_record: ClassVar[tuple[str, ...]] = ()
 
 
 class Effect(Enum):
@@ -43,7 +49,7 @@ class Effect(Enum):
     READ = "read"
     WRITE = "write"
     # Reads what it needs in transactions of its own, or nothing.
-    BY_ITSELF = "by_itself"
+    OWN_TRANSACTIONS = "own_transactions"
     # Likewise, and may wait for what has not happened yet.
     WAIT = "wait"
 
@@ -54,6 +60,14 @@ class Audience(Enum):
     EVERYONE = "everyone"
     NOT_SUBAGENTS = "not_subagents"
     ANONYMOUS = "anonymous"
+
+
+class SessionUse(Enum):
+    """What the session_id in a request stands for."""
+
+    WORKS_IN = "works_in"
+    MAY_NAME = "may_name"
+    CREATES = "creates"
 
 
 class RateClass(StrEnum):
@@ -82,6 +96,7 @@ class Operation:
     """Everything any face needs to know of one operation.
 
     An ``audited`` one leaves a row in the audit log; a ``heavy`` one reads so much that others must not wait for it.
+    One that takes a session_id mostly works in that session, and a connection for one session fills it in.
     """
 
     name: str
@@ -97,6 +112,7 @@ class Operation:
     errors: tuple[type[WeftError], ...]
     audited: bool
     heavy: bool
+    session: SessionUse
     help: str
     run: Callable[..., Awaitable[Any]]
     needs: tuple[type, ...]
@@ -120,7 +136,7 @@ class Operation:
         except (msgspec.ValidationError, UnicodeEncodeError) as error:
             if "got `float`" in str(error):
                 return self._parse_whole_numbers(raw, error)
-            raise _invalid_input(self, str(error), raw) from error
+            raise invalid_input(self.request, self.tool, str(error), raw) from error
 
     def _parse_whole_numbers(self, raw: Mapping[str, Any], refusal: Exception) -> Request:
         """Take 60.0 for 60: to JSON Schema it is a whole number, and models write it. Any JSON stays as it is."""
@@ -131,23 +147,7 @@ class Operation:
         try:
             return msgspec.convert(whole, self.request)
         except msgspec.ValidationError:
-            raise _invalid_input(self, str(refusal), raw) from refusal
-
-
-# A problem may quote what was sent, which may be megabytes.
-_QUOTED_AT_MOST = 300
-
-
-def _invalid_input(operation: Operation, problem: str, raw: Mapping[str, Any]) -> InvalidInput:
-    what, _, where = problem.partition(" - at ")
-    what = what[:_QUOTED_AT_MOST]
-    name = where.strip("`").removeprefix("$").removeprefix(".")
-    context: dict[str, Any] = {"operation": operation.tool, "field": name or None}
-    if "unknown field" in what:
-        context["accepted_fields"] = list(operation.request.__struct_fields__)
-        if "written_by" in raw:
-            what += ". Weft sets written_by from your credential; a request cannot"
-    return InvalidInput(f"{name}: {what}" if name else what, **context)
+            raise invalid_input(self.request, self.tool, str(refusal), raw) from refusal
 
 
 @dataclass(slots=True)
@@ -192,6 +192,7 @@ def operation(
     errors: Iterable[type[WeftError]] = (),
     audited: bool = False,
     heavy: bool = False,
+    session: SessionUse = SessionUse.WORKS_IN,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
     """Define an operation from the function that performs it."""
 
@@ -214,6 +215,7 @@ def operation(
             errors=tuple(errors),
             audited=audited,
             heavy=heavy,
+            session=session,
             help=inspect.cleandoc(run.__doc__ or ""),
             run=run,
             needs=tuple(needs),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.app.offers import may_use
 from weft.kernel.errors import InvalidInput, UnknownOperation
-from weft.kernel.operation import Effect
+from weft.kernel.operation import Effect, SessionUse
 from weft.kernel.schema import ACTION, standalone, tool_schema
 
 if TYPE_CHECKING:
@@ -74,15 +74,8 @@ def _by_action(operations: Sequence[Operation], arguments: Mapping[str, Any]) ->
 
 
 def works_in_session(operation: Operation) -> bool:
-    """Tell whether an operation works in a session there is.
-
-    The id of a new one is for the caller to choose, and what an agent remembers need not be of any session.
-    """
-    return may_name_session(operation) and operation.name != "session.create" and operation.group != "memory"
-
-
-def may_name_session(operation: Operation) -> bool:
-    return _SESSION in operation.request.__struct_fields__
+    """Tell whether an operation works in the session it names."""
+    return operation.session is SessionUse.WORKS_IN and _SESSION in operation.request.__struct_fields__
 
 
 def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
@@ -91,7 +84,7 @@ def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
     bound = in_session and all(map(works_in_session, operations))
     return ToolView(
         name=first.tool,
-        description=_GROUPED_HELP[first.tool] if grouped else first.help,
+        description=_GROUPED_HELP[first.tool] if grouped else first.help.replace("``", "`"),
         input_schema=tool_schema(operations, without=frozenset({_SESSION} if bound else ())),
         output_schema=None if grouped else standalone(first.response),
         read_only=all(operation.effect is not Effect.WRITE for operation in operations),

@@ -58,7 +58,7 @@ class AuthenticateAgent(Request):
 
     agent_id: AgentId
     agent_type: AgentType
-    api_key: Annotated[str, msgspec.Meta(min_length=1, max_length=500, description="The agent's API key.")]
+    api_key: Annotated[str, msgspec.Meta(max_length=500, description="The agent's API key.")]
     requested_permissions: Annotated[
         tuple[PermissionName, ...],
         msgspec.Meta(description="Permissions the token shall carry; it gets those that were granted as well."),
@@ -245,7 +245,10 @@ async def authenticate_agent(
         raise InvalidApiKey("The API key does not belong to this agent_id.")
     principal = await active_principal(key.principal_id, access)
     if principal.agent_type != request.agent_type:
-        raise AuthenticationError("The agent_type is not the one this agent was created with.")
+        raise AuthenticationError(
+            f"The agent '{principal.principal_id}' was created with another agent_type.",
+            hint=f"Pass agent_type '{principal.agent_type}'.",
+        )
     permissions = principal.permissions & {Permission(name) for name in request.requested_permissions}
     if not permissions:
         raise PermissionDenied("None of the requested permissions was granted to this agent.")
@@ -272,7 +275,10 @@ async def refresh_token(
     now = to_micros(clock.now())
     stored = await access.token(actor.token_id) if actor.token_id else None
     if stored is None:
-        raise AuthenticationError("Only a token can be refreshed; an API key needs no refreshing.")
+        raise AuthenticationError(
+            "Only a token can be refreshed; an API key needs no refreshing.",
+            hint="Go on with the API key as it is, or exchange it for a token with authenticate_agent.",
+        )
     if now - stored.proven_at > lifetimes.proof / timedelta(microseconds=1):
         raise AuthenticationError("This token has been refreshed for as long as allowed; show the API key again.")
     key = await access.key(stored.key_id) if stored.key_id else None

@@ -49,8 +49,8 @@ class Interest:
         return self._may_be_told(recorded, actor) and self._wants(recorded.event)
 
     def _may_be_told(self, recorded: Recorded, actor: Actor) -> bool:
-        if self.personal:
-            return recorded.readable_by == (f"{PRINCIPAL}{actor.principal_id}",)
+        if self.personal and recorded.readable_by != (f"{PRINCIPAL}{actor.principal_id}",):
+            return False
         if recorded.participants != ANYONE and not actor.is_admin and not actor.matches(recorded.participants):
             return False
         return recorded.readable_by == ANYONE or actor.matches(recorded.readable_by)

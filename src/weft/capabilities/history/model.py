@@ -46,7 +46,7 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     readable_by: tuple[str, ...] | None = None
     writable_by: tuple[str, ...] | None = None
     size: int = 0
-    metadata: str | None = None
+    metadata_hash: str | None = None
 
 
 class Change(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -63,7 +64,7 @@ class MemoryResourceInfo(Response, kw_only=True, omit_defaults=False):
 
     last_updated: datetime
     supports_subscriptions: Literal[True] = True
-    cleanup_interval: float
+    cleanup_interval: int
     max_memory_mb: int
 
 
@@ -127,6 +128,7 @@ async def get_memory_overview(request: GetMemoryOverview, memories: Memories) ->
         raise PermissionDenied(
             "An agent's memory is shown to that agent alone.",
             hint="Ask for your own agent_id; an admin can use inspect_memory, on record.",
+            related=("get_memory_overview",),
         )
     whole = memories.whole()
     sizes = [
@@ -139,7 +141,7 @@ async def get_memory_overview(request: GetMemoryOverview, memories: Memories) ->
         statistics=await _statistics(sizes, whole),
         resource_info=MemoryResourceInfo(
             last_updated=from_micros(whole.now),
-            cleanup_interval=memories.limits.cleanup_interval_seconds,
+            cleanup_interval=ceil(memories.limits.cleanup_interval_seconds),
             max_memory_mb=memories.limits.limit_mb,
         ),
         truncated=len(shown) < sum(size.entries for size in sizes),

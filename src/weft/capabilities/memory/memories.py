@@ -23,11 +23,9 @@ from weft.capabilities.history.model import (
     Head,
     blob_hash,
     check_version,
-    prune_due,
 )
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.memory.model import (
-    KEEP_VERSIONS,
     Held,
     KeyExists,
     KeyRange,
@@ -204,14 +202,14 @@ class OpenMemory(Memory):
         await self.parts.lines.put_blob(entry.blob_hash, text)
         await self.parts.entries.put(self.scope, entry)
         await self._commit([_written(entry)], "set", growth=growth)
-        if prune_due(entry.life, entry.version, KEEP_VERSIONS):
-            await self.parts.lines.prune(self.scope.line_id, key, KEEP_VERSIONS)
+        if current is not None:
+            await self.parts.lines.prune(self.scope.line_id, key, keep=1)
         self._news.append(self._event("memory.written", entry))
         await self.announce()
         return entry
 
     async def delete(self, key: str, if_version: int | None) -> MemoryEntry:
-        """Remove one entry; its history stays."""
+        """Forget one entry; that it was there stays on record."""
         entry = await self._living(key)
         if entry is None:
             raise await self.missing(key)
@@ -284,6 +282,8 @@ class OpenMemory(Memory):
             growth=-sum(entry.weight for entry in entries),
             expired=len(entries) if expired else 0,
         )
+        for entry in entries:
+            await self.parts.lines.prune(self.scope.line_id, entry.key, keep=0)
         name = "memory.expired" if expired else "memory.deleted"
         self._news += [self._event(name, entry, by_itself=expired) for entry in entries]
 
@@ -320,7 +320,9 @@ class OpenMemory(Memory):
 
 
 def _written(entry: MemoryEntry) -> Change:
-    meta = ChangeMeta(expires_at=entry.expires_at, size=entry.size, metadata=entry.metadata)
+    # What is forgotten must be gone, so history names what was said and does not repeat it.
+    said = None if entry.metadata is None else blob_hash(entry.metadata).hex()
+    meta = ChangeMeta(expires_at=entry.expires_at, size=entry.size, metadata_hash=said)
     return Change(entry.key, entry.life, entry.version, Act.WRITE, entry.blob_hash, meta)
 
 

@@ -10,7 +10,6 @@ import msgspec
 from weft.kernel.errors import Conflict, ContentTooLarge, NotFound
 
 ScopeName = Literal["global", "session"]
-KEEP_VERSIONS = 100
 MAX_VALUE_BYTES = 1_048_576
 _LINE = "memory:"
 # Keys are ASCII, so this is behind every one of them that begins alike.

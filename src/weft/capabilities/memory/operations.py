@@ -26,7 +26,7 @@ from weft.kernel.errors import ContentTooLarge
 from weft.kernel.fields import Count
 from weft.kernel.given_json import Metadata, checked_metadata, encode_given
 from weft.kernel.identity import Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -172,6 +172,7 @@ class MemoryDeleted(Response, kw_only=True, omit_defaults=False):
     permission=Permission.WRITE,
     rate=RateClass.MEMORY,
     effect=Effect.WRITE,
+    session=SessionUse.MAY_NAME,
     errors=(SessionNotFound, SessionArchived, ContentTooLarge, KeyExists, VersionConflict, MemoryLimitExceeded),
 )
 async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
@@ -206,6 +207,7 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
     permission=Permission.READ,
     rate=RateClass.MEMORY,
     effect=Effect.READ,
+    session=SessionUse.MAY_NAME,
     errors=(SessionNotFound, MemoryNotFound),
 )
 async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
@@ -231,6 +233,7 @@ async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
     permission=Permission.READ,
     rate=RateClass.MEMORY,
     effect=Effect.READ,
+    session=SessionUse.MAY_NAME,
     errors=(SessionNotFound,),
 )
 async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
@@ -258,6 +261,7 @@ async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
     permission=Permission.WRITE,
     rate=RateClass.MEMORY,
     effect=Effect.WRITE,
+    session=SessionUse.MAY_NAME,
     errors=(SessionNotFound, SessionArchived, MemoryNotFound, VersionConflict),
 )
 async def delete_memory(request: DeleteMemory, memories: Memories) -> MemoryDeleted:

@@ -61,16 +61,22 @@ class Tally(msgspec.Struct, frozen=True):
     stamp: int
 
 
-class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
-    """Which messages to read: of these audiences, behind ``after`` and up to ``until``, in order of their numbers."""
+class Part(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of a transcript: behind ``after`` and up to ``until``, in order of the messages' numbers."""
 
-    audiences: tuple[str, ...]
+    limit: int
     sender: str | None = None
     after: int = 0
     until: int = LAST
     offset: int = 0
-    limit: int
     newest_first: bool = False
+
+
+class Excerpt(msgspec.Struct, frozen=True):
+    """The messages of a part that have one of these audiences."""
+
+    audiences: tuple[str, ...]
+    part: Part
 
 
 def audience_for(visibility: Visibility, sender: str, sender_type: str) -> str:

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from weft.capabilities.access.model import AgentId
-from weft.capabilities.messages.model import MOST_CHARACTERS, Excerpt, Message, MessageNotFound, Visibility
-from weft.capabilities.messages.store import AnswerCache, MessageStore
+from weft.capabilities.messages.model import MOST_CHARACTERS, Message, MessageNotFound, Part, Visibility
+from weft.capabilities.messages.store import MessagePages, MessageStore
 from weft.capabilities.messages.transcripts import Draft, OpenTranscripts, Transcripts
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, find_session
 from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.caching import weight_of
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
@@ -22,8 +23,6 @@ from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 MessageId = Annotated[Ordinal, msgspec.Meta(description="The message's number in its session.")]
-# What a message weighs beside its text, in a cache.
-_ENVELOPE_BYTES = 1_000
 
 
 class AddMessage(Request):
@@ -118,6 +117,8 @@ class SetMessageVisibility(Request):
 class VisibilityChanged(Response, kw_only=True, omit_defaults=False):
     """The message has the new visibility, and nobody else sees it any more."""
 
+    on_record = ("previous_visibility",)
+
     success: Literal[True] = True
     message_id: int
     visibility: str
@@ -169,7 +170,7 @@ async def add_message(request: AddMessage, transcripts: OpenTranscripts) -> Mess
     effect=Effect.READ,
     errors=(SessionNotFound,),
 )
-async def get_messages(request: GetMessages, transcripts: Transcripts, answers: AnswerCache) -> Messages:
+async def get_messages(request: GetMessages, transcripts: Transcripts, pages: MessagePages) -> Messages:
     """Read a session's messages, oldest first, as far as they are meant for you.
 
     Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``.
@@ -177,12 +178,12 @@ async def get_messages(request: GetMessages, transcripts: Transcripts, answers: 
     visibilities = () if request.visibility_filter is None else (request.visibility_filter,)
     transcript = await transcripts.to_read(request.session_id, *visibilities)
     key = (transcripts.actor.tenant, transcript.state, request.offset, request.limit, request.after_id)
-    known: Messages | None = answers.get(key)
+    known: Messages | None = pages.get(key)
     if known is not None:
         return known
-    found = await transcript.read(after=request.after_id, offset=request.offset, limit=request.limit + 1)
-    answer = _page(found, request.limit, transcript.size)
-    answers.put(key, answer, sum(len(message.content) + _ENVELOPE_BYTES for message in answer.messages))
+    part = Part(after=request.after_id, offset=request.offset, limit=request.limit + 1)
+    answer = _page(await transcript.read(part), request.limit, transcript.size)
+    pages.put(key, answer, weight_of(answer))
     return answer
 
 
@@ -221,13 +222,18 @@ async def inspect_messages(
 ) -> Messages:
     """Look at every message of a session, whoever it is for. For admins only; every use is on record."""
     session = await find_session(request.session_id, actor, sessions)
-    everything = Excerpt(audiences=(), offset=request.offset, limit=request.limit + 1)
-    return _page(await messages.read_any(request.session_id, everything), request.limit, session.message_count)
+    part = Part(offset=request.offset, limit=request.limit + 1)
+    return _page(await messages.read_any(request.session_id, part), request.limit, session.message_count)
 
 
 def _page(found: Sequence[Message], limit: int, total: int) -> Messages:
-    shown = [message_info(message) for message in found[:limit]]
-    return Messages(messages=shown, count=len(shown), total_count=total, has_more=len(found) > limit)
+    shown, has_more = shown_of(found, limit)
+    return Messages(messages=shown, count=len(shown), total_count=total, has_more=has_more)
+
+
+def shown_of(found: Sequence[Message], limit: int) -> tuple[list[MessageInfo], bool]:
+    """Return what to show of a stretch that was read one message too far, and whether there is more behind it."""
+    return [message_info(message) for message in found[:limit]], len(found) > limit
 
 
 def message_info(message: Message) -> MessageInfo:

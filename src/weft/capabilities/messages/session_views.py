@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Literal
 
-from weft.capabilities.messages.model import audiences_of
 from weft.capabilities.messages.operations import MessageInfo, message_info
 from weft.capabilities.messages.transcripts import Transcript, Transcripts
-from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound
+from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.capabilities.sessions.operations import SessionInfo, describe
-from weft.kernel.clock import Clock, to_micros
+from weft.kernel.clock import Clock
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 _NEWEST = 50
 # How long an answer about a session may be kept; ours are kept only while they are true.
 _KEPT_SECONDS = 300
-_MINUTE = 60_000_000
+_MINUTE = timedelta(minutes=1)
 
 
 class GetSession(Request):
@@ -97,31 +96,23 @@ async def get_session_overview(request: GetSession, transcripts: Transcripts, cl
     """See a session you work in at a glance: its state, the latest messages for you, and figures."""
     transcript = await transcripts.to_read(request.session_id)
     described = await describe(transcript.session, transcripts.sessions)
+    now = clock.now()
     return SessionOverview(
         session=described,
         messages=[message_info(message) for message in await transcript.newest(_NEWEST)],
-        statistics=await _statistics(transcript, transcripts, described, to_micros(clock.now())),
-        resource_info=SessionResourceInfo(
-            last_updated=described.updated_at, requesting_agent=transcripts.actor.principal_id
-        ),
+        statistics=await _statistics(transcript, described, now),
+        resource_info=SessionResourceInfo(last_updated=now, requesting_agent=transcripts.actor.principal_id),
     )
 
 
-async def _statistics(
-    transcript: Transcript, transcripts: Transcripts, described: SessionInfo, now: int
-) -> SessionStatistics:
+async def _statistics(transcript: Transcript, described: SessionInfo, now: datetime) -> SessionStatistics:
     session = transcript.session
-    audiences = audiences_of(transcripts.actor)
     return SessionStatistics(
         message_count=session.message_count,
         visible_message_count=transcript.size,
-        unique_agents=await transcripts.messages.count_senders(session.session_id, audiences),
+        unique_agents=await transcript.messages.count_senders(session.session_id, transcript.audiences),
         last_activity=described.updated_at,
-        session_duration_minutes=_minutes(session, now),
+        session_duration_minutes=((described.archived_at or now) - described.created_at) // _MINUTE,
         # Nothing in Weft waits for a lock that an agent holds.
         coordination_locks=0,
     )
-
-
-def _minutes(session: Session, now: int) -> int:
-    return ((session.archived_at or now) - session.created_at) // _MINUTE

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
+
+from weft.kernel.caching import Keeping
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Sequence
 
-    from weft.capabilities.messages.model import Excerpt, Message, Tally
+    from weft.capabilities.messages.model import Excerpt, Message, Part, Tally
 
 
 class MessageStore(Protocol):
@@ -25,12 +27,15 @@ class MessageStore(Protocol):
 
     async def read(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]: ...
 
-    async def read_any(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]:
-        """Return messages whatever their audience: for whoever may see all there are."""
+    async def read_any(self, session_id: str, part: Part) -> Sequence[Message]:
+        """Return messages whatever their audience, for whoever may see all there are.
+
+        Newest first, an offset is counted from ``until``.
+        """
         ...
 
     async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[Tally]:
-        """Return the tallies of those audiences that have any messages."""
+        """Return the tallies of those audiences that have, or once had, messages."""
         ...
 
     async def between(self, session_id: str, start: int, end: int) -> tuple[int, int]:
@@ -46,9 +51,5 @@ class MessageStore(Protocol):
         ...
 
 
-class AnswerCache(Protocol):
-    """Answers kept for a while. Whatever an answer depends on is part of its key, so none is ever out of date."""
-
-    def get(self, key: Hashable) -> Any | None: ...  # noqa: ANN401 - answers of any type
-
-    def put(self, key: Hashable, value: Any, weight: int) -> None: ...  # noqa: ANN401 - likewise
+class MessagePages(Keeping, Protocol):
+    """Pages of messages, kept for those who ask for the same again."""

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.messages.model import (
     MOST_CHARACTERS,
     Excerpt,
     Message,
     MessageNotFound,
+    Part,
     Visibility,
     audience_for,
     audiences_of,
@@ -75,17 +77,18 @@ class Transcript:
         """Return what stands for exactly these messages: as long as it is the same, so are they."""
         return (self.session.session_id, *((t.audience, t.messages, t.stamp) for t in self.tallies))
 
-    async def read(self, **which: Any) -> Sequence[Message]:  # noqa: ANN401 - the fields of an Excerpt
-        excerpt = Excerpt(audiences=self.audiences, **which)
-        if not self.tallies:
+    async def read(self, part: Part) -> Sequence[Message]:
+        """Return a part of what the caller may see."""
+        session_id, last = self.session.session_id, self.session.message_count
+        if not self.size:
             return []
-        if self.size == self.session.message_count and excerpt.sender is None:
-            return await self.messages.read_any(self.session.session_id, excerpt)
-        return await self.messages.read(self.session.session_id, excerpt)
+        if self.size == last and part.sender is None:
+            return await self.messages.read_any(session_id, structs.replace(part, until=min(part.until, last)))
+        return await self.messages.read(session_id, Excerpt(self.audiences, part))
 
     async def newest(self, limit: int) -> Sequence[Message]:
         """Return the last few messages, in the order in which they were sent."""
-        return list(reversed(await self.read(limit=limit, newest_first=True)))
+        return list(reversed(await self.read(Part(limit=limit, newest_first=True))))
 
 
 class OpenTranscripts(msgspec.Struct, frozen=True):
@@ -117,7 +120,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         audience = audience_for(visibility, message.sender, message.sender_type)
         if audience != message.audience:
             await self.messages.change_audience(session_id, message, visibility, audience)
-            changed = msgspec.structs.replace(message, visibility=visibility, audience=audience)
+            changed = structs.replace(message, visibility=visibility, audience=audience)
             event = self._event("message.visibility_changed", session, changed, message.audience, audience)
             await self.outbox.publish(event)
         return message

@@ -56,7 +56,7 @@ class Performance(Figures, kw_only=True, omit_defaults=False):
     http="GET /v1/performance",
     permission=Permission.ADMIN,
     rate=RateClass.ADMIN,
-    effect=Effect.BY_ITSELF,
+    effect=Effect.OWN_TRANSACTIONS,
 )
 async def read_performance(
     request: ReadPerformance, actor: Actor, measurements: Measurements, clock: Clock

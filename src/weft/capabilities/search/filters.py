@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, time
 from typing import Annotated, Literal
 
 import msgspec
 
-from weft.capabilities.messages.operations import MessageInfo, message_info
+from weft.capabilities.messages.model import Part
+from weft.capabilities.messages.operations import MessageInfo, shown_of
 from weft.capabilities.messages.transcripts import Transcripts
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
@@ -16,6 +18,8 @@ from weft.kernel.fields import Count
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
+# Behind a time of day there can only be an offset from UTC.
+_LOST_PLUS = re.compile(r"(?<=:\d\d) (?=\d\d:\d\d$)")
 _DATE_LENGTH = len("2025-01-15")
 Moment = Annotated[
     str,
@@ -86,13 +90,9 @@ class MessagesByTime(Response, kw_only=True, omit_defaults=False):
 async def search_by_sender(request: SearchBySender, transcripts: Transcripts) -> MessagesBySender:
     """Find what one sender said in a session, newest first, as far as it is meant for you."""
     transcript = await transcripts.to_read(request.session_id)
-    found = await transcript.read(
-        sender=request.sender, offset=request.offset, limit=request.limit + 1, newest_first=True
-    )
-    shown = [message_info(message) for message in found[: request.limit]]
-    return MessagesBySender(
-        messages=shown, sender=request.sender, count=len(shown), has_more=len(found) > request.limit
-    )
+    part = Part(sender=request.sender, offset=request.offset, limit=request.limit + 1, newest_first=True)
+    shown, has_more = shown_of(await transcript.read(part), request.limit)
+    return MessagesBySender(messages=shown, sender=request.sender, count=len(shown), has_more=has_more)
 
 
 @operation(
@@ -112,20 +112,17 @@ async def search_by_timerange(request: SearchByTimerange, transcripts: Transcrip
         raise InvalidInput("start_time: later than end_time", field="start_time")
     transcript = await transcripts.to_read(request.session_id)
     first, last = await transcripts.messages.between(request.session_id, to_micros(start), to_micros(end))
-    found = await transcript.read(after=first - 1, until=last, offset=request.offset, limit=request.limit + 1)
-    shown = [message_info(message) for message in found[: request.limit]]
+    part = Part(after=first - 1, until=last, offset=request.offset, limit=request.limit + 1)
+    shown, has_more = shown_of(await transcript.read(part), request.limit)
     return MessagesByTime(
-        messages=shown,
-        timerange=TimeRange(start=start, end=end),
-        count=len(shown),
-        has_more=len(found) > request.limit,
+        messages=shown, timerange=TimeRange(start=start, end=end), count=len(shown), has_more=has_more
     )
 
 
 def _moment(name: str, text: str, *, of_day: time) -> datetime:
     """Return the moment a caller means, in UTC."""
     # A plus sign that nobody escaped arrives from a query string as a space.
-    text = text.replace(" ", "+") if "T" in text else text
+    text = _LOST_PLUS.sub("+", text)
     try:
         if len(text) == _DATE_LENGTH:
             return datetime.combine(date.fromisoformat(text), of_day, UTC)

@@ -115,7 +115,7 @@ class Vocabulary(dict[str, tuple[str, ...]]):
 class Index:
     """The messages of one audience of one session, added in the order of their ids."""
 
-    __slots__ = ("_text_bytes", "_words", "content", "ids", "lengths", "metadata", "texts")
+    __slots__ = ("__weakref__", "_text_bytes", "_words", "content", "ids", "lengths", "metadata", "texts")
 
     def __init__(self) -> None:
         self.ids = array("Q")

@@ -61,7 +61,7 @@ class SearchResults(Response, kw_only=True, omit_defaults=False):
     http="GET /v1/sessions/{session_id}/search",
     permission=Permission.READ,
     rate=RateClass.SEARCH,
-    effect=Effect.BY_ITSELF,
+    effect=Effect.OWN_TRANSACTIONS,
     errors=(SessionNotFound,),
 )
 async def search_context(request: SearchContext, actor: Actor, searcher: Searcher) -> SearchResults:
@@ -97,4 +97,4 @@ async def search_context(request: SearchContext, actor: Actor, searcher: Searche
 def _note(found: Found) -> str:
     if found.cache_hit:
         return "The same search of the same messages was answered before."
-    return f"RapidFuzz and full text over an index of {found.searched} messages."
+    return f"RapidFuzz and full text, by index; messages searched: {found.searched}."

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Literal, NamedTuple
 
@@ -57,6 +57,9 @@ class Hit(NamedTuple):
     matched_by: MatchedBy
 
 
+Steps = Generator[None, None, list[Hit]]
+
+
 class _Clue(NamedTuple):
     """A stem that a word of the query may mean, what finding it is worth, and its bit."""
 
@@ -75,46 +78,46 @@ class _Sought(NamedTuple):
 
 def search(indexes: Sequence[Index], query: str, *, threshold: float, limit: int, with_metadata: bool) -> list[Hit]:
     """Return the best messages at or over the threshold; of equals the newer first."""
-    hits: list[Hit] = []
-    for found in search_in_steps(indexes, query, threshold=threshold, limit=limit, with_metadata=with_metadata):
-        hits = found
-    return hits
+    steps = search_in_steps(indexes, query, threshold=threshold, limit=limit, with_metadata=with_metadata)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            hits: list[Hit] = finished.value
+            return hits
 
 
 def search_in_steps(
     indexes: Sequence[Index], query: str, *, threshold: float, limit: int, with_metadata: bool
-) -> Iterator[list[Hit]]:
-    """Search a few milliseconds at a time; what is yielded last is the answer."""
-    hits: list[Hit] = []
-    for hits in _by_words(indexes, query, threshold, limit, with_metadata=with_metadata):
-        yield hits
+) -> Steps:
+    """Search a few milliseconds at a time: yield for others to have their turn, and return the answer."""
+    hits = yield from _by_words(indexes, query, threshold, limit, with_metadata=with_metadata)
     if not hits and sum(index.size for index in indexes) <= MOST_WHOLE_TEXTS:
-        yield from _by_whole_text(indexes, query, threshold, limit, with_metadata=with_metadata)
+        hits = yield from _by_whole_text(indexes, query, threshold, limit, with_metadata=with_metadata)
+    return hits
 
 
-def _by_words(
-    indexes: Sequence[Index], query: str, threshold: float, limit: int, *, with_metadata: bool
-) -> Iterator[list[Hit]]:
-    audience = _Audience(indexes, with_metadata=with_metadata)
+def _by_words(indexes: Sequence[Index], query: str, threshold: float, limit: int, *, with_metadata: bool) -> Steps:
+    searched = _Searched(indexes, with_metadata=with_metadata)
     sought: list[_Sought] = []
     for root, word in {stem(word): word for word in telling_words(query)}.items():
-        sought.append(audience.seek(root, word))
-        yield []
+        sought.append(searched.seek(root, word))
+        yield
     places: list[_Places] = [{} for _ in indexes]
     for found in sorted(sought, key=lambda word: word.weight, reverse=True):
-        audience.mark(places, found.clues)
-        yield []
-    scale = _Scale(sought, audience)
+        searched.mark(places, found.clues)
+        yield
+    scale = _Scale(sought, searched)
     enough = max(threshold, _LEAST_SCORE)
     pairs = zip(indexes, places, strict=True)
-    yield _best((hit for index, where in pairs for hit in scale.judge(index, where, enough)), limit)
+    return _best((hit for index, where in pairs for hit in scale.judge(index, where, enough)), limit)
 
 
 def _best(hits: Iterable[Hit], limit: int) -> list[Hit]:
     return heapq.nlargest(limit, hits, key=lambda hit: (hit.score, hit.message_id))
 
 
-class _Audience:
+class _Searched:
     """All that one search may look at."""
 
     def __init__(self, indexes: Sequence[Index], *, with_metadata: bool) -> None:
@@ -176,11 +179,11 @@ class _Audience:
 class _Scale:
     """What the clues at a place amount to."""
 
-    def __init__(self, sought: Sequence[_Sought], audience: _Audience) -> None:
+    def __init__(self, sought: Sequence[_Sought], searched: _Searched) -> None:
         self._sought = sought
         self._whole = sum(word.weight for word in sought)
-        self._telling = _TELLING * math.log(audience.size + 1)
-        self._mean_length = audience.mean_length
+        self._telling = _TELLING * math.log(searched.size + 1)
+        self._mean_length = searched.mean_length
         self._worths_of: dict[int, tuple[float, ...]] = {}
         self._found_of: dict[tuple[int, int], float] = {}
 
@@ -229,9 +232,7 @@ class _Scale:
         return "both" if len(kinds) > 1 else "fuzzy" if True in kinds else "words"
 
 
-def _by_whole_text(
-    indexes: Sequence[Index], query: str, threshold: float, limit: int, *, with_metadata: bool
-) -> Iterator[list[Hit]]:
+def _by_whole_text(indexes: Sequence[Index], query: str, threshold: float, limit: int, *, with_metadata: bool) -> Steps:
     wanted = folded(query.strip()).casefold()
     hits: list[Hit] = []
     unspoken = 0
@@ -242,8 +243,8 @@ def _by_whole_text(
         unspoken += len(texts[0])
         if unspoken > _CHARACTERS_PER_STEP:
             unspoken = 0
-            yield []
-    yield _best(hits, limit)
+            yield
+    return _best(hits, limit)
 
 
 def _texts(indexes: Sequence[Index]) -> list[tuple[int, tuple[str, str]]]:

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
-from weft.capabilities.messages.model import Excerpt, Visibility
+from weft.capabilities.messages.model import Excerpt, Part, Visibility
 from weft.capabilities.messages.operations import MessageInfo, message_info
-from weft.capabilities.messages.store import AnswerCache
 from weft.capabilities.messages.transcripts import Transcripts
 from weft.capabilities.search.index import Index
 from weft.capabilities.search.preview import preview
 from weft.capabilities.search.ranking import Hit, search_in_steps
 from weft.capabilities.search.words import metadata_text
+from weft.kernel.caching import Keeping, weight_of
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
 
@@ -36,7 +37,6 @@ IndexKey = tuple[str, str, str, int]
 
 _SLICE = 500
 _HIGH, _MEDIUM = 80, 60
-_RESULT_BYTES = 1_000
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -88,11 +88,12 @@ class Searcher:
     """Searches, and remembers the indexes and answers that searching took."""
 
     reads: TranscriptReads
-    indexes: AnswerCache
-    answers: AnswerCache
+    indexes: Keeping
+    answers: Keeping
+    # A transcript that is searched by several at once is indexed once, also where the index is too large to be kept.
+    in_use: WeakValueDictionary[IndexKey, Index] = field(default_factory=WeakValueDictionary)
 
     async def find(self, actor: Actor, session_id: str, wanted: Wanted) -> Found:
-        # Held on to, as an index may be too large to be kept for the next search.
         at_hand: dict[IndexKey, Index] = {}
         while True:
             looked = await self.reads.read(actor, partial(self._look, session_id, wanted, at_hand))
@@ -119,8 +120,7 @@ class Searcher:
         room, indexes = _SLICE, []
         for tally in transcript.tallies:
             key = (tenant, transcript.session.session_id, tally.audience, tally.stamp)
-            index = at_hand.get(key) or self.indexes.get(key) or Index()
-            at_hand[key] = index
+            at_hand[key] = self.in_use[key] = index = self.in_use.get(key) or self.indexes.get(key) or Index()
             if index.size < tally.messages:
                 room -= await _catch_up(index, transcript, tally, room)
                 self.indexes.put(key, index, index.weight)
@@ -138,7 +138,7 @@ class Searcher:
         messages = {message.message_id: message for message in found if message.audience in transcript.audiences}
         results = [_result(messages[hit.message_id], hit, wanted.query) for hit in hits if hit.message_id in messages]
         if _key(transcripts, transcript, wanted) == searched.key:
-            self.answers.put(searched.key, results, sum(_weight(result) for result in results))
+            self.answers.put(searched.key, results, weight_of(results))
         return Found(results, searched.size, cache_hit=False)
 
 
@@ -149,7 +149,7 @@ def _key(transcripts: Transcripts, transcript: Transcript, wanted: Wanted) -> Ha
 async def _catch_up(index: Index, transcript: Transcript, tally: Tally, room: int) -> int:
     if room <= 0:
         return 0
-    excerpt = Excerpt(audiences=(tally.audience,), after=index.last_id, limit=room)
+    excerpt = Excerpt((tally.audience,), Part(after=index.last_id, limit=room))
     messages = await transcript.messages.read(transcript.session.session_id, excerpt)
     for message in messages:
         # Whoever searched meanwhile may have added it.
@@ -167,11 +167,13 @@ async def _in_steps(indexes: list[Index], wanted: Wanted) -> list[Hit]:
         limit=wanted.limit,
         with_metadata=wanted.with_metadata,
     )
-    hits: list[Hit] = []
-    for so_far in steps:
-        hits = so_far
+    while True:
+        try:
+            next(steps)
+        except StopIteration as finished:
+            hits: list[Hit] = finished.value
+            return hits
         await asyncio.sleep(0)
-    return hits
 
 
 def _searched_text(message: Message) -> str:
@@ -186,7 +188,3 @@ def _result(message: Message, hit: Hit, query: str) -> SearchResult:
         relevance="high" if hit.score >= _HIGH else "medium" if hit.score >= _MEDIUM else "low",
         matched_by=hit.matched_by,
     )
-
-
-def _weight(result: SearchResult) -> int:
-    return len(result.message.content) + _RESULT_BYTES

@@ -66,7 +66,7 @@ _remembered_words = lru_cache(maxsize=32_768)(_words)
 
 
 def folded(text: str) -> str:
-    """Return the text without accents, width and case."""
+    """Return the text without accents and width; its case stays."""
     if text.isascii():
         return text
     plain = _ACCENT.sub("", unicodedata.normalize("NFKD", text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -32,6 +33,7 @@ Pattern = Annotated[
         description="A participant's name, with * and ? as wildcards, such as subagent:review:*.",
     ),
 ]
+_COMPARE_WITH = 200
 TokenLimit = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 
 
@@ -132,7 +134,7 @@ async def find_session(session_id: str, actor: Actor, sessions: SessionStore) ->
     """Return a session the caller takes part in; to everyone else it does not exist."""
     session = await sessions.find(session_id) if is_name(session_id) else None
     if session is None or not session.admits(actor):
-        raise _unknown(session_id, denied=session is not None)
+        raise await _unknown(session_id, actor, sessions, denied=session is not None)
     return session
 
 
@@ -140,7 +142,7 @@ async def lock_session(session_id: str, actor: Actor, sessions: SessionStore) ->
     """Return a session the caller takes part in, with the head of its line, before anyone else can change either."""
     found = await sessions.find_locked(session_id) if is_name(session_id) else None
     if found is None or not found[0].admits(actor):
-        raise _unknown(session_id, denied=found is not None)
+        raise await _unknown(session_id, actor, sessions, denied=found is not None)
     return found
 
 
@@ -153,8 +155,16 @@ async def lock_active_session(session_id: str, actor: Actor, sessions: SessionSt
     return session, head
 
 
-def _unknown(session_id: str, *, denied: bool) -> SessionNotFound:
+async def _unknown(session_id: str, actor: Actor, sessions: SessionStore, *, denied: bool) -> SessionNotFound:
+    """Return the error for a session that is not there for the caller, naming those of its own that look like it."""
     shown = session_id[:100]
-    error = SessionNotFound(f"There is no session '{shown}'.", resource_type="session", resource_id=shown)
+    # A sub-agent works in the session it was given, and is told of no other.
+    others = [] if actor.is_subagent else await sessions.newest(None, _COMPARE_WITH, archived=True)
+    error = SessionNotFound(
+        f"There is no session '{shown}'.",
+        resource_type="session",
+        resource_id=shown,
+        available_alternatives=get_close_matches(shown, [s.session_id for s in others if s.admits(actor)], cutoff=0.5),
+    )
     error.denial = denied
     return error

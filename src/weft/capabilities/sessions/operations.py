@@ -27,7 +27,7 @@ from weft.kernel.fields import Name, ShortText
 from weft.kernel.given_json import Metadata, checked_metadata
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.ids import new_session_id
-from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 
 
 class CreateSession(Request):
@@ -122,6 +122,7 @@ class SessionDeleted(Response, kw_only=True, omit_defaults=False):
     rate=RateClass.SESSION,
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
+    session=SessionUse.CREATES,
     errors=(SessionExists,),
 )
 async def create_session(

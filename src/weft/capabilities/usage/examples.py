@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
+    from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
 
+_ABOUT_ONESELF = frozenset({"memory.overview"})
 _BY_NAME: dict[str, Any] = {
     "session_id": "session_a1b2c3d4e5f60718",
     "purpose": "Plan the release",
@@ -32,8 +34,10 @@ _BY_NAME: dict[str, Any] = {
 }
 
 
-def example_request(operation: Operation) -> dict[str, Any]:
+def example_request(operation: Operation, actor: Actor) -> dict[str, Any]:
     """Return arguments for the operation's tool: what it requires, and nothing else."""
     required = [field.name for field in msgspec.structs.fields(operation.request) if field.required]
     arguments = {name: _BY_NAME[name] for name in required}
+    if operation.name in _ABOUT_ONESELF:
+        arguments["agent_id"] = actor.principal_id
     return {"action": operation.action, **arguments} if operation.action else arguments

@@ -63,7 +63,7 @@ class UsageGuidance(Response, kw_only=True, omit_defaults=False):
     http="GET /v1/usage-guidance",
     permission=None,
     rate=RateClass.SESSION,
-    effect=Effect.BY_ITSELF,
+    effect=Effect.OWN_TRANSACTIONS,
 )
 async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, offers: Offers) -> UsageGuidance:
     """Learn what you may do here right now, with an example of each call, or how to work together well."""
@@ -76,7 +76,7 @@ async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, offers: Of
         access_level=_access_level(actor),
         permissions=list(granted),
         not_granted=sorted(set(Permission) - actor.permissions),
-        operations=[_offered(each, offers) for each in offers.to(actor)] if about_calls else [],
+        operations=[_offered(each, actor, offers) for each in offers.to(actor)] if about_calls else [],
         advice=[] if about_calls else ADVICE[request.guidance_type],
     )
 
@@ -113,10 +113,10 @@ def _access_level(actor: Actor) -> AccessLevel:
     return "AGENT" if Permission.WRITE in actor.permissions else "READ_ONLY"
 
 
-def _offered(offered: Operation, offers: Offers) -> OfferedCall:
+def _offered(offered: Operation, actor: Actor, offers: Offers) -> OfferedCall:
     return OfferedCall(
         tool=offered.tool,
         summary=offered.summary,
-        example=example_request(offered),
+        example=example_request(offered, actor),
         rate_limit=offers.limit(offered.rate),
     )

@@ -12,7 +12,7 @@ from weft.capabilities.messages.model import LAST, Message, Tally
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.messages.model import Excerpt
+    from weft.capabilities.messages.model import Excerpt, Part
     from weft.storage.sql.database import Row, Transaction
 
 _MESSAGE = """
@@ -143,38 +143,32 @@ class SqlMessageStore:
         return [_message(row) for row in rows]
 
     async def read(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]:
-        queries = _BY_AUDIENCE if excerpt.sender is None else _BY_SENDER
+        part = excerpt.part
+        queries = _BY_AUDIENCE if part.sender is None else _BY_SENDER
         first, *others = _four(excerpt.audiences)
         rows = await self._tx.all(
-            queries[excerpt.newest_first],
+            queries[part.newest_first],
             self._tenant,
             session_id,
-            excerpt.after,
-            excerpt.until,
-            *(() if excerpt.sender is None else (excerpt.sender,)),
+            part.after,
+            part.until,
+            *(() if part.sender is None else (part.sender,)),
             first,
-            excerpt.offset + excerpt.limit,
+            part.offset + part.limit,
             *others,
-            excerpt.limit,
-            excerpt.offset,
+            part.limit,
+            part.offset,
         )
         return [_message(row) for row in rows]
 
-    async def read_any(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]:
+    async def read_any(self, session_id: str, part: Part) -> Sequence[Message]:
         # Numbers have no gaps, so that many messages further is that much higher a number.
-        after, until = excerpt.after, excerpt.until
-        if excerpt.newest_first:
-            until -= excerpt.offset
+        after, until = part.after, part.until
+        if part.newest_first:
+            until -= part.offset
         else:
-            after += excerpt.offset
-        rows = await self._tx.all(
-            _ALL[excerpt.newest_first],
-            self._tenant,
-            session_id,
-            after,
-            until,
-            excerpt.limit,
-        )
+            after += part.offset
+        rows = await self._tx.all(_ALL[part.newest_first], self._tenant, session_id, after, until, part.limit)
         return [_message(row) for row in rows]
 
     async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[Tally]:

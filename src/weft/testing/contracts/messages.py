@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from weft.capabilities.messages.model import LAST, Excerpt, Message
+from weft.capabilities.messages.model import LAST, Excerpt, Message, Part
 from weft.testing.contracts.sessions import session
 from weft.testing.contracts.stores import Stores
 
@@ -52,18 +52,18 @@ class MessageStoreContract:
 
     async def test_an_excerpt_holds_its_audiences_and_no_other(self, stores: Stores) -> None:
         await fill(stores, *(message(n, _AUDIENCES[n % 4]) for n in range(1, 13)))
-        read = await stores.messages.read("s1", Excerpt(audiences=("*", "type:claude"), limit=100))
+        read = await stores.messages.read("s1", Excerpt(("*", "type:claude"), Part(limit=100)))
         assert [m.message_id for m in read] == [2, 4, 6, 8, 10, 12]
-        assert await stores.messages.read("s1", Excerpt(audiences=("principal:eve",), limit=100)) == []
+        assert await stores.messages.read("s1", Excerpt(("principal:eve",), Part(limit=100))) == []
 
     async def test_an_excerpt_has_an_order_an_offset_and_ends(self, stores: Stores) -> None:
         await fill(stores, *(message(n, _AUDIENCES[n % 2]) for n in range(1, 11)))
         both = _AUDIENCES[:2]
 
         async def numbers(**which: Any) -> list[int]:  # noqa: ANN401 - the fields of an Excerpt
-            excerpt = Excerpt(audiences=both, **which)
-            some = [m.message_id for m in await stores.messages.read("s1", excerpt)]
-            assert some == [m.message_id for m in await stores.messages.read_any("s1", excerpt)]
+            part = Part(**which)
+            some = [m.message_id for m in await stores.messages.read("s1", Excerpt(both, part))]
+            assert some == [m.message_id for m in await stores.messages.read_any("s1", part)]
             return some
 
         assert await numbers(limit=3) == [1, 2, 3]
@@ -75,7 +75,7 @@ class MessageStoreContract:
 
     async def test_an_excerpt_may_be_one_senders(self, stores: Stores) -> None:
         await fill(stores, *(message(n, sender=("ada", "bob")[n % 2]) for n in range(1, 8)))
-        read = await stores.messages.read("s1", Excerpt(audiences=("*",), sender="bob", limit=2, newest_first=True))
+        read = await stores.messages.read("s1", Excerpt(("*",), Part(sender="bob", limit=2, newest_first=True)))
         assert [m.message_id for m in read] == [7, 5]
 
     async def test_several_are_found_at_once(self, stores: Stores) -> None:
@@ -126,5 +126,5 @@ class MessageStoreContract:
     async def test_tenants_have_their_own_messages(self, stores: Stores, elsewhere: Stores) -> None:
         await fill(stores, message(1))
         assert await elsewhere.messages.find("s1", 1) is None
-        assert await elsewhere.messages.read("s1", Excerpt(audiences=("*",), limit=9)) == []
+        assert await elsewhere.messages.read("s1", Excerpt(("*",), Part(limit=9))) == []
         assert await elsewhere.messages.tallies("s1", ("*",)) == []

@@ -29,6 +29,7 @@ from msgspec.inspect import (
 )
 
 from weft.kernel.fields import LARGEST
+from weft.kernel.operation import SessionUse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -127,8 +128,7 @@ def _parameter(operation: Operation, field: Field) -> click.Parameter:
     if field.name == "session_id" and operation.group != "session":
         return click.Option(
             ["--session", "-s", "session_id"],
-            # What an agent remembers is global unless it says otherwise.
-            envvar=None if operation.group == "memory" else "WEFT_SESSION",
+            envvar="WEFT_SESSION" if operation.session is SessionUse.WORKS_IN else None,
             show_envvar=True,
             required=field.required,
             type=Text(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
@@ -15,6 +15,8 @@ from weft.kernel.operation import Response
 
 _GAP = "  "
 _NARROWEST = 8
+# Columns that people need not see where they say the same as another.
+_REPEATS = {"agent_id": "sender", "match_preview": "content"}
 # What agents write is shown, never obeyed: a terminal acts on control characters.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
@@ -33,7 +35,8 @@ def render(response: msgspec.Struct) -> str:
 
 def table(rows: Sequence[Mapping[str, str]]) -> str:
     """Lay rows out in columns, leaving out empty ones and shortening the widest to fit the terminal."""
-    names = [name for name in dict.fromkeys(name for row in rows for name in row) if any(row.get(name) for row in rows)]
+    columns = {name: [row.get(name, "") for row in rows] for row in rows for name in row}
+    names = [name for name in columns if any(columns[name]) and columns[name] != columns.get(_REPEATS.get(name, ""))]
     cells = [[" ".join(row.get(name, "").split()) for name in names] for row in rows]
     widths = _fit([max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)])
     head, *body = (
@@ -51,7 +54,7 @@ def block(pairs: Mapping[str, str]) -> str:
 
 def _parts(response: msgspec.Struct) -> Iterable[str]:
     """Yield the plain fields as one block, then each nested thing under its own heading."""
-    values = {name: getattr(response, name) for name in response.__struct_fields__ if name != "success"}
+    values = {name: value for name, value in _fields(response) if name != "success"}
     nested = {name: value for name, value in values.items() if isinstance(value, msgspec.Struct) or _are_rows(value)}
     plain = {
         name: "none" if value in ([], (), {}) else cell(value)
@@ -65,11 +68,21 @@ def _parts(response: msgspec.Struct) -> Iterable[str]:
         yield heading + _indent(render(value) if isinstance(value, msgspec.Struct) else table([row(v) for v in value]))
 
 
+def _fields(response: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    """Yield an answer's fields by the names they have on the wire; what may be any JSON is shown as JSON."""
+    for field in msgspec.structs.fields(response):
+        value = getattr(response, field.name)
+        if field.type is Any:
+            value = _as_json(value)
+        elif isinstance(value, float) and field.name.endswith("_at"):
+            value = datetime.fromtimestamp(value, UTC)
+        yield field.encode_name, value
+
+
 def row(item: msgspec.Struct) -> dict[str, str]:
     """Return one line of a table: nested answers are part of it, settings are left to ``--json``."""
     cells: dict[str, str] = {}
-    for name in item.__struct_fields__:
-        value = getattr(item, name)
+    for name, value in _fields(item):
         if isinstance(value, Response):
             cells |= row(value)
         elif not isinstance(value, msgspec.Struct):
@@ -94,8 +107,8 @@ def cell(value: Any) -> str:  # noqa: ANN401 - whatever an answer holds
 
 
 def _object(value: dict[Any, Any]) -> str:
-    if any(isinstance(part, dict | list) for part in value.values()):
-        return harmless(msgspec.json.encode(value).decode())
+    if any(isinstance(part, dict | list | msgspec.Struct) for part in value.values()):
+        return _as_json(value)
     return " ".join(f"{cell(name)}={cell(part)}" for name, part in value.items())
 
 
@@ -127,6 +140,10 @@ def _fit(widths: list[int]) -> list[int]:
 
 def _short(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _as_json(value: object) -> str:
+    return harmless(msgspec.json.encode(value).decode())
 
 
 def harmless(text: str) -> str:

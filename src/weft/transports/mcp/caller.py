@@ -40,7 +40,7 @@ class Caller:
     arrival: Arrival
     session_id: str | None = None
 
-    def check(self, session_id: object, **context: str) -> None:
+    def check(self, session_id: object, **context: Any) -> None:  # noqa: ANN401 - JSON
         """Refuse every session but the one this connection is bound to, if it is: to it, no other exists."""
         if self.session_id not in (None, session_id):
             named = str(session_id)[:100]

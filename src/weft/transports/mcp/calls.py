@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from weft.kernel.errors import WeftError
+from weft.kernel.operation import SessionUse
 from weft.transports.http.wire import error_body
 from weft.transports.tools import works_in_session
 
@@ -37,7 +38,7 @@ class ToolCalls:
             operation, raw = self._toolbox.resolve(name, arguments)
             if works_in_session(operation):
                 raw = caller.bound(raw)
-            elif operation.group == "memory" and raw.get("session_id") is not None:
+            elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") is not None:
                 caller.check(raw["session_id"])
             response = await self._app.call(operation, raw, caller.arrival)
         except WeftError as error:

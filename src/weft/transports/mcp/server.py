@@ -77,7 +77,7 @@ class Handlers:
         ]
         named.append((f"agent://{actor.principal_id}/memory", "your memory"))
         if actor.is_admin:
-            named.append((METRICS.uri, METRICS.description))
+            named.append((METRICS.uri, METRICS.name))
         return types.ListResourcesResult(
             resources=[types.Resource(uri=uri, name=name, mime_type=_JSON) for uri, name in named]
         )

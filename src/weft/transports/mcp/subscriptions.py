@@ -13,7 +13,7 @@ import mcp_types as types
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import SUBSCRIPTION_ID_META_KEY
 
-from weft.kernel.errors import SystemUnavailable, WeftError
+from weft.kernel.errors import Unavailable, WeftError
 from weft.transports.mcp.caller import answering, caller_of, connection_of
 from weft.transports.resources import check_may_watch, follow_resource
 
@@ -84,7 +84,7 @@ class Watcher:
                     if change.happened:
                         self._changed[resource.uri] = None
                         self._wake.set()
-            except SystemUnavailable:
+            except Unavailable:
                 await asyncio.sleep(_RETRY_SECONDS)
             except WeftError:
                 break

@@ -1,0 +1,170 @@
+"""Messages, search and memory by command: as the guides show them, on a data folder and through a server."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+from cli_support import CommandLine
+
+from weft.testing.server import server_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+class Desk(NamedTuple):
+    """A planner and an admin who work in a session named release, each with a key of its own."""
+
+    planner: CommandLine
+    admin: CommandLine
+
+
+@pytest.fixture(params=["folder", "server"])
+def desk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Desk]:
+    if request.param == "folder":
+        yield furnished(CommandLine(tmp_path))
+    else:
+        with server_process(tmp_path) as server:
+            address = {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
+            yield furnished(CommandLine(tmp_path / "elsewhere", address))
+
+
+def furnished(admin: CommandLine) -> Desk:
+    admin.run("session", "create", "Release 2.0", "--session-id", "release")
+    key = admin.json("agent", "create", "planner", "--agent-type", "planning")["api_key"]
+    session = {"WEFT_SESSION": "release"}
+    planner = CommandLine(admin.data, {**admin.env, **session, "WEFT_API_KEY": key})
+    return Desk(planner, CommandLine(admin.data, {**admin.env, **session}))
+
+
+def follow(guide: str, desk: Desk) -> None:
+    """Run every command of a guide in order, those of an admin as one."""
+    sections = (GUIDES / guide).read_text("utf-8").split("\n## ")
+    for section in sections:
+        who = desk.admin if "as an admin" in section.partition("\n")[0] else desk.planner
+        for command in "".join(BLOCK.findall(section)).splitlines():
+            program, *arguments = shlex.split(command)
+            assert program == "weft"
+            who.run(*arguments)
+
+
+def spoken(line: CommandLine, *which: str) -> list[str]:
+    return [message["content"] for message in line.json("message", "list", *which)["messages"]]
+
+
+@pytest.mark.req("MS-03")
+@pytest.mark.req("MS-04")
+@pytest.mark.req("MS-05")
+@pytest.mark.req("MS-13")
+def test_messages_are_exchanged_as_the_guide_shows(desk: Desk) -> None:
+    follow("exchange-messages.md", desk)
+    # The guide's last step takes the first message from all but admins.
+    assert spoken(desk.planner) == [
+        "Note to self: ask about indexes.",
+        "Between us planners: Friday is at risk.",
+        "Looking at it now.",
+    ]
+    assert spoken(desk.planner, "--after-id", "3") == ["Looking at it now."]
+    assert spoken(desk.planner, "--visibility-filter", "private") == ["Note to self: ask about indexes."]
+    assert spoken(desk.admin) == ["The schema is ready for review.", "Looking at it now."]
+    assert len(desk.admin.json("message", "inspect")["messages"]) == 4
+    acts = {entry["action"] for entry in desk.admin.json("audit", "list")["entries"]}
+    assert {"message.inspect", "message.set_visibility"} <= acts
+
+
+@pytest.mark.req("MS-05")
+@pytest.mark.req("MS-06")
+def test_what_was_said_is_found_again_by_command(desk: Desk) -> None:
+    desk.planner.run("message", "add", "The schema is ready for review.", "--metadata", '{"component": "database"}')
+    desk.planner.run("message", "add", "Lunch is at noon.")
+    found = desk.planner.json("search", "context", "shcema reviw")
+    assert [result["message"]["id"] for result in found["results"]] == [1]
+    assert found["results"][0]["message"]["metadata"] == {"component": "database"}
+    assert desk.planner.json("search", "by-sender", "planner")["count"] == 2
+    assert desk.planner.json("search", "by-timerange", "2020-01-01", "9999-12-31")["count"] == 2
+    assert desk.planner.json("search", "by-timerange", "2020-01-01", "2020-01-01T23:00:00+01:00")["count"] == 0
+
+
+@pytest.mark.req("MS-07")
+def test_memory_is_kept_as_the_guide_shows(desk: Desk) -> None:
+    follow("remember-between-calls.md", desk)
+    assert desk.planner.json("memory", "get", "user_preferences")["value"] == {"theme": "dark", "language": "en"}
+    desk.planner.run("memory", "set", "next_step", "Ask Dana")
+    assert "Ask Dana" in desk.planner.run("memory", "get", "next_step").stdout
+    assert "MEMORY_NOT_FOUND" in desk.admin.run("memory", "get", "next_step", code=1).stderr
+
+
+@pytest.mark.req("MS-07")
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("hello", "hello"),
+        ("two words", "two words"),
+        ('"5"', "5"),
+        ("5", 5),
+        ("0.5", 0.5),
+        ("true", True),
+        ("null", None),
+        ("[1, [2]]", [1, [2]]),
+        ('{"a": null}', {"a": None}),
+        ("", ""),
+    ],
+)
+def test_a_value_is_json_or_else_text(cli: CommandLine, given: str, kept: Any) -> None:
+    cli.run("memory", "set", "k", given)
+    value = cli.json("memory", "get", "k")["value"]
+    assert (value, type(value)) == (kept, type(kept))
+
+
+@pytest.mark.req("MS-07")
+def test_every_kind_of_value_reaches_a_server(desk: Desk) -> None:
+    for given, kept in {"hello": "hello", "5": 5, "null": None, "[true]": [True]}.items():
+        desk.planner.run("memory", "set", "k", given)
+        assert desk.planner.json("memory", "get", "k")["value"] == kept
+
+
+@pytest.mark.parametrize("broken", ['{"a":', "[1,", '"text', ' {"a"}'])
+def test_what_begins_like_json_and_is_none_is_refused(cli: CommandLine, broken: str) -> None:
+    assert "is not JSON" in cli.run("memory", "set", "k", broken, code=2).stderr
+    assert cli.json("memory", "list")["entries"] == []
+
+
+@pytest.mark.req("MS-07")
+def test_a_session_in_the_environment_does_not_make_memory_the_session_s(launch: CommandLine) -> None:
+    launch.run("memory", "set", "phase", "idle")
+    launch.run("memory", "set", "phase", "triage", "--session", "launch")
+    assert launch.json("memory", "get", "phase")["scope"] == "global"
+    assert launch.json("memory", "get", "phase")["value"] == "idle"
+    assert launch.json("memory", "get", "phase", "-s", "launch")["value"] == "triage"
+    assert launch.json("memory", "list")["scope_filter"] == "global"
+    assert launch.json("memory", "list", "-s", "all")["count"] == 2
+    launch.run("memory", "delete", "phase")
+    assert launch.json("memory", "list", "-s", "all")["entries"][0]["session_id"] == "launch"
+
+
+@pytest.mark.req("MS-10")
+def test_refusals_say_what_to_do_next(launch: CommandLine) -> None:
+    refusals = {
+        "MESSAGE_NOT_FOUND": ["message", "add", "hello", "--parent-message-id", "7"],
+        "SESSION_NOT_FOUND": ["message", "list", "-s", "nowhere"],
+        "MEMORY_NOT_FOUND": ["memory", "get", "absent"],
+    }
+    for code, command in refusals.items():
+        assert code in launch.run(*command, code=1).stderr
+    assert "10001" in launch.run("message", "add", "x" * 10_001, code=1).stderr
+
+
+@pytest.mark.req("MS-08")
+def test_an_admin_reads_the_figures_and_anyone_what_they_may_do(desk: Desk) -> None:
+    assert desk.admin.json("performance", "read")["requesting_agent"] == "admin"
+    assert "PERMISSION_DENIED" in desk.planner.run("performance", "read", code=3).stderr
+    tools = {offered["tool"] for offered in desk.planner.json("usage", "guidance")["operations"]}
+    assert "add_message" in tools
+    assert "get_performance_metrics" not in tools
