@@ -1,4 +1,8 @@
-"""How long a caller waits for each kind of call, over HTTP: alone, and beside nineteen others."""
+"""How long a caller waits for each kind of call, over HTTP: alone, and as one of twenty agents.
+
+Alone, one call follows the other. The twenty pause between calls, as agents do: what a server does when asked as fast
+as it answers is a matter of throughput, and ``thousand_agents`` shows that.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import time
 from collections import defaultdict
 from dataclasses import dataclass
 from itertools import count
+from random import random
 from statistics import median
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -44,6 +49,7 @@ class Load:
 
     rounds: int
     calls: int
+    pause_seconds: float
     cold_sessions: int
     tokens: int
 
@@ -98,9 +104,9 @@ _FIRST_SEARCH = Target("search_cold", 100, _cold_search)
 
 def run(*, quick: bool) -> list[Row]:
     load = (
-        Load(rounds=1, calls=40, cold_sessions=2, tokens=5)
+        Load(rounds=1, calls=40, pause_seconds=0.1, cold_sessions=2, tokens=5)
         if quick
-        else Load(rounds=3, calls=140, cold_sessions=20, tokens=50)
+        else Load(rounds=3, calls=140, pause_seconds=0.4, cold_sessions=20, tokens=50)
     )
     return run_async(_run(load))
 
@@ -134,28 +140,31 @@ async def _fill(url: str, sessions: Sequence[str]) -> None:
 
 async def _latencies(load: Load, connections: Sequence[Connection], key: str) -> list[Row]:
     """Ask alone and in a crowd by turns, so that whatever else the machine does meets both alike."""
-    crowds = {"alone": connections[:1], "twenty": connections}
+    crowds = {"alone": (connections[:1], 0.0), "twenty": (connections, load.pause_seconds)}
     starts = count(_KEYS, load.calls)
     taken: dict[tuple[str, Target], list[list[float]]] = defaultdict(list)
     for target in _TARGETS:
         await _timed(connections[0], [target.request(turn, key) for turn in range(_KEYS)])
     for _ in range(load.rounds):
-        for name, crowd in crowds.items():
+        for name, (crowd, pause) in crowds.items():
             start = next(starts)
             for target in _TARGETS:
                 requests = [target.request(turn, key) for turn in range(start, start + load.calls)]
-                taken[name, target].append(await _shared(crowd, requests))
+                taken[name, target].append(await _shared(crowd, requests, pause))
     return [row for (name, target), rounds in taken.items() for row in _rows(name, target, rounds)]
 
 
-async def _shared(connections: Sequence[Connection], requests: Sequence[bytes]) -> list[float]:
+async def _shared(connections: Sequence[Connection], requests: Sequence[bytes], pause: float) -> list[float]:
     own = [requests[place :: len(connections)] for place in range(len(connections))]
-    return [millis for each in await asyncio.gather(*map(_timed, connections, own)) for millis in each]
+    each = await asyncio.gather(*(_timed(*pair, pause) for pair in zip(connections, own, strict=True)))
+    return [millis for taken in each for millis in taken]
 
 
-async def _timed(connection: Connection, requests: Sequence[bytes]) -> list[float]:
+async def _timed(connection: Connection, requests: Sequence[bytes], pause: float = 0.0) -> list[float]:
+    """Return the milliseconds that each took, having paused up to so many seconds before it."""
     taken = []
     for prepared in requests:
+        await asyncio.sleep(random() * pause)
         started = time.perf_counter()
         await connection.ask(prepared)
         taken.append((time.perf_counter() - started) * _MILLIS)

@@ -97,9 +97,13 @@ class _InProcess:
         self._arrival = Arrival(credential)
 
     async def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
-        """Perform an operation. Arguments are taken apart first, so that they are checked as those from the wire."""
+        """Perform an operation. What is given and what is answered is taken apart, as it would be on the wire.
+
+        So arguments are checked alike, and what a caller does to an answer is nobody else's concern.
+        """
         raw = msgspec.to_builtins(arguments)
-        return msgspec.convert(await self._app.call(self._app.registry[operation], raw, self._arrival), response)
+        answer = await self._app.call(self._app.registry[operation], raw, self._arrival)
+        return msgspec.json.decode(msgspec.json.encode(answer), type=response)
 
 
 def _settings(where: str | os.PathLike[str] | None, given: dict[str, Any]) -> Settings:

@@ -54,3 +54,14 @@ def test_half_a_surrogate_pair_is_refused(field: str) -> None:
     arguments = {"session_id": "s", "key": "goal", "value": "ship", field: "\ud800"}
     with pytest.raises(InvalidInput, match="surrogate"):
         outgoing("board.write", arguments)
+
+
+@pytest.mark.parametrize("value", [float("nan"), [float("inf")], {1: 2}, b"bytes", {"deep": {"set": {1}}}])
+def test_what_json_has_no_words_for_never_leaves(value: object) -> None:
+    with pytest.raises(InvalidInput):
+        outgoing("memory.set", {"key": "k", "value": value})
+
+
+def test_a_number_too_long_to_write_down_never_leaves() -> None:
+    with pytest.raises(InvalidInput):
+        outgoing("memory.set", {"key": "k", "value": 10**5_000})

@@ -166,3 +166,19 @@ async def test_an_event_another_process_wrote_is_told_once(tmp_path: Path) -> No
         first = await reader.events.read(after=0)
         rest = await reader.events.read(after=first.next_after, wait_seconds=1)
         assert [event.seq for event in [*first.events, *rest.events]] == [1, 2]
+
+
+@pytest.mark.req("MS-15")
+async def test_what_a_caller_does_to_an_answer_concerns_nobody_else(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        session = (await weft.session.create("try it")).session_id
+        await weft.message.add(session, "the build is green", metadata={"by": "ci"})
+        page = await weft.message.list(session)
+        page.messages[0].metadata["by"] = "somebody else"
+        page.messages.clear()
+        found = await weft.search.context(session, "build")
+        found.results.clear()
+        (message,) = (await weft.message.list(session)).messages
+        assert message.metadata == {"by": "ci"}
+        again = await weft.search.context(session, "build")
+        assert (again.cache_hit, len(again.results)) == (True, 1)

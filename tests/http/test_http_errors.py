@@ -73,6 +73,12 @@ def test_what_is_not_there_is_404(team: Team, session: str) -> None:
     assert body["related_resources"] == ["list_sessions", "create_session"]
 
 
+def test_a_number_in_a_path_may_be_any_length(team: Team, session: str) -> None:
+    path = f"/v1/sessions/{session}/messages/{'9' * 5_000}/visibility"
+    check_refusal(team.ask("PUT", path, "admin", json={"visibility": "public"}), 400, "INVALID_INPUT_FORMAT")
+    check_refusal(team.ask("PUT", path, None, json={"visibility": "public"}), 401, "AUTHENTICATION_ERROR")
+
+
 @pytest.mark.req("SC-08")
 def test_what_belongs_to_another_tenant_is_not_there(team: Team, session: str) -> None:
     check_refusal(team.ask("GET", f"/v1/sessions/{session}", "stranger"), 404, "SESSION_NOT_FOUND")

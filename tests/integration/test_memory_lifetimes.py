@@ -187,6 +187,18 @@ async def test_what_is_replaced_deleted_or_expired_is_gone_from_the_database(wor
     assert await lines(world, lambda store: store.verify(GLOBAL.line_id)) is None
 
 
+async def test_what_many_forget_at_once_is_gone(world: World) -> None:
+    agents = [world.planner, world.analysis, world.review, world.admin]
+    for number in range(20):
+        await asyncio.gather(*(agent.remember(f"k{number}", f"a telltale {number}") for agent in agents))
+    for number in range(20):
+        await asyncio.gather(*(agent.forget(f"k{number}") for agent in agents))
+    await world.app._expiry.sweep()
+    rows = await world.rows("SELECT content FROM blobs WHERE tenant = $1", world.tenant)
+    assert not [row for row in rows if b"telltale" in bytes(row[0])]
+    assert await world.rows("SELECT 1 FROM doubtful_blobs WHERE tenant = $1", world.tenant) == []
+
+
 async def test_a_deleted_session_takes_every_memory_of_it_along(world: World) -> None:
     for caller in (world.planner, world.analysis):
         await caller.remember("here", "of the session", session_id=SESSION)

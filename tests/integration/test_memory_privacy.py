@@ -208,7 +208,7 @@ async def test_an_overview_answers_as_the_contract_says(world: World) -> None:
         "resource_info": {
             "last_updated": "2026-02-20T14:30:02Z",
             "supports_subscriptions": True,
-            "cleanup_interval": 0.5,
+            "cleanup_interval": 30,
             "max_memory_mb": 100,
         },
     }

@@ -154,6 +154,29 @@ async def test_those_who_lose_and_those_who_gain_a_message_are_told(world: World
     assert (await world.review.events(session_id="s1", after=start))["events"] == []
 
 
+async def test_who_loses_a_message_learns_no_more_of_it_than_its_number(world: World) -> None:
+    number = await world.planner.say("soon hidden", recipient_id="review-2", message_type="secret")
+    start = await world.last_event()
+    await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility="private")
+    (event,) = (await world.review.events(session_id="s1", after=start))["events"]
+    assert event["data"] == {"message_id": number, "visibility": "private"}
+
+
+async def test_the_past_is_told_as_the_present_allows(world: World) -> None:
+    async def told(caller: Caller) -> list[tuple[str, str]]:
+        answer = await caller.events(session_id="s1", after=0, types=["message.*"])
+        return [(event["type"], event["subject"]) for event in answer["events"]]
+
+    hidden, shown = await world.planner.say("soon hidden"), await world.planner.say("soon shown", visibility="private")
+    assert await told(world.review) == [("message.added", str(hidden))]
+    for number, visibility in ((hidden, "admin_only"), (shown, "public")):
+        await world.admin.call("message.set_visibility", session_id="s1", message_id=number, visibility=visibility)
+    newcomer = await world.admin.create_agent("newcomer", parent_id="planner")
+    for app in (world.app, await world.another_app()):
+        assert ("message.added", str(hidden)) not in await told(newcomer.at(app))
+        assert ("message.added", str(shown)) in await told(newcomer.at(app))
+
+
 @pytest.mark.req("MS-15")
 async def test_no_page_is_served_from_memory_after_it_changed(world: World) -> None:
     number = await world.planner.say("soon hidden")

@@ -172,6 +172,23 @@ async def test_paging_with_messages_of_others_in_between(world: World) -> None:
 
 
 @pytest.mark.req("MS-04")
+async def test_a_page_ends_where_it_would_be_too_much_at_once(world: World) -> None:
+    for number in range(130):
+        visibility = "private" if number % 4 == 0 else "public"
+        await world.planner.say(f"m{number}", metadata={"bulk": "x" * 60_000}, visibility=visibility)
+    for caller, total in ((world.planner, 130), (world.review, 97)):
+        seen: list[int] = []
+        while True:
+            page = await caller.messages(limit=1000, offset=len(seen))
+            seen += [message["id"] for message in page["messages"]]
+            if not page["has_more"]:
+                break
+            assert 0 < page["count"] < total
+        assert len(seen) == len(set(seen)) == total == page["total_count"]
+        assert seen == sorted(seen)
+
+
+@pytest.mark.req("MS-04")
 async def test_new_messages_are_asked_for_by_the_last_one_seen(world: World) -> None:
     await world.planner.say("old")
     last = await world.planner.say("seen")
@@ -265,7 +282,7 @@ async def test_an_overview_tells_a_session_in_figures(world: World, clock: Froze
         "coordination_locks": 0,
     }
     assert answer["resource_info"] == {
-        "last_updated": "2026-02-20T14:30:00Z",
+        "last_updated": "2026-02-20T16:30:00Z",
         "requesting_agent": "review-2",
         "supports_subscriptions": True,
         "cache_ttl": 300,

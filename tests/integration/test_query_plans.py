@@ -31,7 +31,7 @@ STORES = (
     weft.storage.sql.sessions,
 )
 # Tables of which a tenant has a handful of rows, or statements that page through a tenant in order.
-SMALL = re.compile(r"\b(conventions|signing_keys|audit_log|tenants)\b")
+SMALL = re.compile(r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs)\b")
 # What a statement itself has found so far.
 OWN = re.compile(r"^SCAN (a\d|page|senders)$")
 

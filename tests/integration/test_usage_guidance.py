@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.world import refused
 from weft.app.operations import all_operations
 from weft.capabilities.usage.examples import example_request
 from weft.kernel.identity import Actor, Kind, Permission
@@ -51,6 +52,21 @@ async def test_guidance_tells_the_callers_own_standing(world: World) -> None:
     assert "refresh_token" in {offered["tool"] for offered in answer["operations"]}
     assert (await world.admin.call("usage.guidance"))["access_level"] == "ADMIN"
     assert (await world.planner.call("usage.guidance"))["access_level"] == "AGENT"
+
+
+async def test_every_process_knows_at_once_what_a_caller_may_no_longer_do(world: World) -> None:
+    elsewhere = world.planner.at(await world.another_app())
+    assert (await elsewhere.call("usage.guidance"))["access_level"] == "AGENT"
+    await world.admin.call("agent.update", agent_id="planner", permissions=["read"])
+    assert (await elsewhere.call("usage.guidance"))["access_level"] == "READ_ONLY"
+    await world.admin.call("agent.update", agent_id="planner", disabled=True)
+    with refused("AUTHENTICATION_ERROR"):
+        await elsewhere.call("usage.guidance")
+
+
+async def test_the_example_about_oneself_is_about_the_caller(world: World) -> None:
+    offered = {call["tool"]: call["example"] for call in (await world.review.call("usage.guidance"))["operations"]}
+    assert (await world.review.call("memory.overview", **offered["get_memory_overview"]))["agent_id"] == "review-2"
 
 
 @pytest.mark.parametrize("topic", ["coordination", "security", "troubleshooting"])

@@ -16,7 +16,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.world import outcome
 from weft.app.dispatch import Arrival
+from weft.capabilities.events.model import Interest
 from weft.kernel.errors import WeftError
 from weft.transports.resources import parse_uri, read_resource
 
@@ -67,19 +69,18 @@ def marks_in(answer: object) -> set[str]:
 
 @pytest.fixture
 async def members(world: World) -> list[Member]:
-    """Return agents of two types, sub-agents among them, an admin agent, a human admin, and an admin's narrow token."""
-    made = [
-        ("claude-1", "claude", {}),
-        ("claude-2", "claude", {"parent_id": "planner"}),
-        ("gemini-1", "gemini", {"parent_id": "planner"}),
-        ("boss", "gemini", {"permissions": ["read", "write", "admin"]}),
-    ]
+    """Return everyone a team may be drawn from: of three types, sub-agents or not, admins or not, and narrow tokens."""
     found = [Member("admin", "admin", is_admin=True, caller=world.admin)]
-    for name, agent_type, what in made:
-        caller = await world.admin.create_agent(name, agent_type=agent_type, **what)
-        found.append(Member(name, agent_type, is_admin=name == "boss", caller=caller))
-    narrow = await found[-1].caller.with_token("boss", "gemini", requested_permissions=["read", "write"])
-    found.append(Member("boss", "gemini", is_admin=False, caller=narrow))
+    for agent_type in ("claude", "gemini", "custom"):
+        for parent in (None, "planner"):
+            for permissions in (["read", "write"], ["read", "write", "admin"]):
+                name = f"{agent_type}-{'sub' if parent else 'top'}-{len(permissions)}"
+                what = {"agent_type": agent_type, "parent_id": parent, "permissions": permissions}
+                caller = await world.admin.create_agent(name, **what)
+                found.append(Member(name, agent_type, is_admin="admin" in permissions, caller=caller))
+    for boss in [member for member in found if member.is_admin and member.name.endswith("top-3")]:
+        narrow = await boss.caller.with_token(boss.name, boss.agent_type, requested_permissions=["read", "write"])
+        found.append(Member(boss.name, boss.agent_type, is_admin=False, caller=narrow))
     return found
 
 
@@ -100,7 +101,7 @@ async def ways_of_reading(member: Member, session: str) -> AsyncIterator[tuple[s
         answer = await caller.search("telltale", limit=100, fuzzy_threshold=0, search_scope=scope)
         yield f"search {scope}", answer, scope == "all"
     yield "search metadata", await caller.search("mark", limit=100, fuzzy_threshold=0), False
-    for name in ("claude-1", "claude-2", "gemini-1", "boss", "admin"):
+    for name in {message["sender"] for message in (await caller.messages(limit=1000))["messages"]} | {"admin"}:
         yield "by sender", await caller.call("search.by_sender", session_id=session, sender=name, limit=100), False
     span = {"start_time": "2000-01-01", "end_time": "2100-01-01", "limit": 200}
     yield "by time", await caller.call("search.by_timerange", session_id=session, **span), True
@@ -140,14 +141,32 @@ async def check_events(member: Member, session: str, transcript: list[Said]) -> 
     answer = await member.caller.events(session_id=session, types=["message.*"])
     told = {event["data"]["message_id"] for event in answer["events"]}
     once = {said.number for said in transcript if f"{member.name}/{member.is_admin}" in said.seen_by}
-    assert told <= once, member.name
+    now = {said.number for said in transcript if may_see(member, said)}
+    assert now <= told <= once, member.name
 
 
+TEAM = st.lists(st.integers(0, 15), min_size=2, max_size=5, unique=True)
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["say", "say", "say", "change"]), st.integers(0, 5), st.sampled_from(VISIBILITIES)),
+    st.tuples(st.sampled_from(["say", "say", "say", "change"]), st.integers(0, 9), st.sampled_from(VISIBILITIES)),
     min_size=1,
     max_size=14,
 )
+
+
+class Follower:
+    """A live subscription of one member, begun before anything is said."""
+
+    def __init__(self, member: Member, session: str, after: int) -> None:
+        self.member = member
+        self.told: set[int] = set()
+        self._pages = member.caller.follow(Interest(session, types=("message.*",)), after)
+
+    async def up_to(self, seq: int) -> None:
+        """Follow until an event that everyone is told of has come."""
+        async for page in self._pages:
+            self.told |= {event.data["message_id"] for event in page.events if event.type.startswith("message.")}
+            if page.reached >= seq:
+                return
 
 
 @pytest.mark.req("MS-03")
@@ -157,15 +176,17 @@ STEPS = st.lists(
 @pytest.mark.req("MS-09")
 @pytest.mark.req("MS-15")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12, deadline=None)
-@given(steps=STEPS)
+@given(team=TEAM, steps=STEPS)
 async def test_nobody_is_shown_a_message_that_is_not_for_it(
-    world: World, members: list[Member], steps: list[tuple[str, int, str]]
+    world: World, members: list[Member], team: list[int], steps: list[tuple[str, int, str]]
 ) -> None:
     session = f"s{secrets.token_hex(6)}"
     await world.planner.create_session(session)
+    chosen = [members[number % len(members)] for number in team]
+    followers = [Follower(member, session, await world.last_event()) for member in chosen]
     transcript: list[Said] = []
     for act, who, visibility in steps:
-        member = members[who]
+        member = chosen[who % len(chosen)]
         if act == "say":
             if visibility == "admin_only" and not member.is_admin:
                 continue
@@ -177,18 +198,38 @@ async def test_nobody_is_shown_a_message_that_is_not_for_it(
         elif transcript:
             said = transcript[who % len(transcript)]
             # Noted before it changes: what was once shown may have been told of.
-            await check_everything(members, session, transcript)
+            await check_everything(chosen, session, transcript)
             await world.admin.call(
                 "message.set_visibility", session_id=session, message_id=said.number, visibility=visibility
             )
             said.visibility = visibility
-    await check_everything(members, session, transcript)
+    await check_everything(chosen, session, transcript)
+    await world.planner.in_session(session).say("the end")
+    for follower in followers:
+        await follower.up_to(await world.last_event())
+        seen = {
+            said.number for said in transcript if f"{follower.member.name}/{follower.member.is_admin}" in said.seen_by
+        }
+        assert follower.told - {len(transcript) + 1} <= seen, follower.member.name
+    await check_outsiders(world, session)
+
+
+async def check_outsiders(world: World, session: str) -> None:
+    """To those who take no part, a session says nothing, whatever they ask."""
+    closed = f"{session}-closed"
+    await world.planner.create_session(closed, participants=["orchestrator"])
+    await world.planner.in_session(closed).say(f"telltale mark{secrets.token_hex(6)}")
+    for caller, name in ((world.review, closed), (world.stranger, closed), (world.stranger, session)):
+        outside = caller.in_session(name)
+        for call in (outside.messages(), outside.search("telltale"), outside.say("hello")):
+            assert await outcome(call) == "SESSION_NOT_FOUND"
+        assert not marks_in(await caller.events(personal=True))
 
 
 @pytest.mark.req("MS-07")
 @pytest.mark.req("MS-09")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=8, deadline=None)
-@given(kept=st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=8))
+@given(kept=st.lists(st.tuples(st.integers(0, 15), st.booleans()), min_size=1, max_size=8))
 async def test_nobody_is_shown_the_memory_of_another(
     world: World, members: list[Member], owners: dict[str, set[str]], kept: list[tuple[int, bool]]
 ) -> None:
@@ -196,15 +237,16 @@ async def test_nobody_is_shown_the_memory_of_another(
     await world.planner.create_session(session)
     for who, of_session in kept:
         mark = f"mark{secrets.token_hex(6)}"
-        await members[who].caller.call(
+        owner = members[who % len(members)]
+        await owner.caller.call(
             "memory.set",
             key=mark,
             value={"inside": mark},
             metadata={"also": mark},
             session_id=session if of_session else None,
         )
-        owners.setdefault(members[who].name, set()).add(mark)
-    for member in members:
+        owners.setdefault(owner.name, set()).add(mark)
+    for member in members[:6]:
         for answer in [answer async for _, answer, _ in ways_of_reading(member, session)]:
             assert marks_in(answer) <= owners.get(member.name, set()), member.name
         await check_memory_doors(member, members, owners, session)

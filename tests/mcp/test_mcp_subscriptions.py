@@ -9,6 +9,8 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from support.team import LEGACY, MODERN, Board, Team, Told, call, over_http, over_stdio, soon
+from weft import Weft
+from weft.app.callers import Local
 from weft.app.dispatch import Arrival
 from weft.capabilities.events.model import Page
 from weft.kernel.errors import SystemUnavailable
@@ -83,6 +85,24 @@ async def test_nobody_is_told_of_keys_they_may_not_read(team: Team, session: str
         assert answer.status_code == 200
         await asyncio.to_thread(team.write, session, "end")
         assert (await soon(anext(subscription))).uri == f"board://{session}/end"
+
+
+async def test_subscribing_many_times_at_once_is_subscribing_once(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path) as weft:
+        session = (await weft.session.create("a test")).session_id
+        caller = Caller(Arrival(Local("default", "admin")))
+        watcher = Watcher(weft.app)
+        before = asyncio.all_tasks()
+        await asyncio.gather(*(watcher.watch(parse_uri(f"board://{session}"), caller) for _ in range(20)))
+        assert len(asyncio.all_tasks() - before) == 1
+        watcher.close()
+        late = Watcher(weft.app)
+        beginning = asyncio.create_task(late.watch(parse_uri(f"board://{session}"), caller))
+        await asyncio.sleep(0)
+        late.close()
+        await beginning
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() <= before | {asyncio.current_task()}
 
 
 async def test_unsubscribing_ends_it(team: Team, session: str) -> None:

@@ -170,12 +170,17 @@ async def test_a_full_board_says_so(web: Connect) -> None:
 async def test_a_connection_for_one_session_needs_no_session_id(connect: Connect, session: str) -> None:
     async with connect("analysis", session) as client:
         for tool in (await tools_of(client)).values():
-            assert "session_id" not in tool.input_schema["properties"]
+            # What an agent remembers is global, or of the session if it says so.
+            assert "session_id" not in tool.input_schema["properties"] or tool.name.endswith("_memory")
             assert "session_id" not in tool.input_schema.get("required", ())
         board = Board(client, None)
         await board("write", key="goal", value="ship")
         assert (await board("read", key="goal"))["value"] == "ship"
-        assert [str(r.uri) for r in (await client.list_resources()).resources] == [f"board://{session}"]
+        assert [str(r.uri) for r in (await client.list_resources()).resources] == [
+            f"board://{session}",
+            f"session://{session}",
+            "agent://analysis/memory",
+        ]
         read = await call(client, "read_events", after=0)
         assert {event["session_id"] for event in read.structured_content["events"]} == {session}
 

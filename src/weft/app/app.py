@@ -12,7 +12,7 @@ from weft.app.auditing import Auditor
 from weft.app.caches import Cache, CacheFigures
 from weft.app.callers import Callers
 from weft.app.dispatch import Arrival, Dispatcher
-from weft.app.expiry import LOOK_EVERY_SECONDS, ExpiryWatch
+from weft.app.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
 from weft.app.feed import LiveFeed
 from weft.app.measuring import Measuring
 from weft.app.metrics import Metrics
@@ -85,8 +85,8 @@ class App:
                 tally=self._tally,
                 feed=self._feed,
                 measurements=self.measuring,
-                memory=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=LOOK_EVERY_SECONDS),
-                offers=RegisteredOffers(self.registry, settings.rates()),
+                memory=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=CLEAN_EVERY_SECONDS),
+                offers=RegisteredOffers(self.registry, settings.rates(), self.database),
                 pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
                 searcher=Searcher(
                     reads=SqlTranscriptReads(self.database),

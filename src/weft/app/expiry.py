@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
 from weft.kernel.identity import Actor, Kind, Permission
 from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.tenants import lines_to_expire
+from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.tenants import lines_to_expire, tenants_to_sweep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,12 +33,14 @@ if TYPE_CHECKING:
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Database, Transaction
 
-LOOK_EVERY_SECONDS = 0.5
+_LOOK_EVERY_SECONDS = 0.5
+# With nobody there to be told, only so that what has expired does not stay in the database for long.
+CLEAN_EVERY_SECONDS = 30
 _AT_ONCE = 200
 
 
 class ExpiryWatch:
-    """Turns expired keys into history, and so into events, while anybody is waiting for events."""
+    """Turns expired keys into history, and so into events: at once if anybody waits for events, else now and then."""
 
     def __init__(self, database: Database, clock: Clock, feed: LiveFeed, resolver: Resolver) -> None:
         self._database = database
@@ -46,11 +50,19 @@ class ExpiryWatch:
         self._memories = resolver.source(Memories)
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_EVERY_SECONDS)
-            if self._feed.is_followed:
-                with contextlib.suppress(WeftError):
+        looks = CLEAN_EVERY_SECONDS / _LOOK_EVERY_SECONDS
+        for look in itertools.count(1):
+            await asyncio.sleep(_LOOK_EVERY_SECONDS)
+            with contextlib.suppress(WeftError):
+                if self._feed.is_followed or look % looks == 0:
                     await self.bury_due()
+                if look % looks == 0:
+                    await self.sweep()
+
+    async def sweep(self) -> None:
+        """Drop forgotten values that two had in hand at once, so that neither could."""
+        for tenant in await self._database.read(SYSTEM, tenants_to_sweep):
+            await self._database.write(Scope(tenant), lambda tx: SqlLineStore(tx).sweep())
 
     async def bury_due(self) -> None:
         now = to_micros(self._clock.now())

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from weft.capabilities.events.model import Page
+from weft.capabilities.events.model import READDRESSING, Page
 from weft.capabilities.sessions.model import find_session
 from weft.kernel.errors import PermissionDenied
 from weft.storage.sql.access import SqlAccessStore
@@ -169,5 +169,14 @@ class _Tail:
             if len(self._recent) + (end - self._end) > _REMEMBERED:
                 dropped = len(self._recent) + (end - self._end) - _REMEMBERED
                 self._complete_after = self._recent[min(dropped, len(self._recent)) - 1].event.seq
-            self._recent.extend(await store.after(self._end, None, _REMEMBERED))
+            new = await store.after(self._end, None, _REMEMBERED)
+            self._recent.extend(new)
+            readdressed = [recorded.event.seq for recorded in new if recorded.event.type == READDRESSING]
+            if readdressed:
+                self._forget_before(readdressed[-1])
         self._end = end
+
+    def _forget_before(self, seq: int) -> None:
+        """Have what came before an event read from the table again, when it is next asked for."""
+        self._recent = deque((known for known in self._recent if known.event.seq >= seq), maxlen=_REMEMBERED)
+        self._complete_after = seq - 1

@@ -7,26 +7,35 @@ from typing import TYPE_CHECKING
 from weft.app.dispatch import authorise
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.operation import Audience
+from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, RateClass, Registry
+    from weft.storage.sql.database import Database, Transaction
 
 
 class RegisteredOffers:
     """The registry, as far as it is open to a caller."""
 
-    def __init__(self, registry: Registry, rates: Mapping[RateClass, str]) -> None:
+    def __init__(self, registry: Registry, rates: Mapping[RateClass, str], database: Database) -> None:
         self._registry = registry
         self._rates = rates
+        self._database = database
 
-    def to(self, actor: Actor) -> list[Operation]:
+    async def to(self, actor: Actor) -> list[Operation]:
+        # Looks at nothing, but as any transaction does, first makes sure that the caller's access still stands.
+        await self._database.read(Scope(actor.tenant, actor.epoch), _nothing)
         return [operation for operation in self._registry if may_use(operation, actor)]
 
     def limit(self, rate: RateClass) -> str:
         return self._rates[rate]
+
+
+async def _nothing(_: Transaction) -> None:
+    """Read nothing."""
 
 
 def may_use(operation: Operation, actor: Actor) -> bool:

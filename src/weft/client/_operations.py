@@ -482,7 +482,8 @@ class MessageOperations:
     ) -> Messages:
         """Read a session's messages, oldest first, as far as they are meant for you.
 
-        Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``.
+        Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``. A page
+        ends before its limit where it would have more than about 4 MiB; ``has_more`` is true then.
         """
         return await self._caller.call(
             "message.list",

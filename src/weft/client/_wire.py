@@ -28,6 +28,7 @@ from weft.kernel.errors import (
     Unavailable,
     WeftError,
 )
+from weft.kernel.given_json import encode_given
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ DEFAULT_URL = "http://127.0.0.1:8787"
 # The server gives a sign of life every 15 seconds; four missed ones mean that nobody is there any more.
 SILENCE_SECONDS = 60.0
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
+_ANY_JSON = {"metadata", "value"}
 _PLACEHOLDER = re.compile(r"\{(\w+)(:int)?\}")
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -113,6 +115,9 @@ def outgoing(operation: str, arguments: Mapping[str, Any]) -> Outgoing:
     method, template = ROUTES[operation]
     rest = dict(arguments)
     wait_seconds = rest.get("wait_seconds", 0.0)
+    for name in _ANY_JSON & rest.keys():
+        # What JSON has no words for would be sent as something else.
+        encode_given(name, rest[name])
     try:
         target = _PLACEHOLDER.sub(lambda match: _segment(match[1], rest.pop(match[1]), match[2]), template)
         in_query = method in {"GET", "DELETE"}

@@ -43,3 +43,7 @@ class Outbox(Protocol):
     async def publish(self, *events: NewEvent) -> None:
         """Add events, in order; they become visible exactly when the transaction commits."""
         ...
+
+    async def readdress(self, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
+        """Change who may be told, from now on, of what was published of a message."""
+        ...

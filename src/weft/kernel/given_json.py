@@ -27,6 +27,8 @@ def encode_given(name: str, value: object) -> bytes:
         return _encode(value)
     except UnicodeEncodeError as error:
         raise InvalidInput(f"{name}: not valid text (it holds half of a surrogate pair)", field=name) from error
+    except ValueError as error:
+        raise InvalidInput(f"{name}: a number with too many digits", field=name) from error
 
 
 def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _KEEP_ALIVE_SECONDS = 75
 _POLL_SECONDS = 0.05
+_HANDLES = 16
 
 
 class DrainingServer(uvicorn.Server):
@@ -71,7 +73,8 @@ async def _serve(settings: Settings, profile: Profile | None) -> None:
         _greet(settings, await app.tenants.ensure_default())
         application = HttpApplication(app, profile)
         _tune_garbage_collection()
-        await _server(settings, application).serve()
+        server = _server(settings, application)
+        await server.serve(_handles(server.config.bind_socket()))
     finally:
         await app.close()
 
@@ -94,6 +97,11 @@ def _server(settings: Settings, application: HttpApplication) -> DrainingServer:
         timeout_graceful_shutdown=settings.drain_seconds,
     )
     return DrainingServer(config, application, settings.drain_seconds)
+
+
+def _handles(listening: socket.socket) -> list[socket.socket]:
+    """Return several handles of one socket: in each turn of a busy loop, one connection is accepted from each."""
+    return [listening, *(listening.dup() for _ in range(_HANDLES - 1))]
 
 
 def _greet(settings: Settings, made: NewTenant | None) -> None:

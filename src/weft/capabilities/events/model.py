@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 ENDINGS = frozenset({"session.archived", "session.deleted"})
 
 
+# With this, who may be told of earlier events is another question than before.
+READDRESSING = "message.visibility_changed"
+
+
 # What these are about is a snapshot's label, which may read like a key.
 _ABOUT_LABELS = frozenset({"board.snapshot", "board.restored"})
 

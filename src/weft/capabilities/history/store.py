@@ -68,6 +68,10 @@ class LineStore(Protocol):
         """Recompute every hash; return what does not match, or None."""
         ...
 
+    async def sweep(self) -> None:
+        """Drop values that were in someone else's hands when they were last forgotten."""
+        ...
+
     async def erase(self, line_id: str) -> None:
         """Remove a line with everything only it refers to."""
         ...

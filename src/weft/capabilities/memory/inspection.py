@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
@@ -141,7 +140,7 @@ async def get_memory_overview(request: GetMemoryOverview, memories: Memories) ->
         statistics=await _statistics(sizes, whole),
         resource_info=MemoryResourceInfo(
             last_updated=from_micros(whole.now),
-            cleanup_interval=ceil(memories.limits.cleanup_interval_seconds),
+            cleanup_interval=memories.limits.cleanup_interval_seconds,
             max_memory_mb=memories.limits.limit_mb,
         ),
         truncated=len(shown) < sum(size.entries for size in sizes),
@@ -228,7 +227,7 @@ async def _statistics(sizes: Sequence[ScopeSize], whole: WholeMemory) -> MemoryS
 
 def _remembered(entry: MemoryEntry, text: str) -> RememberedEntry:
     return RememberedEntry(
-        value=msgspec.json.decode(text),
+        value=msgspec.Raw(text),
         metadata=metadata_of(entry),
         created_at=entry.created_at / 1_000_000,
         updated_at=from_micros(entry.updated_at),
@@ -241,7 +240,7 @@ def _inspected(entry: MemoryEntry, text: str) -> InspectedMemory:
     return InspectedMemory(
         key=entry.key,
         session_id=entry.session_id,
-        value=msgspec.json.decode(text),
+        value=msgspec.Raw(text),
         metadata=metadata_of(entry),
         created_at=entry.created_at / 1_000_000,
         updated_at=from_micros(entry.updated_at),

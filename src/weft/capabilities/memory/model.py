@@ -45,7 +45,7 @@ class MemoryLimits:
     """What one agent's memory may hold, and how often expired entries are looked for while anyone follows events."""
 
     limit_mb: int
-    cleanup_interval_seconds: float
+    cleanup_interval_seconds: int
 
     @property
     def total_bytes(self) -> int:

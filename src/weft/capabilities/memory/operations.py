@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
@@ -20,7 +20,7 @@ from weft.capabilities.memory.model import (
     ScopeName,
     scope_name,
 )
-from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weft.capabilities.sessions.model import ALL_SESSIONS, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge
 from weft.kernel.fields import Count
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 YEAR_SECONDS = 31_536_000
-ALL: Final = "all"
 _KEY = r"[A-Za-z0-9_-]"
 
 MemoryKey = Annotated[
@@ -216,7 +215,7 @@ async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
     entry, text = await memory.read(request.key)
     return MemoryFound(
         key=entry.key,
-        value=msgspec.json.decode(text),
+        value=msgspec.Raw(text),
         metadata=metadata_of(entry),
         created_at=entry.created_at / 1_000_000,
         updated_at=from_micros(entry.updated_at),
@@ -239,7 +238,7 @@ async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
 async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
     """See what you remember, with sizes but without values."""
     after, prefix, wanted = position_at(request.cursor), request.prefix or "", request.limit + 1
-    if request.session_id == ALL:
+    if request.session_id == ALL_SESSIONS:
         found = await memories.whole().page(after, prefix, wanted)
     else:
         memory = await memories.to_read(request.session_id)
@@ -248,7 +247,7 @@ async def list_memory(request: ListMemory, memories: Memories) -> MemoryListed:
     return MemoryListed(
         entries=[_info(entry) for entry in shown],
         count=len(shown),
-        scope_filter=ALL if request.session_id == ALL else scope_name(request.session_id),
+        scope_filter=ALL_SESSIONS if request.session_id == ALL_SESSIONS else scope_name(request.session_id),
         has_more=len(found) > len(shown),
         next_cursor=next_cursor(found, shown),
     )

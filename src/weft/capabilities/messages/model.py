@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
+from msgspec import structs
 
 from weft.kernel.errors import NotFound
 from weft.kernel.identity import AGENT_TYPE, EVERYONE, PERMISSION, PRINCIPAL, Permission
@@ -22,6 +23,7 @@ Visibility = Literal["public", "private", "agent_only", "admin_only"]
 VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
 # Behind every message there can be.
 LAST = 2**62
+_encode = msgspec.json.Encoder().encode
 ADMINS = f"{PERMISSION}{Permission.ADMIN}"
 
 
@@ -49,6 +51,11 @@ class Message(msgspec.Struct, frozen=True):
     content: str
     metadata: dict[str, Any]
 
+    @property
+    def size(self) -> int:
+        """Return about how many bytes the message has."""
+        return len(self.content) + (len(_encode(self.metadata)) if self.metadata else 0)
+
     def visible_to(self, actor: Actor) -> bool:
         return self.audience in audiences_of(actor)
 
@@ -70,6 +77,12 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     until: int = LAST
     offset: int = 0
     newest_first: bool = False
+
+    def behind(self, message_id: int) -> Part:
+        """Return what is left of this part behind a message of it."""
+        if self.newest_first:
+            return structs.replace(self, until=message_id - 1, offset=0)
+        return structs.replace(self, after=message_id, offset=0)
 
 
 class Excerpt(msgspec.Struct, frozen=True):

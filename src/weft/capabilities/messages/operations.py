@@ -10,16 +10,15 @@ import msgspec
 
 from weft.capabilities.access.model import AgentId
 from weft.capabilities.messages.model import MOST_CHARACTERS, Message, MessageNotFound, Part, Visibility
-from weft.capabilities.messages.store import MessagePages, MessageStore
-from weft.capabilities.messages.transcripts import Draft, OpenTranscripts, Transcripts
-from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, find_session
-from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.messages.store import MessagePages
+from weft.capabilities.messages.transcripts import Draft, OpenTranscripts, Page, Transcripts
+from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.kernel.caching import weight_of
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
 from weft.kernel.given_json import Metadata, checked_metadata
-from weft.kernel.identity import Actor, Permission
+from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 MessageId = Annotated[Ordinal, msgspec.Meta(description="The message's number in its session.")]
@@ -173,7 +172,8 @@ async def add_message(request: AddMessage, transcripts: OpenTranscripts) -> Mess
 async def get_messages(request: GetMessages, transcripts: Transcripts, pages: MessagePages) -> Messages:
     """Read a session's messages, oldest first, as far as they are meant for you.
 
-    Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``.
+    Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``. A page ends
+    before its limit where it would have more than about 4 MiB; ``has_more`` is true then.
     """
     visibilities = () if request.visibility_filter is None else (request.visibility_filter,)
     transcript = await transcripts.to_read(request.session_id, *visibilities)
@@ -181,8 +181,8 @@ async def get_messages(request: GetMessages, transcripts: Transcripts, pages: Me
     known: Messages | None = pages.get(key)
     if known is not None:
         return known
-    part = Part(after=request.after_id, offset=request.offset, limit=request.limit + 1)
-    answer = _page(await transcript.read(part), request.limit, transcript.size)
+    part = Part(after=request.after_id, offset=request.offset, limit=request.limit)
+    answer = _messages(await transcript.page(part), transcript.size)
     pages.put(key, answer, weight_of(answer))
     return answer
 
@@ -217,23 +217,19 @@ async def set_message_visibility(request: SetMessageVisibility, transcripts: Ope
     audited=True,
     errors=(SessionNotFound,),
 )
-async def inspect_messages(
-    request: InspectMessages, actor: Actor, sessions: SessionStore, messages: MessageStore
-) -> Messages:
+async def inspect_messages(request: InspectMessages, transcripts: Transcripts) -> Messages:
     """Look at every message of a session, whoever it is for. For admins only; every use is on record."""
-    session = await find_session(request.session_id, actor, sessions)
-    part = Part(offset=request.offset, limit=request.limit + 1)
-    return _page(await messages.read_any(request.session_id, part), request.limit, session.message_count)
+    transcript = await transcripts.to_inspect(request.session_id)
+    return _messages(await transcript.page(Part(offset=request.offset, limit=request.limit)), transcript.size)
 
 
-def _page(found: Sequence[Message], limit: int, total: int) -> Messages:
-    shown, has_more = shown_of(found, limit)
-    return Messages(messages=shown, count=len(shown), total_count=total, has_more=has_more)
+def _messages(page: Page, total: int) -> Messages:
+    shown = message_infos(page.messages)
+    return Messages(messages=shown, count=len(shown), total_count=total, has_more=page.has_more)
 
 
-def shown_of(found: Sequence[Message], limit: int) -> tuple[list[MessageInfo], bool]:
-    """Return what to show of a stretch that was read one message too far, and whether there is more behind it."""
-    return [message_info(message) for message in found[:limit]], len(found) > limit
+def message_infos(messages: Sequence[Message]) -> list[MessageInfo]:
+    return [message_info(message) for message in messages]
 
 
 def message_info(message: Message) -> MessageInfo:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Literal
 
-from weft.capabilities.messages.operations import MessageInfo, message_info
+from weft.capabilities.messages.operations import MessageInfo, message_infos
 from weft.capabilities.messages.transcripts import Transcript, Transcripts
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.capabilities.sessions.operations import SessionInfo, describe
@@ -78,7 +78,7 @@ async def get_session(request: GetSession, transcripts: Transcripts) -> SessionF
     transcript = await transcripts.to_read(request.session_id)
     return SessionFound(
         session=await describe(transcript.session, transcripts.sessions),
-        messages=[message_info(message) for message in await transcript.newest(_NEWEST)],
+        messages=message_infos(await transcript.newest(_NEWEST)),
         message_count=transcript.size,
     )
 
@@ -99,7 +99,7 @@ async def get_session_overview(request: GetSession, transcripts: Transcripts, cl
     now = clock.now()
     return SessionOverview(
         session=described,
-        messages=[message_info(message) for message in await transcript.newest(_NEWEST)],
+        messages=message_infos(await transcript.newest(_NEWEST)),
         statistics=await _statistics(transcript, described, now),
         resource_info=SessionResourceInfo(last_updated=now, requesting_agent=transcripts.actor.principal_id),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -14,6 +14,7 @@ from weft.capabilities.messages.model import (
     Message,
     MessageNotFound,
     Part,
+    Tally,
     Visibility,
     audience_for,
     audiences_of,
@@ -25,12 +26,21 @@ from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.given_json import encode_given
-from weft.kernel.identity import Actor
+from weft.kernel.identity import ANYONE, EVERYONE, Actor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.messages.model import Tally
+
+_AT_ONCE = 100
+_MOST_BYTES = 4 * 2**20
+
+
+class Page(NamedTuple):
+    """Messages, and whether there are more behind them."""
+
+    messages: Sequence[Message]
+    has_more: bool
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +68,11 @@ class Transcripts(msgspec.Struct, frozen=True):
         audiences = audiences_of(self.actor, *visibilities)
         return Transcript(session, audiences, await self.messages.tallies(session_id, audiences), self.messages)
 
+    async def to_inspect(self, session_id: str) -> Transcript:
+        """Open a whole transcript, whoever its messages are for: for admins, on record."""
+        session = await find_session(session_id, self.actor, self.sessions)
+        return Transcript(session, (), [Tally("", session.message_count, 0)], self.messages)
+
 
 @dataclass(slots=True)
 class Transcript:
@@ -77,8 +92,23 @@ class Transcript:
         """Return what stands for exactly these messages: as long as it is the same, so are they."""
         return (self.session.session_id, *((t.audience, t.messages, t.stamp) for t in self.tallies))
 
-    async def read(self, part: Part) -> Sequence[Message]:
-        """Return a part of what the caller may see."""
+    async def page(self, part: Part) -> Page:
+        """Return a part of what the caller may see: less than was asked for where it would be too much at once."""
+        found: list[Message] = []
+        size, rest = 0, part
+        while True:
+            # One more than asked for, to know whether there is more.
+            wanted = min(_AT_ONCE, part.limit + 1 - len(found))
+            some = await self._read(structs.replace(rest, limit=wanted))
+            found += some
+            size += sum(message.size for message in some)
+            if len(found) > part.limit or len(some) < wanted:
+                return Page(found[: part.limit], has_more=len(found) > part.limit)
+            if size > _MOST_BYTES:
+                return Page(found, has_more=True)
+            rest = rest.behind(some[-1].message_id)
+
+    async def _read(self, part: Part) -> Sequence[Message]:
         session_id, last = self.session.session_id, self.session.message_count
         if not self.size:
             return []
@@ -88,7 +118,8 @@ class Transcript:
 
     async def newest(self, limit: int) -> Sequence[Message]:
         """Return the last few messages, in the order in which they were sent."""
-        return list(reversed(await self.read(Part(limit=limit, newest_first=True))))
+        page = await self.page(Part(limit=limit, newest_first=True))
+        return list(reversed(page.messages))
 
 
 class OpenTranscripts(msgspec.Struct, frozen=True):
@@ -107,7 +138,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         await self._check_parent(session_id, draft.parent_id)
         message = self._message(session, draft)
         await self.messages.add(session_id, message)
-        await self.outbox.publish(self._event("message.added", session, message, message.audience))
+        await self.outbox.publish(self._added(session, message))
         return message
 
     async def change_visibility(self, session_id: str, message_id: int, visibility: Visibility) -> Message:
@@ -120,9 +151,10 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         audience = audience_for(visibility, message.sender, message.sender_type)
         if audience != message.audience:
             await self.messages.change_audience(session_id, message, visibility, audience)
+            # Whoever reads the past from now on is told of the message only if it is for them.
+            await self.outbox.readdress(session_id, str(message_id), (audience,))
             changed = structs.replace(message, visibility=visibility, audience=audience)
-            event = self._event("message.visibility_changed", session, changed, message.audience, audience)
-            await self.outbox.publish(event)
+            await self.outbox.publish(self._changed(session, changed, message.audience))
         return message
 
     def _check(self, draft: Draft) -> None:
@@ -161,15 +193,18 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
             metadata=draft.metadata,
         )
 
-    def _event(self, event_type: str, session: Session, message: Message, *readable_by: str) -> NewEvent:
-        return NewEvent(
-            type=event_type,
-            session_id=session.session_id,
-            subject=str(message.message_id),
-            actor=self.actor.participant,
-            participants=session.audience,
-            readable_by=readable_by,
-            data={
+    def _changed(self, session: Session, message: Message, once: str) -> NewEvent:
+        """Tell those who gain a message and those who lose it; the latter learn no more of it than its number."""
+        said = {"message_id": message.message_id, "visibility": message.visibility}
+        return self._event("message.visibility_changed", session, message, {once, message.audience}, said)
+
+    def _added(self, session: Session, message: Message) -> NewEvent:
+        return self._event(
+            "message.added",
+            session,
+            message,
+            {message.audience},
+            {
                 "message_id": message.message_id,
                 "agent_id": message.sender,
                 "recipient_id": message.recipient_id,
@@ -178,6 +213,19 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
                 "visibility": message.visibility,
                 "parent_message_id": message.parent_id,
             },
+        )
+
+    def _event(
+        self, event_type: str, session: Session, message: Message, readable_by: set[str], data: dict[str, Any]
+    ) -> NewEvent:
+        return NewEvent(
+            type=event_type,
+            session_id=session.session_id,
+            subject=str(message.message_id),
+            actor=self.actor.participant,
+            participants=session.audience,
+            readable_by=ANYONE if EVERYONE in readable_by else tuple(sorted(readable_by)),
+            data=data,
         )
 
 

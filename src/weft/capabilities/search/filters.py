@@ -9,13 +9,14 @@ from typing import Annotated, Literal
 import msgspec
 
 from weft.capabilities.messages.model import Part
-from weft.capabilities.messages.operations import MessageInfo, shown_of
-from weft.capabilities.messages.transcripts import Transcripts
+from weft.capabilities.messages.operations import MessageInfo, message_infos
+from weft.capabilities.messages.transcripts import Page, Transcripts
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import Count
 from weft.kernel.identity import Permission
+from weft.kernel.ids import is_name
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 # Behind a time of day there can only be an offset from UTC.
@@ -90,9 +91,10 @@ class MessagesByTime(Response, kw_only=True, omit_defaults=False):
 async def search_by_sender(request: SearchBySender, transcripts: Transcripts) -> MessagesBySender:
     """Find what one sender said in a session, newest first, as far as it is meant for you."""
     transcript = await transcripts.to_read(request.session_id)
-    part = Part(sender=request.sender, offset=request.offset, limit=request.limit + 1, newest_first=True)
-    shown, has_more = shown_of(await transcript.read(part), request.limit)
-    return MessagesBySender(messages=shown, sender=request.sender, count=len(shown), has_more=has_more)
+    part = Part(sender=request.sender, offset=request.offset, limit=request.limit, newest_first=True)
+    page = await transcript.page(part) if is_name(request.sender) else Page([], has_more=False)
+    shown = message_infos(page.messages)
+    return MessagesBySender(messages=shown, sender=request.sender, count=len(shown), has_more=page.has_more)
 
 
 @operation(
@@ -112,10 +114,10 @@ async def search_by_timerange(request: SearchByTimerange, transcripts: Transcrip
         raise InvalidInput("start_time: later than end_time", field="start_time")
     transcript = await transcripts.to_read(request.session_id)
     first, last = await transcripts.messages.between(request.session_id, to_micros(start), to_micros(end))
-    part = Part(after=first - 1, until=last, offset=request.offset, limit=request.limit + 1)
-    shown, has_more = shown_of(await transcript.read(part), request.limit)
+    page = await transcript.page(Part(after=first - 1, until=last, offset=request.offset, limit=request.limit))
+    shown = message_infos(page.messages)
     return MessagesByTime(
-        messages=shown, timerange=TimeRange(start=start, end=end), count=len(shown), has_more=has_more
+        messages=shown, timerange=TimeRange(start=start, end=end), count=len(shown), has_more=page.has_more
     )
 
 

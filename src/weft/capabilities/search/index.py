@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from sys import getsizeof
 from typing import NamedTuple
 
 from rapidfuzz import fuzz, process
 
-from weft.capabilities.search.words import LONGEST_WORD, stem, tokens, words
+from weft.capabilities.search.words import stem, tokens, words
 
 # Whole texts are compared in small sessions only; an index that has outgrown that keeps no texts.
 MOST_WHOLE_TEXTS = 20_000
+MOST_TEXT_BYTES = 32 * 1024 * 1024
+# Once the words of an index take up so much room, it learns no more of them: its messages are found by those it knows.
+MOST_VOCABULARY_BYTES = 48 * 1024 * 1024
 # Words of few letters begin alike or look alike by chance.
 SHORTEST_FUZZY = 4
+_SHORTEST_COMPARED = SHORTEST_FUZZY - 1
 # How alike RapidFuzz must find two words, from 0 to 100, if nobody wrote one of them, and if both were written.
 LEAST_ALIKE = 75.0
 _MISSPELT = 85.0
@@ -23,8 +27,21 @@ _MISSPELT = 85.0
 _GOES_ON = 80.0
 _SHORTENED = 70.0
 _MOST_OF_A_LENGTH = 8
+# A few letters begin very many words; these are tried, the most alike.
+MOST_MEANT = 40
+# Hardly a language has more words of one length or beginning; further ones are found as they are written only.
+MOST_COMPARED = 20_000
+# Tokens are looked up again and again, except long ones and those of very many words, which hardly come twice.
+_LONGEST_REMEMBERED = 24
+_MOST_WORDS_REMEMBERED = 6
+# What Python takes for these besides the texts in them, as measured.
 _BYTES_PER_MESSAGE = 100
-_BYTES_PER_TOKEN = 420
+_BYTES_PER_ROOT = 100
+_BYTES_PER_TOKEN = 120
+_BYTES_PER_WORD = 60
+_BYTES_PER_BUCKET = 60
+_BYTES_PER_LIST = 100
+_BYTES_PER_ARRAY = 100
 _BYTES_PER_HOLDER = 5
 
 
@@ -39,83 +56,145 @@ class Alike(NamedTuple):
     fuzzy: bool
 
 
-class Vocabulary(dict[str, tuple[str, ...]]):
-    """The stems of every token in one field of the messages, and the messages that hold each stem."""
+class Compared(NamedTuple):
+    """How many words were compared, and those of them that are alike, by their stems."""
 
-    __slots__ = ("_by_length", "_by_start", "_held", "_holders")
+    words: int
+    alike: list[tuple[str, Alike]]
+
+
+class Vocabulary(dict[str, tuple[int, ...]]):
+    """The stems of every token in one field of the messages, by number, and the messages that hold each stem."""
+
+    __slots__ = ("_by_length", "_by_start", "_bytes", "_held", "_numbers", "_places")
 
     def __init__(self) -> None:
         super().__init__()
-        self._holders: dict[str, array[int]] = {}
-        self._by_start: dict[str, list[str]] = {}
+        self._numbers: dict[str, int] = {}
+        # Most stems are held by one message, which is its place alone; None before the first.
+        self._places: list[array[int] | int | None] = []
+        # Likewise most numbers and identifiers begin as no other does.
+        self._by_start: dict[str, list[str] | str] = {}
         self._by_length: dict[int, dict[str, None]] = {}
-        self._held = 0
+        self._bytes = self._held = 0
 
-    def __missing__(self, token: str) -> tuple[str, ...]:
-        roots = tuple(map(self._learn, words(token)))
-        if len(token) <= LONGEST_WORD:
-            self[token] = roots
-        return roots
+    def __missing__(self, token: str) -> tuple[int, ...]:
+        is_open = self._bytes < MOST_VOCABULARY_BYTES
+        learned = (self._learn(word) if is_open else self._numbers.get(stem(word)) for word in words(token))
+        numbers = tuple(number for number in learned if number is not None)
+        if is_open and len(token) <= _LONGEST_REMEMBERED and len(numbers) <= _MOST_WORDS_REMEMBERED:
+            self[token] = numbers
+            self._bytes += _BYTES_PER_TOKEN + getsizeof(token)
+        return numbers
 
-    def _learn(self, word: str) -> str:
+    def _learn(self, word: str) -> int:
         root = stem(word)
-        if root not in self._holders:
-            self._holders[root] = array("I")
-            self._by_start.setdefault(_start(root), []).append(root)
+        number = self._numbers.get(root)
+        if number is None:
+            number = self._numbers[root] = len(self._places)
+            self._places.append(None)
+            self._bytes += _BYTES_PER_ROOT + getsizeof(root)
+            # Shorter ones are like no word that is looked for by its spelling; pairs of unspaced characters are these.
+            if len(root) >= _SHORTEST_COMPARED:
+                self._file_by_start(root)
         # Numbers and identifiers are without number, and what looks like one of them is another.
-        if word.isalpha():
-            self._by_length.setdefault(len(word), {})[word] = None
-        return root
+        if len(word) >= _SHORTEST_COMPARED and word.isalpha():
+            self._file_by_length(word)
+        return number
+
+    def _file_by_start(self, root: str) -> None:
+        start = _start(root)
+        bucket = self._by_start.get(start)
+        if bucket is None:
+            self._by_start[start] = root
+            self._bytes += _BYTES_PER_BUCKET + getsizeof(start)
+        elif isinstance(bucket, str):
+            self._by_start[start] = [bucket, root]
+            self._bytes += _BYTES_PER_LIST
+        elif len(bucket) < MOST_COMPARED:
+            bucket.append(root)
+
+    def _file_by_length(self, word: str) -> None:
+        bucket = self._by_length.setdefault(len(word), {})
+        if word not in bucket and len(bucket) < MOST_COMPARED:
+            bucket[word] = None
+            self._bytes += _BYTES_PER_WORD + getsizeof(word)
 
     def add(self, place: int, text: str) -> int:
         """Note the words of the message at this place; return how many they are."""
-        holders = self._holders
+        places = self._places
         # Looked up without a Python loop: this is nearly all the time that building an index takes.
-        roots = set(chain.from_iterable(map(self.__getitem__, tokens(text))))
-        for root in roots:
-            holders[root].append(place)
-        self._held += len(roots)
-        return len(roots)
+        numbers = set(chain.from_iterable(map(self.__getitem__, tokens(text))))
+        for number in numbers:
+            held = places[number]
+            if held is None:
+                places[number] = place
+            elif isinstance(held, int):
+                places[number] = array("I", (held, place))
+                self._bytes += _BYTES_PER_ARRAY
+            else:
+                held.append(place)
+        self._held += len(numbers)
+        return len(numbers)
 
     @property
     def weight(self) -> int:
-        return len(self) * _BYTES_PER_TOKEN + self._held * _BYTES_PER_HOLDER
+        return self._bytes + self._held * _BYTES_PER_HOLDER
 
     def holders(self, root: str) -> Sequence[int]:
         """Return the places of the messages that hold a word of this stem, in order."""
-        return self._holders.get(root, ())
+        number = self._numbers.get(root)
+        held = None if number is None else self._places[number]
+        return () if held is None else (held,) if isinstance(held, int) else held
 
-    def beginning_like(self, root: str) -> Iterator[tuple[str, Alike]]:
+    def beginning_like(self, root: str) -> Iterator[Compared]:
         """Yield the stems that begin and are spelled like this one, or that go on from it."""
         bucket = self._by_start.get(_start(root), ())
-        for other, ratio, _ in process.extract(root, bucket, scorer=fuzz.ratio, score_cutoff=_MISSPELT, limit=None):
-            yield other, Alike(ratio, fuzzy=True)
+        bucket = (bucket,) if isinstance(bucket, str) else bucket
+        alike = _spelled(root, bucket, _MISSPELT, MOST_MEANT)
         if len(root) >= SHORTEST_FUZZY:
-            for other in bucket:
-                if other.startswith(root):
-                    yield other, Alike(max(_GOES_ON, fuzz.ratio(root, other)), fuzzy=False)
+            going_on = [other for other in bucket if other.startswith(root)]
+            ratios = process.extract(root, going_on, scorer=fuzz.ratio, limit=MOST_MEANT)
+            alike += [(other, Alike(max(_GOES_ON, ratio), fuzzy=False)) for other, ratio, _ in ratios]
+        yield Compared(len(bucket), alike)
 
-    def spelled_like(self, word: str) -> Iterator[tuple[str, Alike]]:
+    def spelled_like(self, word: str) -> Iterator[Compared]:
         """Yield the stems of words that RapidFuzz finds alike, that begin like this one, or that shorten it."""
         furthest = LEAST_ALIKE / (200 - LEAST_ALIKE)
         lengths = range(int(len(word) * furthest), int(len(word) / furthest) + 1) if word.isalpha() else ()
         for length in lengths:
-            alike = self._by_length.get(length, {}).keys()
-            for known, ratio, _ in process.extract(
-                word, alike, scorer=fuzz.ratio, score_cutoff=LEAST_ALIKE, limit=_MOST_OF_A_LENGTH
-            ):
-                yield stem(known), Alike(ratio, fuzzy=True)
+            if known := self._by_length.get(length):
+                found = _spelled(word, known.keys(), LEAST_ALIKE, _MOST_OF_A_LENGTH)
+                yield Compared(len(known), [(stem(other), alike) for other, alike in found])
         root = stem(word)
         yield from self.beginning_like(root)
+        yield Compared(len(root), list(self._shortening(root)))
+
+    def _shortening(self, root: str) -> Iterator[tuple[str, Alike]]:
         for length in range(SHORTEST_FUZZY, len(root) if root.isalpha() else 0):
-            if root[:length] in self._holders:
+            if root[:length] in self._numbers:
                 yield root[:length], Alike(max(_SHORTENED, fuzz.ratio(root, root[:length])), fuzzy=True)
+
+
+def _spelled(word: str, others: Collection[str], least: float, most: int) -> list[tuple[str, Alike]]:
+    found = process.extract(word, others, scorer=fuzz.ratio, score_cutoff=least, limit=most)
+    return [(other, Alike(ratio, fuzzy=True)) for other, ratio, _ in found]
 
 
 class Index:
     """The messages of one audience of one session, added in the order of their ids."""
 
-    __slots__ = ("__weakref__", "_text_bytes", "_words", "content", "ids", "lengths", "metadata", "texts")
+    __slots__ = (
+        "__weakref__",
+        "_text_bytes",
+        "_words",
+        "content",
+        "ids",
+        "keeps_texts",
+        "lengths",
+        "metadata",
+        "texts",
+    )
 
     def __init__(self) -> None:
         self.ids = array("Q")
@@ -123,6 +202,7 @@ class Index:
         self.content = Vocabulary()
         self.metadata = Vocabulary()
         self.texts: list[tuple[str, str]] = []
+        self.keeps_texts = True
         self._text_bytes = 0
         self._words = 0
 
@@ -137,11 +217,12 @@ class Index:
         self._keep(text, metadata_text)
 
     def _keep(self, text: str, metadata_text: str) -> None:
-        if len(self.ids) <= MOST_WHOLE_TEXTS:
-            self.texts.append((text, metadata_text))
-            self._text_bytes += getsizeof(text) + getsizeof(metadata_text)
-        elif self.texts:
-            self.texts, self._text_bytes = [], 0
+        if not self.keeps_texts:
+            return
+        self.texts.append((text, metadata_text))
+        self._text_bytes += getsizeof(text) + getsizeof(metadata_text)
+        if len(self.texts) > MOST_WHOLE_TEXTS or self._text_bytes > MOST_TEXT_BYTES:
+            self.texts, self._text_bytes, self.keeps_texts = [], 0, False
 
     @property
     def size(self) -> int:

@@ -18,6 +18,8 @@ _ROOM = _LONGEST - 2 * len(_ELLIPSIS)
 # How far a cut may move so as not to go through a word.
 _REACH = 30
 _LONGEST_PART = 64
+# Comparing spellings costs as much as there is text, once for each word: these are looked for, the first of the query.
+_MOST_MISSPELT = 32
 _GAP = re.compile(r"\s+")
 
 
@@ -31,49 +33,76 @@ class _Spot(NamedTuple):
 
 def preview(content: str, query: str) -> str:
     """Return the piece of the content with the most of the query in it; the whole where that is short."""
-    if len(content) <= _LONGEST:
-        return content
-    spots = list(_spots(content, query))
-    return _cut(content, *(_fullest(spots) if spots else _nearest(content, query)))
+    return Previews(query).of(content)
 
 
-def _spots(content: str, query: str) -> Iterator[_Spot]:
-    wanted = {stem(word): word for word in telling_words(query)}
-    known: dict[str, str | None] = {}
-    for match in TOKEN.finditer(content):
-        token = match.group()
-        if token not in known:
-            known[token] = _meant(token, wanted)
-        if root := known[token]:
-            yield _Spot(match.start(), match.end(), root)
+class Previews:
+    """What one query is shown to have matched, in any number of messages."""
 
+    def __init__(self, query: str) -> None:
+        self._query = query
+        self._wanted = {stem(word): word for word in telling_words(query)}
+        self._beginnings = {root for root in self._wanted if len(root) >= SHORTEST_FUZZY}
+        self._lengths = sorted(set(map(len, self._beginnings)))
 
-def _meant(token: str, wanted: dict[str, str]) -> str | None:
-    """Return the stem of the query that this token holds, goes on from, or is spelled like."""
-    for word in words(token):
-        root = stem(word)
-        if root in wanted:
+    def of(self, content: str) -> str:
+        """Return the piece of the content with the most of the query in it; the whole where that is short."""
+        if len(content) <= _LONGEST:
+            return content
+        spots = self._spots(content)
+        return _cut(content, *(_fullest(spots) if spots else _nearest(content, self._query)))
+
+    def _spots(self, content: str) -> list[_Spot]:
+        matches = list(TOKEN.finditer(content))
+        meant = self._meant({match.group() for match in matches})
+        return [
+            _Spot(match.start(), match.end(), root)
+            for match in matches
+            if (root := meant.get(match.group())) is not None
+        ]
+
+    def _meant(self, tokens: set[str]) -> dict[str, str]:
+        """Return which of these tokens hold a stem of the query, go on from one or are spelled like one, and which."""
+        meant: dict[str, str] = {}
+        others: dict[str, str] = {}
+        for token in tokens:
+            for word in words(token):
+                if root := self._asked(stem(word)):
+                    meant[token] = root
+                    break
+                if len(word) >= SHORTEST_FUZZY:
+                    others[word] = token
+        for word, root in self._misspelt(others, set(meant.values())):
+            meant.setdefault(others[word], root)
+        return meant
+
+    def _asked(self, root: str) -> str | None:
+        if root in self._wanted:
             return root
-        if len(word) < SHORTEST_FUZZY:
-            continue
-        for asked in wanted:
-            if len(asked) >= SHORTEST_FUZZY and root.startswith(asked):
-                return asked
-        if alike := process.extractOne(word, wanted, scorer=fuzz.ratio, score_cutoff=LEAST_ALIKE):
-            return str(alike[2])
-    return None
+        return next((root[:length] for length in self._lengths if root[:length] in self._beginnings), None)
+
+    def _misspelt(self, others: dict[str, str], found: set[str]) -> Iterator[tuple[str, str]]:
+        """Yield the words that are spelled like a word of the query that is not there itself."""
+        missing = [root for root in self._wanted if root not in found]
+        for root in missing[:_MOST_MISSPELT]:
+            asked = self._wanted[root]
+            for word, _, _ in process.extract(
+                asked, others.keys(), scorer=fuzz.ratio, score_cutoff=LEAST_ALIKE, limit=None
+            ):
+                yield word, root
 
 
 def _fullest(spots: Sequence[_Spot]) -> tuple[int, int]:
     """Return where the piece begins and ends that holds the most different words of the query."""
-    best, most, left = (0, 0), 0, 0
+    best, most, left, different = (0, 0), 0, 0, 0
     inside: Counter[str] = Counter()
     for spot in spots:
+        different += not inside[spot.root]
         inside[spot.root] += 1
         while spot.end - spots[left].start > _ROOM and spots[left] is not spot:
             inside[spots[left].root] -= 1
+            different -= not inside[spots[left].root]
             left += 1
-        different = len(+inside)
         if different > most:
             best, most = (spots[left].start, spot.end), different
     return best

@@ -1,26 +1,29 @@
 """Searching a transcript through indexes that are kept up to date with it.
 
 There is one index for each audience of a session, so that what a caller may not see is never near what it is shown. An
-index lasts as long as the stamp of its audience; new messages are added to it when it is next searched, a slice at a
-time, so that not even a very long transcript keeps others waiting.
+index lasts as long as the stamp of its audience; new messages are added to it when it is next searched.
+
+Others have their turn between two short steps of all this: a transaction reads a slice of the transcript, counted in
+characters, or the messages of a few hits; what is done with these happens outside of it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from weft.capabilities.messages.model import Excerpt, Part, Visibility
+from weft.capabilities.messages.model import Excerpt, Message, Part, Visibility
 from weft.capabilities.messages.operations import MessageInfo, message_info
 from weft.capabilities.messages.transcripts import Transcripts
 from weft.capabilities.search.index import Index
-from weft.capabilities.search.preview import preview
+from weft.capabilities.search.pace import Pace
+from weft.capabilities.search.preview import Previews
 from weft.capabilities.search.ranking import Hit, search_in_steps
 from weft.capabilities.search.words import metadata_text
 from weft.kernel.caching import Keeping, weight_of
@@ -28,14 +31,24 @@ from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
-    from weft.capabilities.messages.model import Message, Tally
+    from weft.capabilities.messages.model import Tally
     from weft.capabilities.messages.transcripts import Transcript
 
 T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
 # The tenant, the session, the audience and its stamp.
 IndexKey = tuple[str, str, str, int]
 
-_SLICE = 500
+# How many characters of content and metadata one transaction reads, and what a message counts at least.
+SLICE = 100_000
+_LEAST = 200
+# How long a message is shows once it is read, so only a few are read at once.
+_MESSAGES_PER_READ = 12
+_HITS_PER_READ = 10
+# A message of nothing but new words takes ten milliseconds.
+CHARACTERS_PER_STEP = 8_000
+# An index counts as no more than this, so that the cache has room for one however large it is.
+HEAVIEST = 96 * 1024 * 1024
 _HIGH, _MEDIUM = 80, 60
 
 
@@ -75,12 +88,37 @@ class TranscriptReads(Protocol):
         ...
 
 
-class _Ready(msgspec.Struct, frozen=True):
-    """Indexes that hold all that a caller may see, and what stands for that."""
+class _Entry(NamedTuple):
+    """What is searched of one message."""
+
+    message_id: int
+    text: str
+    metadata: str
+
+
+class _Behind(NamedTuple):
+    """An index, and messages that it does not have yet."""
+
+    key: IndexKey
+    index: Index
+    missing: list[_Entry]
+
+
+class _Looked(msgspec.Struct, frozen=True):
+    """Indexes of what a caller may see, what stands for that, and how far they are behind: to the end, or further."""
 
     key: Hashable
     size: int
     indexes: list[Index]
+    behind: list[_Behind]
+    to_the_end: bool
+
+
+class _Shown(NamedTuple):
+    """Messages that were hit, and what stands for all that the caller may see at this moment."""
+
+    key: Hashable
+    messages: dict[int, Message]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +128,7 @@ class Searcher:
     reads: TranscriptReads
     indexes: Keeping
     answers: Keeping
-    # A transcript that is searched by several at once is indexed once, also where the index is too large to be kept.
+    # A transcript that is searched by several at once is indexed once.
     in_use: WeakValueDictionary[IndexKey, Index] = field(default_factory=WeakValueDictionary)
 
     async def find(self, actor: Actor, session_id: str, wanted: Wanted) -> Found:
@@ -99,66 +137,108 @@ class Searcher:
             looked = await self.reads.read(actor, partial(self._look, session_id, wanted, at_hand))
             if isinstance(looked, Found):
                 return looked
-            if looked is not None:
+            for behind in looked.behind:
+                await _catch_up(behind)
+                self.indexes.put(behind.key, behind.index, min(behind.index.weight, HEAVIEST))
+            if looked.to_the_end:
                 hits = await _in_steps(looked.indexes, wanted)
-                return await self.reads.read(actor, partial(self._found, session_id, wanted, looked, hits))
+                return await self._found(actor, session_id, wanted, looked, hits)
             await asyncio.sleep(0)
 
     async def _look(
         self, session_id: str, wanted: Wanted, at_hand: dict[IndexKey, Index], transcripts: Transcripts
-    ) -> Found | _Ready | None:
-        """Return an answer there is already, or the indexes to search; None if they are still behind."""
+    ) -> Found | _Looked:
+        """Return an answer there is already, or the indexes to search and what they lack, as much as one slice holds."""
         transcript = await transcripts.to_read(session_id, *wanted.visibilities)
         key = _key(transcripts, transcript, wanted)
         known: list[SearchResult] | None = self.answers.get(key)
         if known is not None:
             return Found(known, transcript.size, cache_hit=True)
-        indexes = await self._indexes(transcripts.actor.tenant, transcript, at_hand)
-        return None if indexes is None else _Ready(key, transcript.size, indexes)
-
-    async def _indexes(self, tenant: str, transcript: Transcript, at_hand: dict[IndexKey, Index]) -> list[Index] | None:
-        room, indexes = _SLICE, []
+        indexes: list[Index] = []
+        behind: list[_Behind] = []
+        room, to_the_end = SLICE, True
         for tally in transcript.tallies:
-            key = (tenant, transcript.session.session_id, tally.audience, tally.stamp)
-            at_hand[key] = self.in_use[key] = index = self.in_use.get(key) or self.indexes.get(key) or Index()
-            if index.size < tally.messages:
-                room -= await _catch_up(index, transcript, tally, room)
-                self.indexes.put(key, index, index.weight)
-            if index.size < tally.messages:
-                return None
+            index_key = (transcripts.actor.tenant, session_id, tally.audience, tally.stamp)
+            index = at_hand[index_key] = self._index(index_key)
             indexes.append(index)
-        return indexes
+            if index.size < tally.messages:
+                missing, room, complete = await _missing(index, transcript, tally, room)
+                behind.append(_Behind(index_key, index, missing))
+                to_the_end &= complete
+        return _Looked(key, transcript.size, indexes, behind, to_the_end)
+
+    def _index(self, key: IndexKey) -> Index:
+        index: Index = self.in_use.get(key) or self.indexes.get(key) or Index()
+        self.in_use[key] = index
+        return index
 
     async def _found(
-        self, session_id: str, wanted: Wanted, searched: _Ready, hits: list[Hit], transcripts: Transcripts
+        self, actor: Actor, session_id: str, wanted: Wanted, looked: _Looked, hits: Sequence[Hit]
     ) -> Found:
-        """Return the messages that were hit, as far as they are for the caller at this very moment."""
-        transcript = await transcripts.to_read(session_id, *wanted.visibilities)
-        found = await transcript.messages.find_several(session_id, [hit.message_id for hit in hits])
-        messages = {message.message_id: message for message in found if message.audience in transcript.audiences}
-        results = [_result(messages[hit.message_id], hit, wanted.query) for hit in hits if hit.message_id in messages]
-        if _key(transcripts, transcript, wanted) == searched.key:
-            self.answers.put(searched.key, results, weight_of(results))
-        return Found(results, searched.size, cache_hit=False)
+        """Return the messages that were hit, each as far as it is for the caller when it is read."""
+        previews = Previews(wanted.query)
+        results: list[SearchResult] = []
+        weight, unchanged = 0, True
+        for start in range(0, len(hits), _HITS_PER_READ):
+            some = hits[start : start + _HITS_PER_READ]
+            shown = await self.reads.read(actor, partial(_show, session_id, wanted, some))
+            unchanged &= shown.key == looked.key
+            for hit in some:
+                if message := shown.messages.get(hit.message_id):
+                    results.append(_result(message, hit, previews))
+                    weight += weight_of(results[-1])
+                    await asyncio.sleep(0)
+        if unchanged:
+            self.answers.put(looked.key, results, weight)
+        return Found(results, looked.size, cache_hit=False)
 
 
 def _key(transcripts: Transcripts, transcript: Transcript, wanted: Wanted) -> Hashable:
-    return (transcripts.actor.tenant, transcript.state, wanted)
+    # With the caller, who would learn from another's answer what the other has asked.
+    return (transcripts.actor.tenant, transcripts.actor.principal_id, transcript.state, wanted)
 
 
-async def _catch_up(index: Index, transcript: Transcript, tally: Tally, room: int) -> int:
-    if room <= 0:
-        return 0
-    excerpt = Excerpt((tally.audience,), Part(after=index.last_id, limit=room))
-    messages = await transcript.messages.read(transcript.session.session_id, excerpt)
-    for message in messages:
+async def _show(session_id: str, wanted: Wanted, hits: Iterable[Hit], transcripts: Transcripts) -> _Shown:
+    transcript = await transcripts.to_read(session_id, *wanted.visibilities)
+    found = await transcript.messages.find_several(session_id, [hit.message_id for hit in hits])
+    messages = {message.message_id: message for message in found if message.audience in transcript.audiences}
+    return _Shown(_key(transcripts, transcript, wanted), messages)
+
+
+async def _missing(index: Index, transcript: Transcript, tally: Tally, room: int) -> tuple[list[_Entry], int, bool]:
+    """Read on from where an index ends; return what came, what room is left, and whether that is all there is."""
+    missing: list[_Entry] = []
+    known, last_id = index.size, index.last_id
+    while room > 0 and known + len(missing) < tally.messages:
+        excerpt = Excerpt((tally.audience,), Part(after=last_id, limit=_MESSAGES_PER_READ))
+        messages = await transcript.messages.read(transcript.session.session_id, excerpt)
+        if not messages:
+            break
+        missing += map(_entry, messages)
+        last_id = messages[-1].message_id
+        room -= sum(map(_characters, messages))
+    return missing, room, known + len(missing) >= tally.messages
+
+
+def _characters(message: Message) -> int:
+    return max(_LEAST, len(message.content) + (len(_encode(message.metadata)) if message.metadata else 0))
+
+
+def _entry(message: Message) -> _Entry:
+    return _Entry(message.message_id, f"{message.sender} {message.content}", metadata_text(message.metadata))
+
+
+async def _catch_up(behind: _Behind) -> None:
+    pace = Pace(CHARACTERS_PER_STEP)
+    for entry in behind.missing:
         # Whoever searched meanwhile may have added it.
-        if message.message_id > index.last_id:
-            index.add(message.message_id, _searched_text(message), metadata_text(message.metadata))
-    return len(messages)
+        if entry.message_id > behind.index.last_id:
+            behind.index.add(*entry)
+            if pace.is_over(len(entry.text) + len(entry.metadata)):
+                await asyncio.sleep(0)
 
 
-async def _in_steps(indexes: list[Index], wanted: Wanted) -> list[Hit]:
+async def _in_steps(indexes: Sequence[Index], wanted: Wanted) -> list[Hit]:
     """Search without keeping others waiting."""
     steps = search_in_steps(
         indexes,
@@ -176,15 +256,11 @@ async def _in_steps(indexes: list[Index], wanted: Wanted) -> list[Hit]:
         await asyncio.sleep(0)
 
 
-def _searched_text(message: Message) -> str:
-    return f"{message.sender} {message.content}"
-
-
-def _result(message: Message, hit: Hit, query: str) -> SearchResult:
+def _result(message: Message, hit: Hit, previews: Previews) -> SearchResult:
     return SearchResult(
         message=message_info(message),
         score=round(hit.score, 1),
-        match_preview=preview(message.content, query),
+        match_preview=previews.of(message.content),
         relevance="high" if hit.score >= _HIGH else "medium" if hit.score >= _MEDIUM else "low",
         matched_by=hit.matched_by,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 # Marks that belong to a word although Unicode does not call them letters, and pictures that are said alone.
@@ -22,8 +23,13 @@ _ACCENT = re.compile(r"[\u0300-\u036f]")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _VOWEL = re.compile("[aeiouy]")
 _SHORTEST_STEM = 3
-# What is longer is no word but encoded data: it is known by its beginning, and not remembered.
+# What is longer is no word but encoded data: it is known by its beginning.
 LONGEST_WORD = 64
+# Short plain words come again in every session; what is remembered of all others would only take up room.
+_LONGEST_REMEMBERED = 16
+_MOST_REMEMBERED = 16_384
+# So much of a message's metadata is searched, from its beginning.
+METADATA_CHARACTERS = 4_096
 _PLURALS = (("ies", "y"), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("xes", "x"), ("zes", "z"))
 
 _EVERYDAY = """
@@ -53,7 +59,11 @@ def telling_words(query: str) -> list[str]:
 
 def words(token: str) -> tuple[str, ...]:
     """Return the words in one token: itself, the parts of an identifier, pairs of unspaced characters."""
-    return _remembered_words(token) if len(token) <= LONGEST_WORD else _words(token)
+    return _remembered_words(token) if _is_plain(token) else _words(token)
+
+
+def _is_plain(text: str) -> bool:
+    return len(text) <= _LONGEST_REMEMBERED and text.isascii()
 
 
 def _words(token: str) -> tuple[str, ...]:
@@ -62,7 +72,7 @@ def _words(token: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for run in _RUN.findall(folded(token)) for word in _words_of_run(run)))
 
 
-_remembered_words = lru_cache(maxsize=32_768)(_words)
+_remembered_words = lru_cache(maxsize=_MOST_REMEMBERED)(_words)
 
 
 def folded(text: str) -> str:
@@ -84,15 +94,21 @@ def _words_of_run(run: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([whole, *parts])) if whole else ()
 
 
-@lru_cache(maxsize=32_768)
 def stem(word: str) -> str:
     """Return the word without common English endings, so that plans, planned and planning are one word."""
     if len(word) <= _SHORTEST_STEM or not word.isascii():
         return word
+    return _remembered_stem(word) if _is_plain(word) else _stem(word)
+
+
+def _stem(word: str) -> str:
     word = _without_tense(_singular(word))
     if len(word) > _SHORTEST_STEM and word[-1] in "ey":
         word = word[:-1] if word[-1] == "e" else f"{word[:-1]}i"
     return word
+
+
+_remembered_stem = lru_cache(maxsize=_MOST_REMEMBERED)(_stem)
 
 
 def _singular(word: str) -> str:
@@ -111,15 +127,19 @@ def _without_tense(word: str) -> str:
 
 
 def metadata_text(metadata: dict[str, Any]) -> str:
-    """Return the keys and plain values of a message's metadata, however deep, as one text to search."""
+    """Return the keys and plain values of a message's metadata, however deep, as one text to search: its beginning."""
     found: list[str] = []
     waiting: list[object] = [metadata]
-    while waiting:
+    room = METADATA_CHARACTERS
+    # Whatever holds no text takes up room too, as it takes time.
+    while waiting and room > 0:
+        room -= 1
         match waiting.pop():
             case dict() as entries:
-                waiting.extend(part for key, value in reversed(entries.items()) for part in (value, key))
+                waiting.extend(part for entry in reversed([*islice(entries.items(), room)]) for part in reversed(entry))
             case list() | tuple() as items:
-                waiting.extend(reversed(items))
+                waiting.extend(reversed(items[:room]))
             case str() | int() | float() as plain:
-                found.append(str(plain))
+                found.append(str(plain)[:room])
+                room -= len(found[-1])
     return " ".join(found)

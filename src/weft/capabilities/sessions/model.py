@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -34,6 +34,8 @@ Pattern = Annotated[
     ),
 ]
 _COMPARE_WITH = 200
+# In place of a session's id, where one may ask for all.
+ALL_SESSIONS: Final = "all"
 TokenLimit = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 
 

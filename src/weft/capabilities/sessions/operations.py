@@ -9,6 +9,7 @@ import msgspec
 
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.sessions.model import (
+    ALL_SESSIONS,
     Session,
     SessionArchived,
     SessionConfig,
@@ -132,6 +133,8 @@ async def create_session(
 
     It lasts until it is archived or deleted, over days, conversations and restarts.
     """
+    if request.session_id == ALL_SESSIONS:
+        raise InvalidInput(f"session_id: '{ALL_SESSIONS}' means all sessions there are", field="session_id")
     now = clock.now()
     session = Session(
         session_id=request.session_id or new_session_id(),

@@ -17,7 +17,7 @@ AccessLevel = Literal["READ_ONLY", "AGENT", "ADMIN"]
 class Offers(Protocol):
     """What there is to do, and for whom."""
 
-    def to(self, actor: Actor) -> list[Operation]:
+    async def to(self, actor: Actor) -> list[Operation]:
         """Return the operations a caller may use."""
         ...
 
@@ -68,6 +68,7 @@ class UsageGuidance(Response, kw_only=True, omit_defaults=False):
 async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, offers: Offers) -> UsageGuidance:
     """Learn what you may do here right now, with an example of each call, or how to work together well."""
     granted = sorted(actor.permissions)
+    offered = await offers.to(actor)
     about_calls = request.guidance_type == "operations"
     return UsageGuidance(
         guidance_type=request.guidance_type,
@@ -76,7 +77,7 @@ async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, offers: Of
         access_level=_access_level(actor),
         permissions=list(granted),
         not_granted=sorted(set(Permission) - actor.permissions),
-        operations=[_offered(each, actor, offers) for each in offers.to(actor)] if about_calls else [],
+        operations=[_offered(each, actor, offers) for each in offered] if about_calls else [],
         advice=[] if about_calls else ADVICE[request.guidance_type],
     )
 

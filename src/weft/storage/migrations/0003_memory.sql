@@ -39,3 +39,10 @@ CREATE TABLE session_memories (
     principal_id TEXT NOT NULL,
     PRIMARY KEY (tenant, session_id, principal_id)
 ) {table};
+
+-- Values that could not be judged while someone else was at work on them: looked at again later.
+CREATE TABLE doubtful_blobs (
+    tenant TEXT NOT NULL,
+    hash   {blob} NOT NULL,
+    PRIMARY KEY (tenant, hash)
+) {table};

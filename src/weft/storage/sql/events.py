@@ -58,6 +58,18 @@ class SqlOutbox:
             )
         self._tx.published.extend(events)
 
+    async def readdress(self, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
+        await self._tx.run(
+            """
+            UPDATE events SET readable_by = $1
+            WHERE tenant = $2 AND session_id = $3 AND subject = $4 AND type = 'message.added'
+            """,
+            encode_patterns(readable_by),
+            self._tx.tenant,
+            session_id,
+            subject,
+        )
+
 
 class SqlEventStore:
     """Committed events, as rows of one tenant."""

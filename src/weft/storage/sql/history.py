@@ -28,6 +28,7 @@ WHERE c.tenant = $1 AND c.line_id = $2 AND c.act = 'write' AND (c.key, c.seq) IN
 _meta = msgspec.json.Decoder(ChangeMeta)
 _encode = msgspec.json.Encoder().encode
 # Old versions are looked for only just behind those that are kept, so that a long history costs no more.
+_SWEEP_AT_ONCE = 200
 _PRUNE_AT_ONCE = 64
 
 
@@ -252,14 +253,15 @@ class SqlLineStore:
     async def _forget(self, hashes: set[bytes]) -> None:
         """Drop the values that no change refers to any more."""
         for blob_hash in sorted(hashes):
-            # Locked first and judged by a statement of its own, which sees what was committed before the lock. A value
-            # that someone is just writing is in use again: waiting for it here could wait for ever.
-            unused = await self._tx.one(
+            # Locked first and judged by a statement of its own, which sees what was committed before the lock. Someone
+            # may be writing the same value, or forgetting it too: waiting for that here could wait for ever.
+            locked = await self._tx.one(
                 "SELECT 1 FROM blobs WHERE tenant = $1 AND hash = $2 {for_update_unless_locked}",
                 self._tenant,
                 blob_hash,
             )
-            if unused is None:
+            if locked is None:
+                await self._doubt(blob_hash)
                 continue
             await self._tx.run(
                 """
@@ -269,6 +271,27 @@ class SqlLineStore:
                 self._tenant,
                 blob_hash,
             )
+
+    async def _doubt(self, blob_hash: bytes) -> None:
+        """Have a value that is there, but in someone else's hands, looked at again later."""
+        await self._tx.run(
+            """
+            INSERT INTO doubtful_blobs (tenant, hash)
+            SELECT tenant, hash FROM blobs WHERE tenant = $1 AND hash = $2 ON CONFLICT DO NOTHING
+            """,
+            self._tenant,
+            blob_hash,
+        )
+
+    async def sweep(self) -> None:
+        rows = await self._tx.all(
+            "SELECT hash FROM doubtful_blobs WHERE tenant = $1 ORDER BY hash LIMIT $2 {for_update_unless_locked}",
+            self._tenant,
+            _SWEEP_AT_ONCE,
+        )
+        for (blob_hash,) in rows:
+            await self._tx.run("DELETE FROM doubtful_blobs WHERE tenant = $1 AND hash = $2", self._tenant, blob_hash)
+        await self._forget({row[0] for row in rows})
 
 
 def _version(row: Row) -> Version:

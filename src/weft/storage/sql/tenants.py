@@ -22,6 +22,11 @@ async def tenant_names(transaction: Transaction) -> list[str]:
     return [row[0] for row in await transaction.all("SELECT tenant FROM tenants ORDER BY tenant")]
 
 
+async def tenants_to_sweep(transaction: Transaction) -> list[str]:
+    """Return the tenants that have values to look at again."""
+    return [row[0] for row in await transaction.all("SELECT DISTINCT tenant FROM doubtful_blobs")]
+
+
 async def lines_to_expire(transaction: Transaction, now: int, limit: int) -> Sequence[Row]:
     """Return (tenant, line) wherever a key's time has run out, longest overdue first."""
     return await transaction.all(

@@ -80,7 +80,7 @@ class Json(Text):
             return value
         try:
             return msgspec.json.decode(super().convert(value, param, ctx))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             self.fail(f"is not JSON: {error}.", param, ctx)
 
 
@@ -91,7 +91,7 @@ class AnyValue(Json):
         text = Text.convert(self, value, param, ctx)
         try:
             return msgspec.json.decode(text)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             if text.lstrip()[:1] in {"{", "[", '"'}:
                 self.fail(f"is not JSON: {error}.", param, ctx)
             return text

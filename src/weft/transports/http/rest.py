@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 from starlette.routing import Route
 
 from weft.kernel.errors import InvalidInput, WeftError
+from weft.kernel.fields import LARGEST
 from weft.transports.http.wire import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _WITHOUT_BODY = frozenset({"GET", "DELETE"})
 # More than any operation takes, lists of a thousand included; fewer than would be any work to refuse.
 _MANY_PARAMETERS = 2_000
+_LONGEST_NUMBER = len(str(LARGEST))
 
 
 class OperationEndpoint:
@@ -56,7 +58,8 @@ class OperationEndpoint:
 
     def _typed(self, name: str, text: str) -> str | int:
         """Return part of a path as what it stands for; a body, unlike a path, says itself what is a number."""
-        return int(text) if name in self._numbers and text.isascii() and text.isdigit() else text
+        number = name in self._numbers and len(text) <= _LONGEST_NUMBER and text.isascii() and text.isdigit()
+        return int(text) if number else text
 
     def _from_query(self, query: bytes) -> dict[str, Any]:
         try:

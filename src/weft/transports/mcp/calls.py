@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from weft.capabilities.sessions.model import ALL_SESSIONS
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import SessionUse
 from weft.transports.http.wire import error_body
@@ -38,7 +39,7 @@ class ToolCalls:
             operation, raw = self._toolbox.resolve(name, arguments)
             if works_in_session(operation):
                 raw = caller.bound(raw)
-            elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") is not None:
+            elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):
                 caller.check(raw["session_id"])
             response = await self._app.call(operation, raw, caller.arrival)
         except WeftError as error:

@@ -58,9 +58,10 @@ class Handlers:
     @answering
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         answer = await self._call(caller_of(context), params.name, params.arguments or {})
+        content = msgspec.json.encode(answer.content)
         return types.CallToolResult(
-            content=[types.TextContent(text=msgspec.json.encode(answer.content).decode())],
-            structured_content=msgspec.to_builtins(answer.content),
+            content=[types.TextContent(text=content.decode())],
+            structured_content=msgspec.json.decode(content),
             is_error=answer.is_error,
         )
 

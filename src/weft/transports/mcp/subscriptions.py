@@ -40,17 +40,21 @@ class Watcher:
         self._followers: dict[str, asyncio.Task[None]] = {}
         self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
+        self._beginning = asyncio.Lock()
         self._closed = False
 
     async def watch(self, resource: Resource, caller: Caller) -> None:
         """Begin watching; what changes after this returns is told."""
-        if resource.uri in self._followers:
-            return
-        if len(self._followers) >= _MOST_URIS:
-            raise MCPError(types.INVALID_PARAMS, f"At most {_MOST_URIS} resources can be watched at once")
-        await check_may_watch(self._app, resource, caller.arrival)
-        present = await self._app.position(caller.arrival)
-        self._followers[resource.uri] = asyncio.create_task(self._follow(resource, caller, present))
+        # One after the other, so that no two begin to watch the same, or one more than there may be.
+        async with self._beginning:
+            if resource.uri in self._followers:
+                return
+            if len(self._followers) >= _MOST_URIS:
+                raise MCPError(types.INVALID_PARAMS, f"At most {_MOST_URIS} resources can be watched at once")
+            await check_may_watch(self._app, resource, caller.arrival)
+            present = await self._app.position(caller.arrival)
+            if not self._closed:
+                self._followers[resource.uri] = asyncio.create_task(self._follow(resource, caller, present))
 
     def unwatch(self, uri: str) -> None:
         follower = self._followers.pop(uri, None)
