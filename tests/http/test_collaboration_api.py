@@ -216,6 +216,8 @@ def misfits(value: Any, shape: Any, at: str = "") -> Iterator[str]:
         for name, part in shape.items():
             yield from misfits(value[name], part, f"{at}.{name}") if name in value else [f"{at}.{name} is missing"]
     elif isinstance(shape, list) and not isinstance(shape[0], str):
+        if not value and isinstance(shape[0], dict):
+            yield f"{at} is empty"
         for place, item in enumerate(value):
             yield from misfits(item, shape[0], f"{at}[{place}]")
     elif not _fits(value, shape):

@@ -76,6 +76,7 @@ async def test_an_admin_changes_who_sees_a_message_and_it_is_on_record(world: Wo
     assert (await world.review.messages())["total_count"] == 0
     (row, *_) = await world.admin.audit(outcome="done")
     assert row["action"] == "message.set_visibility"
+    assert row["detail"] == {"visibility": "agent_only", "previous_visibility": "public"}
     assert "a key nobody should see" not in str(row)
 
 

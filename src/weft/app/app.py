@@ -20,7 +20,7 @@ from weft.app.needs import Resolver, Services
 from weft.app.offers import RegisteredOffers
 from weft.app.operations import all_operations
 from weft.app.rates import RateLimits
-from weft.app.tally import MemoryTally
+from weft.app.tally import BufferedTally
 from weft.app.tenants import Tenants
 from weft.app.transcript_reads import SqlTranscriptReads
 from weft.capabilities.access.operations import TokenLifetimes
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from weft.app.dispatch import Guard
+    from weft.capabilities.access.store import TokenCodec
     from weft.capabilities.events.model import Interest, Page
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
@@ -70,31 +71,11 @@ class App:
         self.tenants = Tenants(self.database, self.clock)
         self.ready = False
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
-        self._tally = MemoryTally()
+        self._tally = BufferedTally()
         self._feed = LiveFeed(self.database)
         self._background: list[asyncio.Task[None]] = []
         codec = JwtCodec()
-        resolver = Resolver(
-            Services(
-                clock=self.clock,
-                codec=codec,
-                lifetimes=TokenLifetimes(
-                    token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_refresh_hours)
-                ),
-                counters=InstalledTokenizers(),
-                tally=self._tally,
-                feed=self._feed,
-                measurements=self.measuring,
-                memory=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=CLEAN_EVERY_SECONDS),
-                offers=RegisteredOffers(self.registry, settings.rates(), self.database),
-                pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
-                searcher=Searcher(
-                    reads=SqlTranscriptReads(self.database),
-                    indexes=self._cache("search_indexes", 2, megabytes=128, seconds=3600),
-                    answers=self._cache("search_answers", 1, megabytes=16, seconds=600),
-                ),
-            )
-        )
+        resolver = Resolver(self._services(codec))
         self._expiry = ExpiryWatch(self.database, self.clock, self._feed, resolver)
         self._dispatcher = Dispatcher(
             database=self.database,
@@ -167,6 +148,28 @@ class App:
     async def settle(self) -> None:
         """Write down what is only counted in memory so far."""
         await self._tally.flush(self.database)
+
+    def _services(self, codec: TokenCodec) -> Services:
+        settings = self.settings
+        return Services(
+            clock=self.clock,
+            codec=codec,
+            lifetimes=TokenLifetimes(
+                token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_refresh_hours)
+            ),
+            counters=InstalledTokenizers(),
+            tally=self._tally,
+            feed=self._feed,
+            measurements=self.measuring,
+            memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=CLEAN_EVERY_SECONDS),
+            offers=RegisteredOffers(self.registry, settings.rates(), self.database),
+            pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
+            searcher=Searcher(
+                reads=SqlTranscriptReads(self.database),
+                indexes=self._cache("search_indexes", 2, megabytes=128, seconds=3600),
+                answers=self._cache("search_answers", 1, megabytes=16, seconds=600),
+            ),
+        )
 
     def _cache(self, name: str, level: Literal[1, 2], *, megabytes: int, seconds: int) -> Cache[Any]:
         return self.caches.register(Cache(name, level, megabytes * _MEBIBYTE, seconds, self.clock))

@@ -18,6 +18,7 @@ from weft.app.needs import Call
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
+from weft.capabilities.sessions.model import ALL_SESSIONS
 from weft.kernel.errors import AuthenticationError, InternalError, InvalidApiKey, PermissionDenied, WeftError
 from weft.kernel.operation import Audience, Effect, RateClass
 from weft.storage.sql.access import SqlAccessStore
@@ -98,7 +99,9 @@ class Dispatcher:
             raise InternalError from error
         finally:
             seconds = time.perf_counter() - started
-            self._metrics.record(operation, outcome, seconds, actor, raw.get("session_id"))
+            session_id = raw.get("session_id")
+            named = session_id if isinstance(session_id, str) and session_id != ALL_SESSIONS else None
+            self._metrics.record(operation, outcome, seconds, actor, named)
 
     async def identify(self, arrival: Arrival, *, now: bool = False) -> Actor:
         """Return who is calling; ``now`` if there will be no transaction to find out that this has changed.

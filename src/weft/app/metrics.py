@@ -72,16 +72,11 @@ class Metrics(Collector):
         tenant = self._tenants.get(actor.tenant) or self._meet(actor.tenant)
         self._tenants.move_to_end(actor.tenant)
         calls = tenant.operations.get(name) or tenant.begin(operation)
-        calls.within[place] += 1
-        calls.seconds += seconds
-        if seconds > calls.slowest:  # noqa: PLR1730 - max() costs several times as much
-            calls.slowest = seconds
-        if outcome != _OK:
-            calls.errors += 1
-        elif session_id is not None:
+        calls.add(place, seconds, failed=outcome != _OK)
+        tenant.agents.see(actor.principal_id, self._tick)
+        if session_id is not None and outcome == _OK:
             # Of a call that failed, nobody knows whether the session it named exists.
             tenant.sessions.see(session_id, self._tick)
-        tenant.agents.see(actor.principal_id, self._tick)
 
     def of_tenant(self, tenant: str) -> TenantCalls:
         """Return the calls of one tenant."""
@@ -169,6 +164,14 @@ class OperationCalls:
         self.seconds = 0.0
         self.slowest = 0.0
         self.errors = 0
+
+    def add(self, place: int, seconds: float, *, failed: bool) -> None:
+        """Count a call that took so long, into the bucket at this place."""
+        self.within[place] += 1
+        self.seconds += seconds
+        self.errors += failed
+        if seconds > self.slowest:  # noqa: PLR1730 - max() costs several times as much
+            self.slowest = seconds
 
     def figures(self) -> OperationFigures:
         return OperationFigures(

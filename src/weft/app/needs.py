@@ -71,7 +71,7 @@ class Services:
     tally: ReadTally
     feed: Feed
     measurements: Measurements
-    memory: MemoryLimits
+    memory_limits: MemoryLimits
     pages: MessagePages
     searcher: Searcher
     offers: Offers
@@ -98,7 +98,7 @@ class Resolver:
             EntryStore: lambda call: SqlEntryStore(call.transaction),
             ConventionStore: lambda call: SqlConventionStore(call.transaction),
             MemoryStore: lambda call: SqlMemoryStore(call.transaction),
-            MemoryLimits: lambda _: services.memory,
+            MemoryLimits: lambda _: services.memory_limits,
             MessageStore: lambda call: SqlMessageStore(call.transaction),
             MessagePages: lambda _: services.pages,
             Searcher: lambda _: services.searcher,

@@ -32,5 +32,9 @@ def from_micros(micros: int) -> datetime:
     return _EPOCH + micros * _MICROSECOND
 
 
+def to_seconds(micros: int) -> float:
+    return micros / 1_000_000
+
+
 def optional_moment(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)

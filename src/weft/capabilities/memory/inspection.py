@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.memory.memories import Memories, WholeMemory
-from weft.capabilities.memory.model import START, KeyRange, MemoryEntry, Position, ScopeName, ScopeSize, scope_name
-from weft.capabilities.memory.operations import Cursor, Limit, metadata_of, next_cursor, position_at, seconds
+from weft.capabilities.memory.model import START, KeyRange, MemoryEntry, Position, ScopeSize
+from weft.capabilities.memory.views import Cursor, Limit, ValueView, contents_of, next_cursor, position_at
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.identity import Permission
@@ -30,15 +30,8 @@ class GetMemoryOverview(Request):
     agent_id: Annotated[AgentId, msgspec.Meta(description="Your own agent_id.")]
 
 
-class RememberedEntry(Response, kw_only=True, omit_defaults=False):
+class RememberedEntry(ValueView):
     """One entry of a memory."""
-
-    value: Any
-    metadata: dict[str, Any]
-    created_at: float
-    updated_at: datetime
-    expires_at: float | None
-    scope: ScopeName
 
 
 class MemoryByScope(Response, kw_only=True, omit_defaults=False):
@@ -85,17 +78,11 @@ class InspectMemory(Request):
     cursor: Cursor = None
 
 
-class InspectedMemory(Response, kw_only=True, omit_defaults=False):
+class InspectedMemory(ValueView):
     """One entry with everything known about it."""
 
     key: str
     session_id: str | None
-    value: Any
-    metadata: dict[str, Any]
-    created_at: float
-    updated_at: datetime
-    expires_at: float | None
-    scope: ScopeName
     value_size: int
     version: int
 
@@ -208,7 +195,9 @@ async def _by_scope(entries: Sequence[MemoryEntry], memories: Memories) -> Memor
     texts = await memories.entries.values(entry.blob_hash for entry in entries)
     scopes: dict[str | None, dict[str, RememberedEntry]] = {None: {}}
     for entry in entries:
-        scopes.setdefault(entry.session_id, {})[entry.key] = _remembered(entry, texts[entry.blob_hash])
+        scopes.setdefault(entry.session_id, {})[entry.key] = RememberedEntry(
+            **contents_of(entry, texts[entry.blob_hash])
+        )
     return MemoryByScope(everywhere=scopes.pop(None), sessions={str(name): keys for name, keys in scopes.items()})
 
 
@@ -225,27 +214,11 @@ async def _statistics(sizes: Sequence[ScopeSize], whole: WholeMemory) -> MemoryS
     )
 
 
-def _remembered(entry: MemoryEntry, text: str) -> RememberedEntry:
-    return RememberedEntry(
-        value=msgspec.Raw(text),
-        metadata=metadata_of(entry),
-        created_at=entry.created_at / 1_000_000,
-        updated_at=from_micros(entry.updated_at),
-        expires_at=seconds(entry.expires_at),
-        scope=scope_name(entry.session_id),
-    )
-
-
 def _inspected(entry: MemoryEntry, text: str) -> InspectedMemory:
     return InspectedMemory(
         key=entry.key,
         session_id=entry.session_id,
-        value=msgspec.Raw(text),
-        metadata=metadata_of(entry),
-        created_at=entry.created_at / 1_000_000,
-        updated_at=from_micros(entry.updated_at),
-        expires_at=seconds(entry.expires_at),
-        scope=scope_name(entry.session_id),
         value_size=entry.size,
         version=entry.version,
+        **contents_of(entry, text),
     )

@@ -3,43 +3,48 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from weft.capabilities.history.model import VersionConflict
 from weft.capabilities.memory.memories import Memories, MemoryTerms
 from weft.capabilities.memory.model import (
-    START,
     KeyExists,
     KeyRange,
     MemoryEntry,
     MemoryLimitExceeded,
     MemoryNotFound,
-    Position,
     ScopeName,
     scope_name,
 )
+from weft.capabilities.memory.views import (
+    KEY_CHARACTER,
+    Cursor,
+    EntryView,
+    Limit,
+    ValueView,
+    contents_of,
+    next_cursor,
+    position_at,
+    times_of,
+)
 from weft.capabilities.sessions.model import ALL_SESSIONS, SessionArchived, SessionId, SessionNotFound
-from weft.kernel.clock import from_micros
+from weft.kernel.clock import from_micros, to_seconds
 from weft.kernel.errors import ContentTooLarge
 from weft.kernel.fields import Count
 from weft.kernel.given_json import Metadata, checked_metadata, encode_given
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 YEAR_SECONDS = 31_536_000
-_KEY = r"[A-Za-z0-9_-]"
 
 MemoryKey = Annotated[
     str,
     msgspec.Meta(
         min_length=1,
         max_length=255,
-        pattern=rf"^{_KEY}+\Z",
+        pattern=rf"^{KEY_CHARACTER}+\Z",
         description="The entry's key: 1 to 255 letters, digits, underscores and dashes.",
     ),
 ]
@@ -49,11 +54,6 @@ IfVersion = Annotated[
     msgspec.Meta(
         description="Only if the key is at this version (0: only if it does not exist); otherwise VERSION_CONFLICT."
     ),
-]
-Limit = Annotated[int, msgspec.Meta(ge=1, le=200, description="At most this many.")]
-Cursor = Annotated[
-    Annotated[str, msgspec.Meta(max_length=400, pattern=rf"^{_KEY}{{0,100}}\.{_KEY}{{1,255}}\Z")] | None,
-    msgspec.Meta(description="next_cursor of the page before."),
 ]
 
 
@@ -91,17 +91,11 @@ class GetMemory(Request):
     session_id: OfSession = None
 
 
-class MemoryFound(Response, kw_only=True, omit_defaults=False):
+class MemoryFound(ValueView, kw_only=True, omit_defaults=False):
     """One entry. ``created_at`` and ``expires_at`` are seconds since 1970."""
 
     success: Literal[True] = True
     key: str
-    value: Any
-    metadata: dict[str, Any]
-    created_at: float
-    updated_at: datetime
-    expires_at: float | None
-    scope: ScopeName
     version: int
 
 
@@ -116,22 +110,18 @@ class ListMemory(Request):
         ),
     ] = None
     prefix: Annotated[
-        Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{_KEY}*\Z")] | None,
+        Annotated[str, msgspec.Meta(max_length=255, pattern=rf"^{KEY_CHARACTER}*\Z")] | None,
         msgspec.Meta(description="Only keys that begin with this."),
     ] = None
     limit: Limit = 50
     cursor: Cursor = None
 
 
-class MemoryInfo(Response, kw_only=True, omit_defaults=False):
+class MemoryInfo(EntryView, kw_only=True, omit_defaults=False):
     """What there is to know of an entry before reading it."""
 
     key: str
-    scope: ScopeName
     session_id: str | None
-    created_at: float
-    updated_at: datetime
-    expires_at: float | None
     value_size: int
     version: int
 
@@ -192,7 +182,7 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
     return MemorySet(
         key=entry.key,
         session_scoped=entry.session_id is not None,
-        expires_at=seconds(entry.expires_at),
+        expires_at=None if entry.expires_at is None else to_seconds(entry.expires_at),
         scope=scope_name(entry.session_id),
         stored_at=from_micros(entry.updated_at),
         version=entry.version,
@@ -213,16 +203,7 @@ async def get_memory(request: GetMemory, memories: Memories) -> MemoryFound:
     """Recall something you remembered."""
     memory = await memories.to_read(request.session_id)
     entry, text = await memory.read(request.key)
-    return MemoryFound(
-        key=entry.key,
-        value=msgspec.Raw(text),
-        metadata=metadata_of(entry),
-        created_at=entry.created_at / 1_000_000,
-        updated_at=from_micros(entry.updated_at),
-        expires_at=seconds(entry.expires_at),
-        scope=scope_name(entry.session_id),
-        version=entry.version,
-    )
+    return MemoryFound(key=entry.key, version=entry.version, **contents_of(entry, text))
 
 
 @operation(
@@ -270,36 +251,11 @@ async def delete_memory(request: DeleteMemory, memories: Memories) -> MemoryDele
     return MemoryDeleted(key=entry.key, scope=scope_name(entry.session_id), previous_version=entry.version)
 
 
-def seconds(micros: int | None) -> float | None:
-    return None if micros is None else micros / 1_000_000
-
-
-def metadata_of(entry: MemoryEntry) -> dict[str, Any]:
-    return {} if entry.metadata is None else msgspec.json.decode(entry.metadata, type=dict[str, Any])
-
-
-def position_at(cursor: str | None) -> Position:
-    if cursor is None:
-        return START
-    session_id, _, key = cursor.partition(".")
-    return Position(session_id or None, key)
-
-
-def next_cursor(found: Sequence[MemoryEntry], shown: Sequence[MemoryEntry]) -> str | None:
-    """Return where the next page begins, if more was found than is shown."""
-    if len(found) <= len(shown):
-        return None
-    return f"{shown[-1].session_id or ''}.{shown[-1].key}"
-
-
 def _info(entry: MemoryEntry) -> MemoryInfo:
     return MemoryInfo(
         key=entry.key,
-        scope=scope_name(entry.session_id),
         session_id=entry.session_id,
-        created_at=entry.created_at / 1_000_000,
-        updated_at=from_micros(entry.updated_at),
-        expires_at=seconds(entry.expires_at),
         value_size=entry.size,
         version=entry.version,
+        **times_of(entry),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
 from sys import getsizeof
@@ -15,8 +16,8 @@ from weft.capabilities.search.words import stem, tokens, words
 # Whole texts are compared in small sessions only; an index that has outgrown that keeps no texts.
 MOST_WHOLE_TEXTS = 20_000
 MOST_TEXT_BYTES = 32 * 1024 * 1024
-# Once the words of an index take up so much room, it learns no more of them: its messages are found by those it knows.
-MOST_VOCABULARY_BYTES = 48 * 1024 * 1024
+# Tokens and stems that are learned of one field, about 100,000 words: later messages are found by those that are known.
+MOST_LEARNED = 200_000
 # Words of few letters begin alike or look alike by chance.
 SHORTEST_FUZZY = 4
 _SHORTEST_COMPARED = SHORTEST_FUZZY - 1
@@ -29,18 +30,17 @@ _SHORTENED = 70.0
 _MOST_OF_A_LENGTH = 8
 # A few letters begin very many words; these are tried, the most alike.
 MOST_MEANT = 40
-# Hardly a language has more words of one length or beginning; further ones are found as they are written only.
-MOST_COMPARED = 20_000
+# Hardly a session has more words of one beginning or length; further ones are found as they are written only.
+MOST_COMPARED = 10_000
 # Tokens are looked up again and again, except long ones and those of very many words, which hardly come twice.
 _LONGEST_REMEMBERED = 24
 _MOST_WORDS_REMEMBERED = 6
-# What Python takes for these besides the texts in them, as measured.
+# What Python takes for each of these, as measured.
 _BYTES_PER_MESSAGE = 100
-_BYTES_PER_ROOT = 100
-_BYTES_PER_TOKEN = 120
-_BYTES_PER_WORD = 60
-_BYTES_PER_BUCKET = 60
-_BYTES_PER_LIST = 100
+_BYTES_PER_TOKEN = 180
+_BYTES_PER_STEM = 160
+_BYTES_PER_WORD = 90
+_BYTES_PER_START = 130
 _BYTES_PER_ARRAY = 100
 _BYTES_PER_HOLDER = 5
 
@@ -66,91 +66,94 @@ class Compared(NamedTuple):
 class Vocabulary(dict[str, tuple[int, ...]]):
     """The stems of every token in one field of the messages, by number, and the messages that hold each stem."""
 
-    __slots__ = ("_by_length", "_by_start", "_bytes", "_held", "_numbers", "_places")
+    __slots__ = ("_adding", "_arrays", "_by_length", "_by_start", "_held", "_holders", "_places")
 
     def __init__(self) -> None:
         super().__init__()
-        self._numbers: dict[str, int] = {}
-        # Most stems are held by one message, which is its place alone; None before the first.
-        self._places: list[array[int] | int | None] = []
+        # Where the holders of each stem stand among the places.
+        self._holders: dict[str, int] = {}
+        # Most stems are held by one message only: this is its place, as it is.
+        self._places: list[array[int] | int] = []
+        self._adding = 0
         # Likewise most numbers and identifiers begin as no other does.
         self._by_start: dict[str, list[str] | str] = {}
-        self._by_length: dict[int, dict[str, None]] = {}
-        self._bytes = self._held = 0
+        self._by_length: defaultdict[int, dict[str, None]] = defaultdict(dict)
+        self._arrays = self._held = 0
 
     def __missing__(self, token: str) -> tuple[int, ...]:
-        is_open = self._bytes < MOST_VOCABULARY_BYTES
-        learned = (self._learn(word) if is_open else self._numbers.get(stem(word)) for word in words(token))
-        numbers = tuple(number for number in learned if number is not None)
-        if is_open and len(token) <= _LONGEST_REMEMBERED and len(numbers) <= _MOST_WORDS_REMEMBERED:
+        if len(self) + len(self._holders) >= MOST_LEARNED:
+            known = map(self._holders.get, map(stem, words(token)))
+            return tuple(number for number in known if number is not None)
+        numbers = tuple(map(self._learn, words(token)))
+        if len(token) <= _LONGEST_REMEMBERED and len(numbers) <= _MOST_WORDS_REMEMBERED:
             self[token] = numbers
-            self._bytes += _BYTES_PER_TOKEN + getsizeof(token)
         return numbers
 
     def _learn(self, word: str) -> int:
         root = stem(word)
-        number = self._numbers.get(root)
+        number = self._holders.get(root)
         if number is None:
-            number = self._numbers[root] = len(self._places)
-            self._places.append(None)
-            self._bytes += _BYTES_PER_ROOT + getsizeof(root)
+            number = self._holders[root] = len(self._places)
+            self._places.append(self._adding)
             # Shorter ones are like no word that is looked for by its spelling; pairs of unspaced characters are these.
             if len(root) >= _SHORTEST_COMPARED:
-                self._file_by_start(root)
+                self._file(root)
         # Numbers and identifiers are without number, and what looks like one of them is another.
         if len(word) >= _SHORTEST_COMPARED and word.isalpha():
-            self._file_by_length(word)
+            known = self._by_length[len(word)]
+            if len(known) < MOST_COMPARED:
+                known[word] = None
         return number
 
-    def _file_by_start(self, root: str) -> None:
+    def _file(self, root: str) -> None:
         start = _start(root)
-        bucket = self._by_start.get(start)
-        if bucket is None:
-            self._by_start[start] = root
-            self._bytes += _BYTES_PER_BUCKET + getsizeof(start)
-        elif isinstance(bucket, str):
+        bucket = self._by_start.setdefault(start, root)
+        if isinstance(bucket, list):
+            if len(bucket) < MOST_COMPARED:
+                bucket.append(root)
+        elif bucket != root:
             self._by_start[start] = [bucket, root]
-            self._bytes += _BYTES_PER_LIST
-        elif len(bucket) < MOST_COMPARED:
-            bucket.append(root)
-
-    def _file_by_length(self, word: str) -> None:
-        bucket = self._by_length.setdefault(len(word), {})
-        if word not in bucket and len(bucket) < MOST_COMPARED:
-            bucket[word] = None
-            self._bytes += _BYTES_PER_WORD + getsizeof(word)
 
     def add(self, place: int, text: str) -> int:
         """Note the words of the message at this place; return how many they are."""
+        self._adding = place
         places = self._places
         # Looked up without a Python loop: this is nearly all the time that building an index takes.
         numbers = set(chain.from_iterable(map(self.__getitem__, tokens(text))))
         for number in numbers:
             held = places[number]
-            if held is None:
-                places[number] = place
-            elif isinstance(held, int):
-                places[number] = array("I", (held, place))
-                self._bytes += _BYTES_PER_ARRAY
-            else:
+            if isinstance(held, array):
                 held.append(place)
+            elif held != place:
+                places[number] = array("I", (held, place))
+                self._arrays += 1
         self._held += len(numbers)
         return len(numbers)
 
     @property
     def weight(self) -> int:
-        return self._bytes + self._held * _BYTES_PER_HOLDER
+        """Return about how many bytes this holds."""
+        return (
+            len(self) * _BYTES_PER_TOKEN
+            + len(self._holders) * _BYTES_PER_STEM
+            + len(self._by_start) * _BYTES_PER_START
+            + sum(map(len, self._by_length.values())) * _BYTES_PER_WORD
+            + self._arrays * _BYTES_PER_ARRAY
+            + self._held * _BYTES_PER_HOLDER
+        )
 
     def holders(self, root: str) -> Sequence[int]:
         """Return the places of the messages that hold a word of this stem, in order."""
-        number = self._numbers.get(root)
-        held = None if number is None else self._places[number]
-        return () if held is None else (held,) if isinstance(held, int) else held
+        number = self._holders.get(root)
+        if number is None:
+            return ()
+        held = self._places[number]
+        return held if isinstance(held, array) else (held,)
 
     def beginning_like(self, root: str) -> Iterator[Compared]:
         """Yield the stems that begin and are spelled like this one, or that go on from it."""
-        bucket = self._by_start.get(_start(root), ())
-        bucket = (bucket,) if isinstance(bucket, str) else bucket
+        begun = self._by_start.get(_start(root), ())
+        bucket = (begun,) if isinstance(begun, str) else begun
         alike = _spelled(root, bucket, _MISSPELT, MOST_MEANT)
         if len(root) >= SHORTEST_FUZZY:
             going_on = [other for other in bucket if other.startswith(root)]
@@ -172,7 +175,7 @@ class Vocabulary(dict[str, tuple[int, ...]]):
 
     def _shortening(self, root: str) -> Iterator[tuple[str, Alike]]:
         for length in range(SHORTEST_FUZZY, len(root) if root.isalpha() else 0):
-            if root[:length] in self._numbers:
+            if root[:length] in self._holders:
                 yield root[:length], Alike(max(_SHORTENED, fuzz.ratio(root, root[:length])), fuzzy=True)
 
 

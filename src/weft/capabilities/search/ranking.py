@@ -53,7 +53,7 @@ _CHARACTERS_PER_TEXT = 50
 _LEAST_SCORE = 0.1
 
 # How much is done in one step, of each kind of work: a few milliseconds.
-WORDS_PER_STEP = 20_000
+WORDS_PER_STEP = 10_000
 PLACES_PER_STEP = 10_000
 CLOSE_LOOKS_PER_STEP = 250
 CHARACTERS_PER_STEP = 50_000
@@ -148,6 +148,7 @@ class _Searched:
             for number, index in enumerate(indexes)
             for field in ((index.content, index.metadata) if with_metadata else (index.content,))
         ]
+        self._comparing = Pace(WORDS_PER_STEP)
 
     def most_telling(self, asked: dict[str, str]) -> Iterable[tuple[str, str]]:
         """Return the words to look for, by their stems: where there are too many, the rarest that were written."""
@@ -174,12 +175,11 @@ class _Searched:
             return {}
         # A word that nobody wrote may be misspelt anywhere; one that was written was at most misspelt by others.
         look = Vocabulary.beginning_like if known else Vocabulary.spelled_like
-        pace = Pace(WORDS_PER_STEP)
         found: list[tuple[str, Alike]] = []
         for _, field in self._fields:
             for compared in look(field, root if known else word):
                 found += compared.alike
-                if pace.is_over(compared.words):
+                if self._comparing.is_over(compared.words):
                     yield
         found.sort(key=lambda pair: (pair[1].ratio, not pair[1].fuzzy))
         return dict(pair for pair in found[-MOST_MEANT:] if pair[0] != root)
@@ -204,7 +204,7 @@ class _Searched:
 
 
 def _in_pieces(holders: Sequence[int]) -> Iterator[Sequence[int]]:
-    # The newest first, as these are kept where there are too many; whatever comes between two steps is not for this one.
+    # The newest first, as these are kept where there are too many.
     for end in range(len(holders), 0, -PLACES_PER_STEP):
         yield holders[max(0, end - PLACES_PER_STEP) : end]
 
@@ -230,6 +230,7 @@ class _Scale:
         self._whole = sum(word.weight for word in sought)
         self._telling = _TELLING * math.log(searched.size + 1)
         self._mean_length = searched.mean_length
+        self._found_before: dict[tuple[int, int], float] = {}
 
     def judge(self, index: Index, places: _Places, threshold: float) -> Steps:
         """Return the messages that come to the threshold."""
@@ -248,6 +249,12 @@ class _Scale:
 
     def _found(self, own: int, beside: int) -> float:
         """Return the weight of the query's words at a place with these meanings, and such meanings beside it."""
+        found = self._found_before.get((own, beside))
+        if found is None:
+            found = self._found_before[own, beside] = self._sum(own, beside)
+        return found
+
+    def _sum(self, own: int, beside: int) -> float:
         found = 0.0
         for worths in self._worths:
             here, near = own & _WORD, beside & _WORD
@@ -298,8 +305,8 @@ def _by_whole_text(indexes: Sequence[Index], query: str, threshold: float, limit
     pace = Pace(CHARACTERS_PER_STEP)
     hits: list[Hit] = []
     for message_id, texts in _texts(indexes) if wanted else ():
-        compared = [_folded(text) for text in (texts if with_metadata else texts[:1])]
-        score = max(_likeness(wanted, text) for text in compared)
+        compared = [_folded(text) for text in (texts if with_metadata else texts[:1]) if text]
+        score = max([_likeness(wanted, text) for text in compared], default=0.0)
         if score >= max(threshold, _LEAST_SCORE):
             hits.append(Hit(message_id, score, "fuzzy"))
         if pace.is_over(sum(map(len, compared)) + _CHARACTERS_PER_TEXT):

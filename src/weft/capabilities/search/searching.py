@@ -42,8 +42,9 @@ IndexKey = tuple[str, str, str, int]
 # How many characters of content and metadata one transaction reads, and what a message counts at least.
 SLICE = 100_000
 _LEAST = 200
-# How long a message is shows once it is read, so only a few are read at once.
-_MESSAGES_PER_READ = 12
+# How long messages are shows once they are read: only a few are read at once, and very few as long as they are long.
+_FEWEST_PER_READ, _MOST_PER_READ = 2, 8
+_LONG = 2_000
 _HITS_PER_READ = 10
 # A message of nothing but new words takes ten milliseconds.
 CHARACTERS_PER_STEP = 8_000
@@ -100,7 +101,7 @@ class _Behind(NamedTuple):
     """An index, and messages that it does not have yet."""
 
     key: IndexKey
-    index: Index
+    to: Index
     missing: list[_Entry]
 
 
@@ -139,7 +140,7 @@ class Searcher:
                 return looked
             for behind in looked.behind:
                 await _catch_up(behind)
-                self.indexes.put(behind.key, behind.index, min(behind.index.weight, HEAVIEST))
+                self.indexes.put(behind.key, behind.to, min(behind.to.weight, HEAVIEST))
             if looked.to_the_end:
                 hits = await _in_steps(looked.indexes, wanted)
                 return await self._found(actor, session_id, wanted, looked, hits)
@@ -148,7 +149,7 @@ class Searcher:
     async def _look(
         self, session_id: str, wanted: Wanted, at_hand: dict[IndexKey, Index], transcripts: Transcripts
     ) -> Found | _Looked:
-        """Return an answer there is already, or the indexes to search and what they lack, as much as one slice holds."""
+        """Return an answer there is already, or the indexes to search and the next slice of what they lack."""
         transcript = await transcripts.to_read(session_id, *wanted.visibilities)
         key = _key(transcripts, transcript, wanted)
         known: list[SearchResult] | None = self.answers.get(key)
@@ -208,15 +209,17 @@ async def _show(session_id: str, wanted: Wanted, hits: Iterable[Hit], transcript
 async def _missing(index: Index, transcript: Transcript, tally: Tally, room: int) -> tuple[list[_Entry], int, bool]:
     """Read on from where an index ends; return what came, what room is left, and whether that is all there is."""
     missing: list[_Entry] = []
-    known, last_id = index.size, index.last_id
+    known, last_id, limit = index.size, index.last_id, _FEWEST_PER_READ
     while room > 0 and known + len(missing) < tally.messages:
-        excerpt = Excerpt((tally.audience,), Part(after=last_id, limit=_MESSAGES_PER_READ))
+        excerpt = Excerpt((tally.audience,), Part(after=last_id, limit=limit))
         messages = await transcript.messages.read(transcript.session.session_id, excerpt)
         if not messages:
             break
         missing += map(_entry, messages)
         last_id = messages[-1].message_id
-        room -= sum(map(_characters, messages))
+        characters = sum(map(_characters, messages))
+        room -= characters
+        limit = min(2 * limit, _MOST_PER_READ) if characters < limit * _LONG else _FEWEST_PER_READ
     return missing, room, known + len(missing) >= tally.messages
 
 
@@ -230,10 +233,11 @@ def _entry(message: Message) -> _Entry:
 
 async def _catch_up(behind: _Behind) -> None:
     pace = Pace(CHARACTERS_PER_STEP)
+    await asyncio.sleep(0)
     for entry in behind.missing:
         # Whoever searched meanwhile may have added it.
-        if entry.message_id > behind.index.last_id:
-            behind.index.add(*entry)
+        if entry.message_id > behind.to.last_id:
+            behind.to.add(*entry)
             if pace.is_over(len(entry.text) + len(entry.metadata)):
                 await asyncio.sleep(0)
 

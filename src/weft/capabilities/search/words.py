@@ -59,11 +59,8 @@ def telling_words(query: str) -> list[str]:
 
 def words(token: str) -> tuple[str, ...]:
     """Return the words in one token: itself, the parts of an identifier, pairs of unspaced characters."""
-    return _remembered_words(token) if _is_plain(token) else _words(token)
-
-
-def _is_plain(text: str) -> bool:
-    return len(text) <= _LONGEST_REMEMBERED and text.isascii()
+    is_plain = len(token) <= _LONGEST_REMEMBERED and token.isascii()
+    return _remembered_words(token) if is_plain else _words(token)
 
 
 def _words(token: str) -> tuple[str, ...]:
@@ -98,7 +95,7 @@ def stem(word: str) -> str:
     """Return the word without common English endings, so that plans, planned and planning are one word."""
     if len(word) <= _SHORTEST_STEM or not word.isascii():
         return word
-    return _remembered_stem(word) if _is_plain(word) else _stem(word)
+    return _remembered_stem(word) if len(word) <= _LONGEST_REMEMBERED else _stem(word)
 
 
 def _stem(word: str) -> str:
