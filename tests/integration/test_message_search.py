@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from support.world import refused
+from weft.app.caches import Cache
+from weft.capabilities.messages.transcripts import Transcripts
+from weft.capabilities.search import searching
+from weft.capabilities.search.index import Index
+from weft.capabilities.search.preview import Previews
+from weft.capabilities.search.words import METADATA_CHARACTERS
+from weft.capabilities.sessions.model import SessionNotFound
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from support.world import World
+    from weft.capabilities.search.ranking import Hit
     from weft.testing.clock import FrozenClock
 
 
@@ -179,6 +189,158 @@ async def test_what_others_keep_private_does_not_even_change_a_score(world: Worl
     answer = await world.review.search("incident report")
     assert answer["results"] == before
     assert answer["cache_hit"]
+
+
+@pytest.mark.req("MS-15")
+async def test_nobody_learns_from_a_hit_what_others_have_searched_for(world: World) -> None:
+    await world.planner.say("the incident began at dawn")
+    assert not (await world.review.search("incident"))["cache_hit"]
+    assert not (await world.analysis.search("incident"))["cache_hit"]
+    assert (await world.analysis.search("incident"))["cache_hit"]
+
+
+class Turns:
+    """Counts the turns of the event loop, and what was done in each."""
+
+    def __init__(self) -> None:
+        self.done: list[list[int]] = [[]]
+
+    def note(self, amount: int) -> None:
+        self.done[-1].append(amount)
+
+    async def count(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.done.append([])
+
+
+@pytest.fixture
+async def turns() -> AsyncIterator[Turns]:
+    turns = Turns()
+    counting = asyncio.create_task(turns.count())
+    yield turns
+    counting.cancel()
+
+
+@pytest.fixture
+def indexed(monkeypatch: pytest.MonkeyPatch, turns: Turns) -> Turns:
+    """Note how many characters are indexed, in which turn."""
+    add = Index.add
+
+    def noted(index: Index, message_id: int, text: str, metadata: str) -> None:
+        turns.note(len(text) + len(metadata))
+        add(index, message_id, text, metadata)
+
+    monkeypatch.setattr(Index, "add", noted)
+    return turns
+
+
+@pytest.mark.req("MS-05")
+@pytest.mark.parametrize(
+    ("content", "metadata"),
+    [("word " * 2_000, {}), ("x", {"k": ["abcdef"] * 7_000}), ("short", {})],
+    ids=["long", "metadata", "short"],
+)
+async def test_others_have_their_turn_while_a_transcript_is_indexed(
+    world: World, indexed: Turns, content: str, metadata: dict[str, object]
+) -> None:
+    for _ in range(30):
+        await world.planner.say(content, metadata=metadata)
+    await world.review.search("nothing of that")
+    assert sum(map(len, indexed.done)) == 30
+    longest = max(map(max, filter(None, indexed.done)))
+    assert max(map(sum, indexed.done)) <= searching.CHARACTERS_PER_STEP + longest
+    assert longest <= 10_000 + METADATA_CHARACTERS
+
+
+@pytest.mark.req("MS-05")
+async def test_a_transaction_reads_a_slice_by_characters(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    slices: list[int] = []
+    catch_up = searching._catch_up
+
+    async def noted(behind: searching._Behind) -> None:
+        slices.append(len(behind.missing))
+        await catch_up(behind)
+
+    monkeypatch.setattr(searching, "_catch_up", noted)
+    for _ in range(12):
+        await world.planner.say("x", metadata={"k": "y" * 60_000})
+    await world.review.search("nothing")
+    assert slices == [2] * 6
+
+
+@pytest.mark.req("MS-05")
+async def test_others_have_their_turn_between_the_previews_of_long_messages(
+    world: World, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(25):
+        await world.planner.say(f"turbine {number} " + "filler words " * 300)
+    of = Previews.of
+
+    def noted(previews: Previews, content: str) -> str:
+        turns.note(1)
+        return of(previews, content)
+
+    monkeypatch.setattr(Previews, "of", noted)
+    answer = await world.review.search("turbine", limit=100)
+    assert answer["message_count"] == sum(map(sum, turns.done)) == 25
+    assert max(map(sum, turns.done)) == 1
+
+
+@pytest.mark.req("MS-05")
+async def test_an_index_of_any_size_is_built_once(
+    world: World, indexed: Turns, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Index, "weight", property(lambda _: 10**12))
+    for number in range(20):
+        await world.planner.say(f"report {number}")
+    for query in ("report", "another", "and another"):
+        assert (await world.review.search(query))["searched_count"] == 20
+    assert sum(map(len, indexed.done)) == 20
+
+
+@pytest.mark.req("MS-15")
+@pytest.mark.parametrize("query", ["report", "xylophone"])
+async def test_access_is_asked_for_again_once_the_search_is_done(
+    world: World, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    await world.planner.say("a report")
+    in_steps = searching._in_steps
+
+    async def left_meanwhile(*given: Any) -> list[Hit]:
+        monkeypatch.setattr(Transcripts, "to_read", refuse)
+        return await in_steps(*given)
+
+    async def refuse(*_: object) -> None:
+        raise SessionNotFound("There is no session 's1'.")
+
+    monkeypatch.setattr(searching, "_in_steps", left_meanwhile)
+    with refused("SESSION_NOT_FOUND"):
+        await world.review.search(query)
+
+
+@pytest.mark.req("MS-15")
+async def test_an_answer_without_results_takes_up_room_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights: list[int] = []
+    put = Cache.put
+
+    def noted(cache: Cache[Any], key: Any, value: Any, weight: int = 1) -> None:
+        if cache.name == "search_answers":
+            weights.append(weight)
+        put(cache, key, value, weight)
+
+    monkeypatch.setattr(Cache, "put", noted)
+    await world.review.search("x" * 400)
+    assert weights[0] > 400
+
+
+@pytest.mark.req("MS-05")
+async def test_several_searches_at_once_index_each_message_once(world: World, indexed: Turns) -> None:
+    for number in range(30):
+        await world.planner.say(f"report {number} " + "filler " * 500)
+    answers = await asyncio.gather(*(world.review.search(f"report {number}") for number in range(5)))
+    assert [answer["results"][0]["message"]["id"] for answer in answers] == [1, 2, 3, 4, 5]
+    assert sum(map(len, indexed.done)) == 30
 
 
 async def test_many_search_at_once_while_others_write(world: World) -> None:

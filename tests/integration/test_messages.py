@@ -292,3 +292,13 @@ async def test_an_overview_tells_a_session_in_figures(world: World, clock: Froze
 async def test_a_generated_session_id_is_as_the_collaboration_api_shows_it(world: World) -> None:
     answer = await world.planner.call("session.create", purpose="a test")
     assert re.fullmatch(r"session_[0-9a-f]{16}", answer["session_id"])
+
+
+@pytest.mark.req("MS-04")
+async def test_a_page_far_behind_is_read_apart_and_reads_alike(world: World) -> None:
+    await asyncio.gather(*(world.analysis.say(f"m{number}") for number in range(40)))
+    await world.planner.say("mine", visibility="private")
+    assert await world.review.heard(offset=5_001) == []
+    assert await world.planner.heard(offset=5_001) == []
+    answer = await world.review.call("search.by_sender", session_id="s1", sender="analysis", offset=6_000)
+    assert (answer["count"], answer["has_more"]) == (0, False)

@@ -190,7 +190,7 @@ class Dispatcher:
                 # On record before anything is shown.
                 await self._database.write(scope, lambda tx: self._auditor.done(tx, actor, operation, request))
             return await self._database.read(
-                scope, lambda tx: operation.run(request, *arguments(Call(actor, tx))), heavy=operation.heavy
+                scope, lambda tx: operation.run(request, *arguments(Call(actor, tx))), heavy=operation.heavy(request)
             )
 
         async def work(transaction: Transaction) -> tuple[Response, Transaction]:

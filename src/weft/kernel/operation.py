@@ -95,7 +95,7 @@ class Route:
 class Operation:
     """Everything any face needs to know of one operation.
 
-    An ``audited`` one leaves a row in the audit log; a ``heavy`` one reads so much that others must not wait for it.
+    An ``audited`` one leaves a row in the audit log. Others must not wait for a ``heavy`` request, which reads much.
     One that takes a session_id mostly works in that session, and a connection for one session fills it in.
     """
 
@@ -111,7 +111,7 @@ class Operation:
     audience: Audience
     errors: tuple[type[WeftError], ...]
     audited: bool
-    heavy: bool
+    heavy: Callable[[Any], bool]
     session: SessionUse
     help: str
     run: Callable[..., Awaitable[Any]]
@@ -191,7 +191,7 @@ def operation(
     audience: Audience = Audience.EVERYONE,
     errors: Iterable[type[WeftError]] = (),
     audited: bool = False,
-    heavy: bool = False,
+    heavy: bool | Callable[[Any], bool] = False,
     session: SessionUse = SessionUse.WORKS_IN,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
     """Define an operation from the function that performs it."""
@@ -214,7 +214,7 @@ def operation(
             audience=audience,
             errors=tuple(errors),
             audited=audited,
-            heavy=heavy,
+            heavy=heavy if callable(heavy) else lambda _: heavy,
             session=session,
             help=inspect.cleandoc(run.__doc__ or ""),
             run=run,

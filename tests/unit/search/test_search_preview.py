@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.search.preview import preview
+from weft.capabilities.search import preview as previewing
+from weft.capabilities.search.preview import Previews, preview
 
 pytestmark = pytest.mark.req("MS-05")
 
@@ -58,6 +59,36 @@ def test_a_text_without_spaces_is_cut_where_it_must_be() -> None:
     piece = preview("設計" * 200 + "完了" + "設計" * 200, "完了")
     assert "完了" in piece
     assert len(piece) == 200
+
+
+def test_what_a_query_means_is_worked_out_once_for_all_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(previewing, "telling_words", lambda query: asked.append(query) or ["zebra"])
+    previews = Previews("zebra")
+    assert all("zebra" in previews.of(f"{FILLER * n}zebra {FILLER}") for n in range(1, 5))
+    assert asked == ["zebra"]
+
+
+def test_each_different_word_of_a_message_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    words = previewing.words
+    monkeypatch.setattr(previewing, "words", lambda token: looked.append(token) or words(token))
+    previews = Previews(" ".join(f"asked{number}" for number in range(60)))
+    looked.clear()
+    previews.of(FILLER * 10)
+    assert sorted(looked) == sorted(set(FILLER.replace(".", " ").split()))
+
+
+def test_a_misspelt_word_is_looked_for_where_the_word_itself_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+    extract = previewing.process.extract
+    monkeypatch.setattr(
+        previewing.process, "extract", lambda word, *rest, **how: compared.append(word) or extract(word, *rest, **how)
+    )
+    queries = [f"quartz{number:02}" for number in range(80)]
+    assert "zebra" in preview(f"{FILLER}zebra {FILLER}", f"zebra {' '.join(queries)}")
+    assert len(compared) == 32
+    assert not {"zebra"}.intersection(compared)
 
 
 @given(st.text(max_size=1_000), st.text(max_size=80))

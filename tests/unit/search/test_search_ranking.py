@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
+import gc
+import random
+import sys
+import tracemalloc
+import unicodedata
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.capabilities.search import index as indexing
 from weft.capabilities.search.index import Index
-from weft.capabilities.search.ranking import Hit, Steps, search, search_in_steps
+from weft.capabilities.search.ranking import (
+    CHARACTERS_PER_STEP,
+    CLOSE_LOOKS_PER_STEP,
+    MOST_WORDS,
+    PLACES_PER_STEP,
+    Hit,
+    Steps,
+    search,
+    search_in_steps,
+)
+from weft.capabilities.search.words import stem
 
 pytestmark = pytest.mark.req("MS-05")
 
@@ -198,7 +214,7 @@ def test_comparing_whole_texts_pauses_between_slices() -> None:
 
 def test_messages_added_between_steps_do_no_harm() -> None:
     index = indexed(*["wordsof filler"] * 9_000, "the blue folder")
-    steps = search_in_steps([index], "bluefolder", threshold=60, limit=10, with_metadata=True)
+    steps = search_in_steps([index], "lue fol", threshold=60, limit=10, with_metadata=True)
     next(steps)
     for message_id in range(10_000, 10_010):
         index.add(message_id, "late", "")
@@ -212,6 +228,112 @@ def returned(steps: Steps) -> list[Hit]:
             next(steps)
         except StopIteration as finished:
             return finished.value
+
+
+def pauses(index: Index, query: str, threshold: float = 0) -> int:
+    steps = search_in_steps([index], query, threshold=threshold, limit=100, with_metadata=True)
+    return sum(1 for _ in steps)
+
+
+def alphabetic(number: int) -> str:
+    """Return a word of five letters, another for every number."""
+    return "".join(chr(ord("a") + number // 26**place % 26) for place in range(5))
+
+
+def test_a_very_long_query_is_searched_by_the_rarest_of_its_words() -> None:
+    common = [f"common{alphabetic(number)}" for number in range(60)]
+    index = indexed(*[" ".join(common)] * 50, "needle", "nothing")
+    query = " ".join([*common, "needle", *(f"unknown{number}" for number in range(30))])
+    assert found(query, index, threshold=20)[0] == 51
+
+
+def test_a_search_pauses_for_every_few_places_it_judges() -> None:
+    chosen = [alphabetic(number * 97) for number in range(40)]
+    texts = [" ".join(chosen[number % 7 :: 1 + number % 5]) for number in range(6_000)]
+    index = indexed(*texts)
+    marked = sum(len(index.content.holders(stem(word))) for word in chosen[:MOST_WORDS])
+    assert pauses(index, " ".join(chosen[:MOST_WORDS])) >= marked // PLACES_PER_STEP + 2_000 // CLOSE_LOOKS_PER_STEP
+
+
+@pytest.mark.parametrize("query", ["abcdxxxxx", "abcdaaaab"], ids=["unknown", "known"])
+def test_no_more_words_are_compared_than_a_bucket_holds(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "MOST_COMPARED", 100)
+    index = indexed(" ".join(f"abcd{alphabetic(number)}" for number in range(1_000)))
+    look = index.content.beginning_like if index.content.holders(query) else index.content.spelled_like
+    assert 0 < max(compared.words for compared in look(query)) <= 100
+    assert found(f"abcd{alphabetic(999)}", index) == [1]
+
+
+def test_comparing_very_many_words_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    index = indexed(" ".join(f"abcd{alphabetic(number)}" for number in range(1_000)))
+    assert pauses(index, "abcdxxxxx abcdyyyyy") == 0
+    monkeypatch.setattr("weft.capabilities.search.ranking.WORDS_PER_STEP", 500)
+    assert pauses(index, "abcdxxxxx abcdyyyyy") >= 4
+
+
+def test_the_most_promising_places_are_those_worth_the_most_by_all_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.capabilities.search.ranking._MOST_CLOSE_LOOKS", 2)
+    monkeypatch.setattr("weft.capabilities.search.ranking.PLACES_PER_STEP", 3)
+    index = indexed("alpha beta gamma", *["alpha filler", "beta filler"] * 10, "beta gamma", *["gamma filler"] * 5)
+    assert found("alpha beta gamma", index, threshold=0) == [1, 22]
+
+
+@pytest.mark.parametrize(
+    "texts", [[("x", "m" * 4_000)] * 100, [("\ufdfa" * 9_990, "")] * 30], ids=["metadata", "one character for eighteen"]
+)
+def test_whole_texts_count_by_all_that_is_compared(texts: list[tuple[str, str]]) -> None:
+    index = Index()
+    for number, (text, metadata) in enumerate(texts, 1):
+        index.add(number, text, metadata)
+    least = sum(min(20_000, len(unicodedata.normalize("NFKD", text))) + len(metadata) for text, metadata in texts)
+    assert pauses(index, "zzqq zzqq kkjj", 99) >= least // (CHARACTERS_PER_STEP + 20_000)
+
+
+def test_an_index_keeps_no_texts_once_they_are_too_much_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "MOST_TEXT_BYTES", 10_000)
+    index = indexed(*["q" * 990] * 20)
+    assert (index.texts, index.keeps_texts) == ([], False)
+    assert index.weight < 10_000
+
+
+def test_a_full_vocabulary_still_finds_messages_by_the_words_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(indexing, "MOST_LEARNED", 100)
+    index = indexed("harbour budget", *(f"word{alphabetic(number)}" for number in range(1_000)), "budget zebra quokka")
+    assert found("budget", index) == [1002, 1]
+    assert found("harbor budgets", index)[0] == 1
+    assert found("zebra quokka", index) == [1002], "by its whole text"
+    assert len(index.content) < 101
+
+
+CHANCE = random.Random(3)
+KINDS = {
+    "english": lambda: " ".join(alphabetic(int(CHANCE.expovariate(1 / 3_000))) for _ in range(300)),
+    "new words": lambda: " ".join(alphabetic(CHANCE.randrange(26**5)) for _ in range(1_000)),
+    "unspaced": lambda: "".join(chr(CHANCE.randint(0x4E00, 0x9FFF)) for _ in range(5_000)),
+    "hexadecimal": lambda: " ".join(f"{CHANCE.getrandbits(256):064x}" for _ in range(100)),
+    "identifiers": lambda: " ".join(
+        f"get_{alphabetic(CHANCE.randrange(9_999))}By{CHANCE.randrange(99)}" for _ in range(300)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_index_weighs_about_what_it_takes_up_in_memory(kind: str) -> None:
+    texts = [KINDS[kind]() for _ in range(30)]
+    gc.collect()
+    tracemalloc.start()
+    try:
+        index = indexed(*texts)
+        # The texts themselves were there before, and are weighed as they would be.
+        taken = tracemalloc.get_traced_memory()[0] + sum(map(sys.getsizeof, texts))
+    finally:
+        tracemalloc.stop()
+    assert taken / 2 < index.weight < taken * 2
+
+
+def test_pairs_of_unspaced_characters_are_compared_with_no_misspelt_word() -> None:
+    index = indexed("".join(chr(0x4E00 + number) for number in range(5_000)))
+    assert sum(compared.words for compared in index.content.spelled_like("設計完了")) <= len("設計完了")
 
 
 def test_an_index_knows_its_size_its_newest_message_and_about_what_it_weighs() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.search.words import metadata_text, stem, telling_words, tokens, words
+from weft.capabilities.search import words as words_module
+from weft.capabilities.search.words import METADATA_CHARACTERS, metadata_text, stem, telling_words, tokens, words
 
 pytestmark = pytest.mark.req("MS-05")
 
@@ -78,10 +79,33 @@ def test_metadata_is_searched_by_keys_and_plain_values_however_deep() -> None:
 
 
 def test_metadata_may_be_nested_very_deep() -> None:
-    metadata: dict[str, Any] = {"innermost": "found"}
-    for _ in range(5_000):
-        metadata = {"in": [metadata]}
+    metadata = nested(500)
     assert metadata_text(metadata).endswith("innermost found")
+
+
+def nested(depth: int) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"innermost": "found"}
+    for _ in range(depth):
+        metadata = {"in": [metadata]}
+    return metadata
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"k": ["abcdef"] * 7_000},
+        {"k": "x" * 60_000},
+        {f"key{number}": number for number in range(5_000)},
+        {"first": 1, "k": [[]] * 21_000, "last": 2},
+        nested(5_000),
+    ],
+    ids=["many", "long", "keys", "empty", "deep"],
+)
+def test_only_the_beginning_of_very_much_metadata_is_searched(metadata: dict[str, Any]) -> None:
+    text = metadata_text(metadata)
+    assert len(text) <= METADATA_CHARACTERS
+    assert text.startswith(str(next(iter(metadata))))
+    assert "last" not in text
 
 
 def test_no_metadata_is_no_text() -> None:
@@ -91,3 +115,17 @@ def test_no_metadata_is_no_text() -> None:
 def test_encoded_data_is_known_by_its_beginning() -> None:
     assert words("aB9" * 30_000) == words("aB9" * 30_000 + "tail")
     assert len(words("aB9" * 30_000)) < 64
+
+
+@pytest.mark.parametrize("token", ["設計" * 30, "é" * 5, "a1B2" * 8, "f" * 17])
+def test_only_short_plain_words_are_remembered_for_all_sessions(token: str) -> None:
+    def remembered() -> tuple[int, int]:
+        caches = (words_module._remembered_words, words_module._remembered_stem)
+        return caches[0].cache_info().currsize, caches[1].cache_info().currsize
+
+    words_module._remembered_words.cache_clear()
+    words_module._remembered_stem.cache_clear()
+    assert {stem(word) for word in words(token) if len(word) > 16} <= set(words(token))
+    assert remembered() == (0, 0)
+    assert stem(words("Plans")[0]) == "plan"
+    assert remembered() == (1, 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -20,6 +20,15 @@ from weft.kernel.fields import Count, Name, Ordinal
 from weft.kernel.given_json import Metadata, checked_metadata
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+_FAR = 5_000
+
+
+class Paged(Protocol):
+    """A request for one page of several."""
+
+    offset: int
+
 
 MessageId = Annotated[Ordinal, msgspec.Meta(description="The message's number in its session.")]
 
@@ -132,6 +141,11 @@ class InspectMessages(Request):
     offset: Annotated[Count, msgspec.Meta(description="Leave out this many from the start.")] = 0
 
 
+def skips_far(request: Paged) -> bool:
+    """Tell whether so many messages are to be left out that finding the first to show takes a while."""
+    return request.offset > _FAR
+
+
 @operation(
     "message.add",
     tool="add_message",
@@ -167,6 +181,7 @@ async def add_message(request: AddMessage, transcripts: OpenTranscripts) -> Mess
     permission=Permission.READ,
     rate=RateClass.MESSAGE,
     effect=Effect.READ,
+    heavy=skips_far,
     errors=(SessionNotFound,),
 )
 async def get_messages(request: GetMessages, transcripts: Transcripts, pages: MessagePages) -> Messages:

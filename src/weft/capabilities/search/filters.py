@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from weft.capabilities.messages.model import Part
-from weft.capabilities.messages.operations import MessageInfo, message_infos
+from weft.capabilities.messages.operations import MessageInfo, message_infos, skips_far
 from weft.capabilities.messages.transcripts import Page, Transcripts
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
@@ -86,6 +86,7 @@ class MessagesByTime(Response, kw_only=True, omit_defaults=False):
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.READ,
+    heavy=skips_far,
     errors=(SessionNotFound,),
 )
 async def search_by_sender(request: SearchBySender, transcripts: Transcripts) -> MessagesBySender:
@@ -104,6 +105,7 @@ async def search_by_sender(request: SearchBySender, transcripts: Transcripts) ->
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.READ,
+    heavy=skips_far,
     errors=(SessionNotFound,),
 )
 async def search_by_timerange(request: SearchByTimerange, transcripts: Transcripts) -> MessagesByTime:

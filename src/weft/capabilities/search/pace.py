@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
+# A turn of a busy loop may take long to come around again, so none is given away for less work than this.
+_TURN_SECONDS = 0.002
+
 
 class Pace:
     """Tells when so much was done that others should have their turn."""
@@ -19,3 +25,18 @@ class Pace:
             return False
         self._done = 0
         return True
+
+
+class Turns:
+    """Lets others have their turn between steps, but not after every short one."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    async def give(self) -> None:
+        """Let others go first if enough was done since they last did."""
+        if time.perf_counter() - self._since > _TURN_SECONDS:
+            await asyncio.sleep(0)
+            self._since = time.perf_counter()

@@ -47,8 +47,9 @@ _MOST_CHARACTERS = 20_000
 # The word itself, and what else it may mean.
 _BITS = 1 + MOST_MEANT
 _WORD = (1 << _BITS) - 1
-# What looking at a text costs however short it is.
+# What it costs to look at a text, or among words, however few there are.
 _CHARACTERS_PER_TEXT = 50
+_WORDS_PER_COMPARISON = 50
 # Whatever threshold is asked for, what has nothing in common with the query is no result.
 _LEAST_SCORE = 0.1
 
@@ -179,7 +180,7 @@ class _Searched:
         for _, field in self._fields:
             for compared in look(field, root if known else word):
                 found += compared.alike
-                if self._comparing.is_over(compared.words):
+                if self._comparing.is_over(compared.words + _WORDS_PER_COMPARISON):
                     yield
         found.sort(key=lambda pair: (pair[1].ratio, not pair[1].fuzzy))
         return dict(pair for pair in found[-MOST_MEANT:] if pair[0] != root)

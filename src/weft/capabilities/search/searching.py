@@ -22,7 +22,7 @@ from weft.capabilities.messages.model import Excerpt, Message, Part, Visibility
 from weft.capabilities.messages.operations import MessageInfo, message_info
 from weft.capabilities.messages.transcripts import Transcripts
 from weft.capabilities.search.index import Index
-from weft.capabilities.search.pace import Pace
+from weft.capabilities.search.pace import Pace, Turns
 from weft.capabilities.search.preview import Previews
 from weft.capabilities.search.ranking import Hit, search_in_steps
 from weft.capabilities.search.words import metadata_text
@@ -43,7 +43,7 @@ IndexKey = tuple[str, str, str, int]
 SLICE = 100_000
 _LEAST = 200
 # How long messages are shows once they are read: only a few are read at once, and very few as long as they are long.
-_FEWEST_PER_READ, _MOST_PER_READ = 2, 8
+_FEWEST_PER_READ, _MOST_PER_READ = 2, 16
 _LONG = 2_000
 _HITS_PER_READ = 10
 # A message of nothing but new words takes ten milliseconds.
@@ -179,8 +179,9 @@ class Searcher:
         """Return the messages that were hit, each as far as it is for the caller when it is read."""
         previews = Previews(wanted.query)
         results: list[SearchResult] = []
-        weight, unchanged = 0, True
-        for start in range(0, len(hits), _HITS_PER_READ):
+        weight, unchanged, turns = weight_of(wanted), True, Turns()
+        # Also without a hit: whether the caller may still look is asked at the end.
+        for start in range(0, max(1, len(hits)), _HITS_PER_READ):
             some = hits[start : start + _HITS_PER_READ]
             shown = await self.reads.read(actor, partial(_show, session_id, wanted, some))
             unchanged &= shown.key == looked.key
@@ -188,7 +189,7 @@ class Searcher:
                 if message := shown.messages.get(hit.message_id):
                     results.append(_result(message, hit, previews))
                     weight += weight_of(results[-1])
-                    await asyncio.sleep(0)
+                    await turns.give()
         if unchanged:
             self.answers.put(looked.key, results, weight)
         return Found(results, looked.size, cache_hit=False)
@@ -228,7 +229,8 @@ def _characters(message: Message) -> int:
 
 
 def _entry(message: Message) -> _Entry:
-    return _Entry(message.message_id, f"{message.sender} {message.content}", metadata_text(message.metadata))
+    metadata = metadata_text(message.metadata) if message.metadata else ""
+    return _Entry(message.message_id, f"{message.sender} {message.content}", metadata)
 
 
 async def _catch_up(behind: _Behind) -> None:
@@ -251,13 +253,14 @@ async def _in_steps(indexes: Sequence[Index], wanted: Wanted) -> list[Hit]:
         limit=wanted.limit,
         with_metadata=wanted.with_metadata,
     )
+    turns = Turns()
     while True:
         try:
             next(steps)
         except StopIteration as finished:
             hits: list[Hit] = finished.value
             return hits
-        await asyncio.sleep(0)
+        await turns.give()
 
 
 def _result(message: Message, hit: Hit, previews: Previews) -> SearchResult:
