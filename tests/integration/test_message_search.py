@@ -282,6 +282,7 @@ async def test_others_have_their_turn_between_the_previews_of_long_messages(
         return of(previews, content)
 
     monkeypatch.setattr(Previews, "of", noted)
+    monkeypatch.setattr("weft.capabilities.search.pace._TURN_SECONDS", 0.0)
     answer = await world.review.search("turbine", limit=100)
     assert answer["message_count"] == sum(map(sum, turns.done)) == 25
     assert max(map(sum, turns.done)) == 1

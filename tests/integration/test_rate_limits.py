@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,7 +80,11 @@ async def test_tokens_may_be_asked_for_only_so_often_with_one_key(world: World) 
 
 @pytest.fixture
 async def shared(database_url: str, clock: FrozenClock) -> AsyncIterator[tuple[World, ValkeyServer]]:
-    server = ValkeyServer()
+    # Left to itself it tries ports one by one, as its twin in another worker may do at this moment.
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server = ValkeyServer(port=port)
     server.start()
     settings = Settings(
         database_url=database_url,

@@ -15,6 +15,7 @@ from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import Count
+from weft.kernel.given_json import encode_given
 from weft.kernel.identity import Permission
 from weft.kernel.ids import is_name
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -91,6 +92,7 @@ class MessagesByTime(Response, kw_only=True, omit_defaults=False):
 )
 async def search_by_sender(request: SearchBySender, transcripts: Transcripts) -> MessagesBySender:
     """Find what one sender said in a session, newest first, as far as it is meant for you."""
+    encode_given("sender", request.sender)
     transcript = await transcripts.to_read(request.session_id)
     part = Part(sender=request.sender, offset=request.offset, limit=request.limit, newest_first=True)
     page = await transcript.page(part) if is_name(request.sender) else Page([], has_more=False)
