@@ -35,7 +35,7 @@ class MessageNotFound(NotFound):
     related = ("get_messages",)
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """One envelope of a session's transcript."""
 
     message_id: int

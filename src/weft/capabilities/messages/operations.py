@@ -87,7 +87,7 @@ class GetMessages(Request):
     ] = 0
 
 
-class MessageInfo(Response, kw_only=True, omit_defaults=False):
+class MessageInfo(Response, kw_only=True, omit_defaults=False, gc=False):
     """One message."""
 
     id: int

@@ -101,9 +101,9 @@ class Transcript:
             wanted = min(_AT_ONCE, part.limit + 1 - len(found))
             some = await self._read(structs.replace(rest, limit=wanted))
             found += some
-            size += sum(message.size for message in some)
             if len(found) > part.limit or len(some) < wanted:
                 return Page(found[: part.limit], has_more=len(found) > part.limit)
+            size += sum(message.size for message in some)
             if size > _MOST_BYTES:
                 return Page(found, has_more=True)
             rest = rest.behind(some[-1].message_id)

@@ -58,6 +58,10 @@ class Transaction(Protocol):
         """Run a statement for its effect."""
         ...
 
+    async def changed(self, sql: str, *values: Value) -> int:
+        """Run a statement for its effect and return how many rows it changed: cheaper on SQLite than RETURNING."""
+        ...
+
 
 class Database(Protocol):
     """A database that keeps everything Weft knows."""

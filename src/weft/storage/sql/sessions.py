@@ -50,10 +50,10 @@ class SqlSessionStore:
         self._tx = transaction
 
     async def add(self, session: Session) -> bool:
-        row = await self._tx.one(
+        added = await self._tx.changed(
             """
             INSERT INTO sessions (tenant, session_id, purpose, metadata, config, created_by, created_at, updated_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING RETURNING 1
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
             """,
             self._tx.tenant,
             session.session_id,
@@ -64,7 +64,7 @@ class SqlSessionStore:
             session.created_at,
             session.updated_at,
         )
-        return row is not None
+        return added > 0
 
     async def find(self, session_id: str) -> Session | None:
         row = await self._tx.one(_SESSION + "WHERE s.tenant = $1 AND s.session_id = $2", self._tx.tenant, session_id)

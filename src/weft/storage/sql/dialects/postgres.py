@@ -133,6 +133,12 @@ class PostgresTransaction:
         self._usage.statements += 1
         await self._connection.execute(_rendered(sql), *values)
 
+    async def changed(self, sql: str, *values: Value) -> int:
+        self._usage.statements += 1
+        # Such as "INSERT 0 1" or "UPDATE 3".
+        done: str = await self._connection.execute(_rendered(sql), *values)
+        return int(done.rpartition(" ")[2])
+
 
 @cache
 def _rendered(sql: str) -> str:

@@ -88,6 +88,10 @@ class SqliteTransaction:
         self._usage.statements += 1
         self._cursor.execute(_rendered(sql), values)
 
+    async def changed(self, sql: str, *values: Value) -> int:
+        await self.run(sql, *values)
+        return self._cursor.connection.changes()
+
 
 @cache
 def _rendered(sql: str) -> str:
@@ -123,6 +127,7 @@ class SqliteDatabase:
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: set[asyncio.Queue[set[str]]] = set()
+        self._announced = 0
         self._reads, self._writes, self._reads_apart = Usage(), Usage(), Usage()
         self._opened = self._apart = self._writing = 0
         self._counting = threading.Lock()
@@ -175,21 +180,27 @@ class SqliteDatabase:
         """Yield tenants written to here at once, and an empty set when another process wrote to the file."""
         mailbox: asyncio.Queue[set[str]] = asyncio.Queue()
         self._listeners.add(mailbox)
-        seen = self._data_version()
+        # Apart, because a timer set and cleared for each write would cost as much as a statement of it.
+        watching = asyncio.create_task(self._watch_foreign_writes(mailbox))
         try:
             while True:
-                try:
-                    # Not wait_for, which in Python 3.11 can swallow the cancellation that ends this loop.
-                    async with asyncio.timeout(_FOREIGN_WRITE_POLL_SECONDS):
-                        announced = await mailbox.get()
-                except TimeoutError:
-                    version = self._data_version()
-                    if version == seen:
-                        continue
-                    seen, announced = version, set()
-                yield announced
+                yield await mailbox.get()
         finally:
             self._listeners.discard(mailbox)
+            watching.cancel()
+
+    async def _watch_foreign_writes(self, mailbox: asyncio.Queue[set[str]]) -> None:
+        seen, own = self._data_version(), self._announced
+        while True:
+            await asyncio.sleep(_FOREIGN_WRITE_POLL_SECONDS)
+            if own != self._announced:
+                # Writes of our own count as well, so nothing can be told from it until there have been none.
+                own = self._announced
+                continue
+            version = self._data_version()
+            if version != seen:
+                seen = version
+                mailbox.put_nowait(set())
 
     def figures(self) -> DatabaseFigures:
         is_open = self._reader is not None
@@ -279,6 +290,7 @@ class SqliteDatabase:
                 if job.scope.tenant is not None:
                     written.add(job.scope.tenant)
         if written:
+            self._announced += 1
             for mailbox in self._listeners:
                 mailbox.put_nowait(written)
 
