@@ -352,6 +352,8 @@ def test_the_text_s_request_to_remember_is_taken_word_for_word(client: Client) -
 @pytest.mark.req("MS-08")
 @pytest.mark.req("MS-09")
 def test_an_admin_s_figures_are_as_the_text_shows_them(team: Team) -> None:
+    # Before anything was looked up, there is no share of it that was found.
+    assert team.ask("GET", f"/v1/sessions/{team.new_session()}/messages").status_code == 200
     checked(team.ask("POST", "/mcp/tool/get_performance_metrics", "admin", json={}), METRICS)
     checked(team.ask("GET", "/mcp/resource/performance://metrics", "admin"), FIGURES)
     watched = team.ask("POST", "/mcp/resource/subscribe", "admin", json={"uri": "performance://metrics"})
