@@ -1,0 +1,174 @@
+"""``python scripts/performance_page.py``: write docs/reference/performance.md from the results of ``make bench``."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / ".results"
+PAGE = ROOT / "docs" / "reference" / "performance.md"
+
+GROWTH = {
+    "get_messages": "`get_messages`, 50 of them",
+    "add_message": "`add_message`",
+    "search_warm": "`search_context`, index in memory",
+    "search_cold": "`search_context`, index to be built",
+    "set_memory": "`set_memory`",
+    "get_memory": "`get_memory`",
+    "list_memory": "`list_memory`, 50 keys",
+}
+SESSION = {
+    "public.first_page": "first page of 50",
+    "public.last_page": "last page, by `offset`",
+    "public.after_id": "what came after a message, by `after_id`",
+    "mixed.first_page": "first page, one message in ten private to another",
+    "mixed.last_page": "last page by `offset`, likewise",
+    "mixed.after_id": "`after_id`, likewise",
+    "search_cold": "first search, which builds the index",
+    "search_warm": "another search",
+    "search_cold.resident": "memory the first search takes, MB",
+}
+AGENTS = {
+    "calls": "calls",
+    "errors": "errors",
+    "rate_limited": "refused by a rate limit",
+    "lost": "acknowledged writes lost",
+    "rate": "calls a second",
+    "server_cpu": "server's CPU, % of a core",
+    "cost": "ms of CPU a call",
+    "resident": "resident memory, MB",
+    "p50": "p50, ms",
+    "p95": "p95, ms",
+    "p99": "p99, ms",
+    "p95.add_message": "p95 of `add_message`, ms",
+    "p95.get_messages": "p95 of `get_messages`, ms",
+    "p95.search_context": "p95 of `search_context`, ms",
+    "p95.set_memory": "p95 of `set_memory`, ms",
+}
+LATENCY = {
+    "create_session": ("`create_session`", 10),
+    "add_message": ("`add_message`", 20),
+    "get_messages": ("`get_messages`, 50 of 1,000", 30),
+    "search": ("`search_context` over 1,000 messages", 100),
+    "search_cold": ("the same, index to be built", 100),
+    "set_memory": ("`set_memory`", 10),
+    "get_memory": ("`get_memory`", 10),
+}
+PEER = ("create_session", "add_message", "get_messages", "search_context", "set_memory", "get_memory")
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+SESSION_SIZES = (1_000, 10_000, 100_000, 300_000, 1_000_000)
+
+
+class Results:
+    """What was measured, by name."""
+
+    def __init__(self) -> None:
+        rows = json.loads((RESULTS / "bench.json").read_text("utf-8"))
+        self._rows: dict[str, dict[str, Any]] = {row["name"]: row for row in rows}
+        self.machine: dict[str, Any] = json.loads((RESULTS / "bench-machine.json").read_text("utf-8"))
+
+    def row(self, name: str) -> dict[str, Any]:
+        return self._rows[name]
+
+    def value(self, name: str) -> str:
+        return _number(self._rows[name]["value"]) if name in self._rows else ""
+
+
+def _number(value: float) -> str:
+    digits = 0 if abs(value) >= 100 or value == int(value) else 1 if abs(value) >= 10 else 2  # noqa: PLR2004
+    return f"{value:,.{digits}f}"
+
+
+def _table(head: list[str], body: list[list[str]]) -> str:
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in [head, rule, *body])
+
+
+def _growth(results: Results, database: str, sizes: tuple[int, ...]) -> str:
+    body = []
+    for name, title in GROWTH.items():
+        rows = [results.row(f"collaboration_growth.{database}.{name}.{size}") for size in sizes[1:]]
+        cells = [rows[-1]["baseline"]["value"], *(row["value"] for row in rows)]
+        body.append([title, *map(_number, cells), f"{rows[-1]['ratio']:.2f}"])
+    head = ["µs of CPU a call", f"{sizes[0]:,} messages", *(f"{size:,}" for size in sizes[1:]), "ratio at the end"]
+    return _table(head, body)
+
+
+def _session(results: Results) -> str:
+    body = [
+        [title, *(results.value(f"collaboration_growth.one_session.{name}.{size}") for size in SESSION_SIZES)]
+        for name, title in SESSION.items()
+    ]
+    return _table(["ms of CPU a call", *(f"{size:,}" for size in SESSION_SIZES)], body)
+
+
+def _agents(results: Results) -> str:
+    body = [
+        [title, *(results.value(f"thousand_agents.{pace}.{name}") for pace in ("paced", "burst"))]
+        for name, title in AGENTS.items()
+    ]
+    return _table(["", "at the pace of agents", "as fast as answered"], body)
+
+
+def _latency(results: Results) -> str:
+    columns = [f"{who}.{{}}.{share}" for who in ("alone", "twenty") for share in ("p50", "p95")]
+    body = [
+        [title, str(target), *(results.value(f"latency_targets.{column.format(name)}") for column in columns)]
+        for name, (title, target) in LATENCY.items()
+    ]
+    validation = [results.value(f"latency_targets.token_validation.{share}") for share in ("p50", "p95")]
+    body.append(["validating a token at its first use", "5", *validation, "", ""])
+    return _table(["ms", "target", "alone p50", "alone p95", "of twenty p50", "of twenty p95"], body)
+
+
+def _peer(results: Results) -> str:
+    body = []
+    for name in PEER:
+        cpu, p95 = results.row(f"peer.{name}_cpu"), results.row(f"peer.{name}_p95")
+        body.append(
+            [
+                f"`{name}`",
+                _number(cpu["value"]),
+                _number(cpu["baseline"]["value"]),
+                f"{cpu['ratio']:.0f} times",
+                _number(p95["value"]),
+                _number(p95["baseline"]["value"]),
+            ]
+        )
+    return _table(["", "Weft, ms of CPU", "the other", "ratio", "Weft, p95 ms", "the other"], body)
+
+
+def _peer_words(results: Results) -> str:
+    rate, memory = results.row("peer.throughput"), results.row("peer.resident")
+    said = (
+        f"Twenty writers at once: {_number(rate['value'])} messages a second against "
+        f"{_number(rate['baseline']['value'])}, none of Weft's failed or lost. Memory after the run: "
+        f"{_number(memory['value'])} MB against {_number(memory['baseline']['value'])} MB."
+    )
+    return textwrap.fill(said, 120)
+
+
+def page(results: Results) -> str:
+    machine = results.machine
+    template = (ROOT / "scripts" / "performance_page.md").read_text("utf-8")
+    return template.format(
+        cores=machine["cores"],
+        cpu=machine["cpu"],
+        memory=round(machine["memory_mb"] / 1024),
+        python=machine["python"],
+        sqlite=machine["sqlite"],
+        on_sqlite=_growth(results, "sqlite", SIZES),
+        on_postgres=_growth(results, "postgres", SIZES[:3]),
+        one_session=_session(results),
+        agents=_agents(results),
+        latency=_latency(results),
+        peer=_peer(results),
+        peer_words=_peer_words(results),
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(Results()), "utf-8")
