@@ -11,6 +11,7 @@ import msgspec
 from weft.kernel.errors import InvalidInput
 
 METADATA_BYTES = 65_536
+NO_METADATA = "{}"
 # Some clients and libraries give up on deeply nested JSON, and one such value would spoil every list it is in.
 _MOST_LEVELS = 32
 _CONTAINERS = {dict, list, tuple}
@@ -32,11 +33,23 @@ def encode_given(name: str, value: object) -> bytes:
 
 
 def checked_metadata(metadata: dict[str, Any] | None) -> dict[str, Any]:
+    metadata_json(metadata)
+    return metadata or {}
+
+
+def metadata_json(metadata: dict[str, Any] | None) -> str:
+    """Return the JSON text of metadata, if it is not too much."""
     if not metadata:
-        return {}
-    if len(encode_given("metadata", metadata)) > METADATA_BYTES:
+        return NO_METADATA
+    encoded = encode_given("metadata", metadata)
+    if len(encoded) > METADATA_BYTES:
         raise InvalidInput(f"metadata: at most {METADATA_BYTES} bytes of JSON", field="metadata")
-    return metadata
+    return encoded.decode()
+
+
+def passed_on(text: str) -> Any:  # noqa: ANN401 - stands for the JSON it is
+    """Return JSON as part of an answer that is only passed on, and so not taken apart."""
+    return msgspec.Raw(text.encode())
 
 
 def _check(name: str, value: object) -> None:

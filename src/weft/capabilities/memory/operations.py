@@ -33,7 +33,7 @@ from weft.capabilities.sessions.model import ALL_SESSIONS, SessionArchived, Sess
 from weft.kernel.clock import from_micros, to_seconds
 from weft.kernel.errors import ContentTooLarge
 from weft.kernel.fields import Count
-from weft.kernel.given_json import Metadata, checked_metadata, encode_given
+from weft.kernel.given_json import NO_METADATA, Metadata, encode_given, metadata_json
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
@@ -170,12 +170,12 @@ async def set_memory(request: SetMemory, memories: Memories) -> MemorySet:
     Nobody else can read it. The last write wins unless ``if_version`` or ``overwrite`` says otherwise.
     """
     text = encode_given("value", request.value).decode()
-    metadata = checked_metadata(request.metadata)
+    metadata = metadata_json(request.metadata)
     terms = MemoryTerms(
         overwrite=request.overwrite,
         if_version=request.if_version,
         expires_in=request.expires_in,
-        metadata=encode_given("metadata", metadata).decode() if metadata else None,
+        metadata=None if metadata == NO_METADATA else metadata,
     )
     memory = await memories.to_write(request.session_id)
     entry = await memory.set(request.key, text, terms)

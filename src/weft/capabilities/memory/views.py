@@ -9,6 +9,7 @@ import msgspec
 
 from weft.capabilities.memory.model import START, MemoryEntry, Position, ScopeName, scope_name
 from weft.kernel.clock import from_micros, to_seconds
+from weft.kernel.given_json import NO_METADATA, passed_on
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
@@ -50,11 +51,11 @@ def times_of(entry: MemoryEntry) -> dict[str, Any]:
 
 
 def contents_of(entry: MemoryEntry, text: str) -> dict[str, Any]:
-    """Return the fields of a ValueView. JSON that is only passed on is not taken apart."""
+    """Return the fields of a ValueView."""
     return {
         **times_of(entry),
-        "value": msgspec.Raw(text.encode()),
-        "metadata": msgspec.Raw((entry.metadata or "{}").encode()),
+        "value": passed_on(text),
+        "metadata": passed_on(entry.metadata or NO_METADATA),
     }
 
 

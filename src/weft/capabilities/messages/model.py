@@ -7,7 +7,7 @@ its own, and every way of reading asks that one question.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 from msgspec import structs
@@ -23,7 +23,6 @@ Visibility = Literal["public", "private", "agent_only", "admin_only"]
 VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
 # Behind every message there can be.
 LAST = 2**62
-_encode = msgspec.json.Encoder().encode
 ADMINS = f"{PERMISSION}{Permission.ADMIN}"
 
 
@@ -36,7 +35,7 @@ class MessageNotFound(NotFound):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One envelope of a session's transcript."""
+    """One envelope of a session's transcript; ``metadata`` is JSON text."""
 
     message_id: int
     audience: str
@@ -49,12 +48,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     parent_id: int | None
     sent_at: int
     content: str
-    metadata: dict[str, Any]
+    metadata: str
 
     @property
     def size(self) -> int:
-        """Return about how many bytes the message has."""
-        return len(self.content) + (len(_encode(self.metadata)) if self.metadata else 0)
+        """Return how many characters the message has."""
+        return len(self.content) + len(self.metadata)
 
     def visible_to(self, actor: Actor) -> bool:
         return self.audience in audiences_of(actor)

@@ -17,7 +17,7 @@ from weft.kernel.caching import weight_of
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
-from weft.kernel.given_json import Metadata, checked_metadata
+from weft.kernel.given_json import Metadata, metadata_json, passed_on
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
@@ -164,7 +164,7 @@ async def add_message(request: AddMessage, transcripts: OpenTranscripts) -> Mess
     draft = Draft(
         content=request.content,
         visibility=request.visibility,
-        metadata=checked_metadata(request.metadata),
+        metadata=metadata_json(request.metadata),
         parent_id=request.parent_message_id,
         recipient_id=request.recipient_id,
         message_type=request.message_type,
@@ -255,7 +255,7 @@ def message_info(message: Message) -> MessageInfo:
         content=message.content,
         timestamp=from_micros(message.sent_at),
         visibility=message.visibility,
-        metadata=message.metadata,
+        metadata=passed_on(message.metadata),
         parent_message_id=message.parent_id,
         agent_id=message.sender,
         recipient_id=message.recipient_id,

@@ -48,7 +48,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
     content: str
     visibility: Visibility
-    metadata: dict[str, Any]
+    metadata: str
     parent_id: int | None
     recipient_id: str | None
     message_type: str

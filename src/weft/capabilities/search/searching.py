@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from weft.capabilities.messages.transcripts import Transcript
 
 T = TypeVar("T")
-_encode = msgspec.json.Encoder().encode
 # The tenant, the session, the audience and its stamp.
 IndexKey = tuple[str, str, str, int]
 
@@ -90,7 +89,7 @@ class TranscriptReads(Protocol):
 
 
 class _Entry(NamedTuple):
-    """What is searched of one message."""
+    """What is searched of one message; ``metadata`` is JSON text."""
 
     message_id: int
     text: str
@@ -225,12 +224,11 @@ async def _missing(index: Index, transcript: Transcript, tally: Tally, room: int
 
 
 def _characters(message: Message) -> int:
-    return max(_LEAST, len(message.content) + (len(_encode(message.metadata)) if message.metadata else 0))
+    return max(_LEAST, message.size)
 
 
 def _entry(message: Message) -> _Entry:
-    metadata = metadata_text(message.metadata) if message.metadata else ""
-    return _Entry(message.message_id, f"{message.sender} {message.content}", metadata)
+    return _Entry(message.message_id, f"{message.sender} {message.content}", message.metadata)
 
 
 async def _catch_up(behind: _Behind) -> None:
@@ -239,7 +237,7 @@ async def _catch_up(behind: _Behind) -> None:
     for entry in behind.missing:
         # Whoever searched meanwhile may have added it.
         if entry.message_id > behind.to.last_id:
-            behind.to.add(*entry)
+            behind.to.add(entry.message_id, entry.text, metadata_text(msgspec.json.decode(entry.metadata)))
             if pace.is_over(len(entry.text) + len(entry.metadata)):
                 await asyncio.sleep(0)
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from weft.capabilities.messages.model import LAST, Message, Tally
 
@@ -29,8 +27,6 @@ _SEVERAL = f"""
 {_MESSAGE} WHERE m.tenant = $1 AND m.session_id = $2 AND m.message_id IN
 ({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
 """
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def _of_audiences(order: str, *, of_sender: bool) -> str:
@@ -121,7 +117,7 @@ class SqlMessageStore:
             message.parent_id,
             message.sent_at,
             message.content.encode(),
-            _encode(message.metadata).decode(),
+            message.metadata,
         )
         await self._count(session_id, message.audience, 1)
 
@@ -258,4 +254,4 @@ def _four(audiences: Sequence[str]) -> tuple[str, ...]:
 
 def _message(row: Row) -> Message:
     *plain, content, metadata = row
-    return Message(*plain, content.decode(), _decode(metadata))  # type: ignore[call-arg]
+    return Message(*plain, content.decode(), metadata)  # type: ignore[call-arg]

@@ -27,7 +27,7 @@ def message(number: int, audience: str = "*", **changed: Any) -> Message:  # noq
         parent_id=None,
         sent_at=number * 10,
         content=f"  text {number}\x00\n",
-        metadata={"nested": [1, 1.0, None, "é"]},
+        metadata='{"nested":[1,1.0,null,"é"]}',
     )
     return msgspec.structs.replace(plain, **changed)
 
