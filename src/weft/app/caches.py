@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from weft.app.trends import CacheTotals
 from weft.capabilities.performance.model import CacheStats
@@ -28,18 +28,6 @@ class CacheCounts(NamedTuple):
     evictions: int
 
 
-class Counted(Protocol):
-    """A cache that tells of itself."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def level(self) -> Level: ...
-
-    def counts(self) -> CacheCounts: ...
-
-
 class _Kept(NamedTuple, Generic[V]):
     value: V
     weight: int
@@ -49,8 +37,8 @@ class _Kept(NamedTuple, Generic[V]):
 class Cache(Generic[V]):
     """Keeps values by key, the least recently used leaving first when they weigh too much together.
 
-    The key holds everything the value depends on, whoever may see it included; or the value carries what its reader
-    checks. Values live for ``ttl_seconds`` at most. Any thread may use it.
+    The key holds everything the value depends on, whoever may see it included. Values live for ``ttl_seconds`` at most.
+    Any thread may use it.
     """
 
     def __init__(self, name: str, level: Level, limit_weight: int, ttl_seconds: float, clock: Clock) -> None:
@@ -98,16 +86,13 @@ class Cache(Generic[V]):
             self._weight -= kept.weight
 
 
-C = TypeVar("C", bound=Counted)
-
-
 class CacheFigures:
     """All caches of this process, so that their figures can be told together."""
 
     def __init__(self) -> None:
-        self._caches: dict[str, Counted] = {}
+        self._caches: dict[str, Cache[Any]] = {}
 
-    def register(self, cache: C) -> C:
+    def register(self, cache: Cache[V]) -> Cache[V]:
         """Add a cache, and return it."""
         if cache.name in self._caches:
             raise ValueError(f"two caches are named {cache.name}")

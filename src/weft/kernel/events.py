@@ -44,6 +44,6 @@ class Outbox(Protocol):
         """Add events, in order; they become visible exactly when the transaction commits."""
         ...
 
-    async def readdress(self, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
-        """Change who may be told, from now on, of what was published of a message."""
+    async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
+        """Change who may be told, from now on, of what was published before."""
         ...

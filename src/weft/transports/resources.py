@@ -67,8 +67,8 @@ class ResourceNotFound(NotFound):
 class Resource:
     """What a URI names: the operation that reads it, and the events after which that gives something else.
 
-    One without such events changes with time. ``watched_by`` is what whoever watches must be allowed to do, where that
-    is another operation: a key need not exist yet, as its creation is what some wait for.
+    One without such events changes with time. Whoever watches an entry must be able to read its ``board``, not the
+    entry: a key need not exist yet, as its creation is what some wait for.
     """
 
     uri: str
@@ -76,7 +76,7 @@ class Resource:
     request: Mapping[str, Any]
     interest: Interest | None
     session_id: str | None = None
-    watched_by: str | None = None
+    board: Resource | None = None
 
 
 def _board(uri: str, session_id: str) -> Resource:
@@ -94,7 +94,7 @@ def _entry(uri: str, session_id: str, key: str) -> Resource:
     interest = Interest(session_id, keys=(key,), types=_ABOUT_BOARDS)
     if "*" in key or "?" in key:
         return Resource(uri, "board.list_keys", request, interest, session_id)
-    return Resource(uri, "board.read", {**request, "key": key}, interest, session_id, "board.list_keys")
+    return Resource(uri, "board.read", {**request, "key": key}, interest, session_id, _board(uri, session_id))
 
 
 def _session(uri: str, session_id: str) -> Resource:
@@ -140,9 +140,8 @@ async def read_resource(app: App, resource: Resource, arrival: Arrival) -> bytes
 
 async def check_may_watch(app: App, resource: Resource, arrival: Arrival) -> None:
     """Refuse a resource the caller could not read."""
-    operation = resource.watched_by or resource.operation
-    request = {name: value for name, value in resource.request.items() if name != "key"}
-    await app.call(app.registry[operation], request, arrival)
+    read = resource.board or resource
+    await app.call(app.registry[read.operation], read.request, arrival)
 
 
 async def follow_resource(app: App, resource: Resource, arrival: Arrival, after: int) -> AsyncIterator[Change]:

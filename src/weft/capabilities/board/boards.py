@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -41,13 +40,12 @@ from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import ANYONE, Actor
 from weft.kernel.ids import is_name
+from weft.kernel.likeness import COMPARE_WITH, names_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.board.model import EntryWithValue
-
-_COMPARE_WITH = 200
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,12 +114,12 @@ class Board:
 
     async def missing(self, key: str) -> KeyNotFound:
         """Return the error for an absent key, naming the ones that look like it."""
-        readable = [entry.key for entry in (await self.list())[:_COMPARE_WITH] if entry.readable(self.parts.actor)]
+        readable = [entry.key for entry in (await self.list())[:COMPARE_WITH] if entry.readable(self.parts.actor)]
         return KeyNotFound(
             f"The board has no key '{key}'.",
             resource_type="key",
             resource_id=key,
-            available_alternatives=get_close_matches(key, readable, n=5, cutoff=0.5),
+            available_alternatives=names_like(key, readable),
         )
 
     async def find_snapshot(self, label: str) -> Tag:

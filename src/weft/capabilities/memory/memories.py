@@ -7,7 +7,6 @@ a cached copy could only be trusted after a query that costs as much as reading 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -43,13 +42,13 @@ from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
+from weft.kernel.likeness import COMPARE_WITH, names_like
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.memory.model import Remembered
 
-_COMPARE_WITH = 200
 _BURY_AT_ONCE = 200
 
 
@@ -141,12 +140,12 @@ class Memory:
 
     async def missing(self, key: str) -> MemoryNotFound:
         """Return the error for an absent key, naming those of the owner's own that look like it."""
-        known = [entry.key for entry in await self.page(KeyRange.of(""), _COMPARE_WITH)]
+        known = [entry.key for entry in await self.page(KeyRange.of(""), COMPARE_WITH)]
         return MemoryNotFound(
             f"Your {self.scope.name} memory has no key '{key}'.",
             resource_type="memory",
             resource_id=key,
-            available_alternatives=get_close_matches(key, known, n=5, cutoff=0.5),
+            available_alternatives=names_like(key, known),
         )
 
 

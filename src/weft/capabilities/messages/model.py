@@ -105,8 +105,6 @@ def audience_for(visibility: Visibility, sender: str, sender_type: str) -> str:
 
 def audiences_of(actor: Actor, *visibilities: Visibility) -> tuple[str, ...]:
     """Return the audiences a caller belongs to: of these visibilities, or of all."""
-    return tuple(
-        audience
-        for visibility in visibilities or VISIBILITIES
-        if (audience := audience_for(visibility, actor.principal_id, actor.agent_type)) in actor.audiences
-    )
+    own = actor.audiences
+    named = (audience_for(v, actor.principal_id, actor.agent_type) for v in visibilities or VISIBILITIES)
+    return tuple(audience for audience in named if audience in own)

@@ -152,7 +152,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         if audience != message.audience:
             await self.messages.change_audience(session_id, message, visibility, audience)
             # Whoever reads the past from now on is told of the message only if it is for them.
-            await self.outbox.readdress(session_id, str(message_id), (audience,))
+            await self.outbox.readdress("message.added", session_id, str(message_id), (audience,))
             changed = structs.replace(message, visibility=visibility, audience=audience)
             await self.outbox.publish(self._changed(session, changed, message.audience))
         return message

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
@@ -11,6 +10,7 @@ from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, PRINCIPAL
 from weft.kernel.ids import is_name
+from weft.kernel.likeness import COMPARE_WITH, names_like
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Head
@@ -33,7 +33,6 @@ Pattern = Annotated[
         description="A participant's name, with * and ? as wildcards, such as subagent:review:*.",
     ),
 ]
-_COMPARE_WITH = 200
 # In place of a session's id, where one may ask for all.
 ALL_SESSIONS: Final = "all"
 TokenLimit = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
@@ -161,12 +160,12 @@ async def _unknown(session_id: str, actor: Actor, sessions: SessionStore, *, den
     """Return the error for a session that is not there for the caller, naming those of its own that look like it."""
     shown = session_id[:100]
     # A sub-agent works in the session it was given, and is told of no other.
-    others = [] if actor.is_subagent else await sessions.newest(None, _COMPARE_WITH, archived=True)
+    others = [] if actor.is_subagent else await sessions.newest(None, COMPARE_WITH, archived=True)
     error = SessionNotFound(
         f"There is no session '{shown}'.",
         resource_type="session",
         resource_id=shown,
-        available_alternatives=get_close_matches(shown, [s.session_id for s in others if s.admits(actor)], cutoff=0.5),
+        available_alternatives=names_like(shown, [s.session_id for s in others if s.admits(actor)]),
     )
     error.denial = denied
     return error

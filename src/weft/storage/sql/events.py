@@ -58,16 +58,17 @@ class SqlOutbox:
             )
         self._tx.published.extend(events)
 
-    async def readdress(self, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
+    async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
         await self._tx.run(
             """
             UPDATE events SET readable_by = $1
-            WHERE tenant = $2 AND session_id = $3 AND subject = $4 AND type = 'message.added'
+            WHERE tenant = $2 AND session_id = $3 AND subject = $4 AND type = $5
             """,
             encode_patterns(readable_by),
             self._tx.tenant,
             session_id,
             subject,
+            event_type,
         )
 
 
