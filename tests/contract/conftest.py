@@ -17,6 +17,7 @@ from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
+from weft.storage.sql.objects import SqlObjectIndex
 from weft.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class SqlStores:
             "lines": SqlLineStore,
             "memory": SqlMemoryStore,
             "messages": SqlMessageStore,
+            "objects": SqlObjectIndex,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
             "sessions": SqlSessionStore,
         }

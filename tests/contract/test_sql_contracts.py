@@ -39,3 +39,7 @@ class TestAuditStore(contracts.AuditStoreContract):
 
 class TestMemoryStore(contracts.MemoryStoreContract):
     """Agents' memories in SQL."""
+
+
+class TestObjectIndex(contracts.ObjectIndexContract):
+    """The index of values outside the database, in SQL."""

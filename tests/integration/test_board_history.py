@@ -190,7 +190,7 @@ async def test_verifying_while_others_write_raises_no_false_alarm(world: World) 
         ("UPDATE changes SET act = 'delete' WHERE tenant = $1 AND seq = 1", (), "commit 1 is not"),
         ("DELETE FROM changes WHERE tenant = $1 AND seq = 2", (), "commit 2 is not"),
         ("DELETE FROM commits WHERE tenant = $1 AND seq = 1", (), "commit 1 is missing"),
-        ("DELETE FROM commits WHERE tenant = $1 AND seq = 2", (), "the head is not"),
+        ("DELETE FROM commits WHERE tenant = $1 AND seq = 2", (), "commit 2 is missing"),
         ("UPDATE lines SET head = $1 WHERE tenant = $2", (bytes(32),), "the head is not"),
     ],
 )

@@ -83,7 +83,12 @@ class App:
             rates=self._rates,
             auditor=Auditor(self.database, self.clock),
             metrics=self.metrics,
-            arguments={operation.name: resolver.prepare(operation) for operation in self.registry},
+            arguments={operation.name: resolver.prepare(operation.needs) for operation in self.registry},
+            preparations={
+                operation.name: resolver.prepare(operation.prepare.needs)
+                for operation in self.registry
+                if operation.prepare is not None
+            },
             guards=self.guards,
         )
 

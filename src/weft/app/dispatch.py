@@ -70,6 +70,7 @@ class Dispatcher:
         auditor: Auditor,
         metrics: Metrics,
         arguments: Mapping[str, Callable[[Call], list[Any]]],
+        preparations: Mapping[str, Callable[[Call], list[Any]]],
         guards: Sequence[Guard],
     ) -> None:
         self._database = database
@@ -78,6 +79,7 @@ class Dispatcher:
         self._auditor = auditor
         self._metrics = metrics
         self._arguments = arguments
+        self._preparations = preparations
         self._guards = guards
 
     async def call(self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool) -> Response:
@@ -182,6 +184,8 @@ class Dispatcher:
 
     async def _run(self, operation: Operation, actor: Actor | None, scope: Scope, request: Request) -> Response:
         arguments = self._arguments[operation.name]
+        if operation.prepare is not None:
+            await operation.prepare.run(request, *self._preparations[operation.name](Call(actor, None)))
         if operation.effect in {Effect.OWN_TRANSACTIONS, Effect.WAIT}:
             response: Response = await operation.run(request, *arguments(Call(actor, None)))
             return response

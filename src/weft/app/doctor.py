@@ -6,6 +6,7 @@ import asyncio
 import http.client
 import os
 import re
+import secrets
 import shutil
 import socket
 import sys
@@ -20,6 +21,7 @@ import msgspec
 
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
+from weft.providers.objects import connect_objects
 from weft.storage.migrations.runner import status
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import Scope
@@ -41,6 +43,8 @@ _PATIENCE_SECONDS = 5.0
 _EARLIEST_YEAR = 2025
 # Names no tenant can have, so a transaction inside it must see nothing at all.
 _NOBODY = "/"
+# Likewise, so what is stored to see whether it can be is in nobody's way.
+_PROBE = "_doctor"
 _UNPROTECTED = """
 SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant'
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
@@ -74,6 +78,7 @@ async def examine(settings: Settings, clock: Clock) -> list[Finding]:
     if not _is_postgres(settings):
         findings += check_folder(_database_file(settings).parent)
     findings += await check_database(settings, clock)
+    findings.append(await check_objects(settings))
     if settings.valkey_url:
         findings.append(await check_valkey(settings.valkey_url))
     findings.append(await asyncio.to_thread(check_port, settings.host, settings.port))
@@ -121,6 +126,29 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
         return [Finding("Database", State.PROBLEM, f"{where} does not answer", "Check the address and the network.")]
     except WeftError as error:
         return [Finding("Database", State.PROBLEM, error.message, error.hint)]
+
+
+async def check_objects(settings: Settings) -> Finding:
+    """Check that large values can be stored, read and removed, and get a version each where that is required."""
+    where = settings.objects_url or str(settings.objects_folder)
+    if not settings.objects_url and not settings.objects_folder.exists():
+        return Finding("Large values", State.OK, f"{where} will be made when it is first needed")
+    path, content = f"{_PROBE}/{secrets.token_hex(8)}", secrets.token_bytes(16)
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            store = connect_objects(settings)
+            version = await store.put(path, content)
+            sound = await store.get(path, version, len(content)) == content
+            await store.delete(path)
+    except TimeoutError:
+        return Finding("Large values", State.PROBLEM, f"{where} does not answer", "Check the address and the network.")
+    except WeftError as error:
+        return Finding("Large values", State.PROBLEM, error.message, error.hint)
+    if not sound:
+        return Finding(
+            "Large values", State.PROBLEM, f"{where} returns other bytes than it was given", "Do not use it."
+        )
+    return Finding("Large values", State.OK, f"{where}{', with versions' if version else ''}")
 
 
 async def check_valkey(url: str) -> Finding:

@@ -35,9 +35,8 @@ from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from weft.kernel.operation import Operation
     from weft.storage.sql.database import Transaction
 
     Source = Callable[["Call"], Any]
@@ -106,9 +105,9 @@ class Resolver:
             EventStore: lambda call: SqlEventStore(call.transaction),
         }
 
-    def prepare(self, operation: Operation) -> Callable[[Call], list[Any]]:
+    def prepare(self, needs: Iterable[type]) -> Callable[[Call], list[Any]]:
         """Return a function from a call to the arguments behind the request."""
-        sources = [self.source(need) for need in operation.needs]
+        sources = [self.source(need) for need in needs]
         return lambda call: [source(call) for source in sources]
 
     def source(self, need: type) -> Source:

@@ -92,6 +92,14 @@ class Route:
 
 
 @dataclass(frozen=True, slots=True)
+class Preparation:
+    """What must be done before a transaction can begin, because it takes as long as others need to answer."""
+
+    run: Callable[..., Awaitable[None]]
+    needs: tuple[type, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """Everything any face needs to know of one operation.
 
@@ -116,6 +124,7 @@ class Operation:
     help: str
     run: Callable[..., Awaitable[Any]]
     needs: tuple[type, ...]
+    prepare: Preparation | None
 
     @property
     def group(self) -> str:
@@ -193,13 +202,12 @@ def operation(
     audited: bool = False,
     heavy: bool | Callable[[Any], bool] = False,
     session: SessionUse = SessionUse.WORKS_IN,
+    prepare: Callable[..., Awaitable[None]] | None = None,
 ) -> Callable[[Callable[..., Awaitable[Any]]], Operation]:
     """Define an operation from the function that performs it."""
 
     def define(run: Callable[..., Awaitable[Any]]) -> Operation:
-        hints = get_type_hints(run)
-        response = hints.pop("return")
-        request, *needs = (hints[parameter] for parameter in inspect.signature(run).parameters)
+        request, *needs = _parameters(run)
         method, _, path = http.partition(" ")
         return Operation(
             name=name,
@@ -207,7 +215,7 @@ def operation(
             action=action,
             route=Route(method, path, status),
             request=request,
-            response=response,
+            response=get_type_hints(run)["return"],
             permission=permission,
             rate=rate,
             effect=effect,
@@ -219,6 +227,13 @@ def operation(
             help=inspect.cleandoc(run.__doc__ or ""),
             run=run,
             needs=tuple(needs),
+            prepare=None if prepare is None else Preparation(prepare, tuple(_parameters(prepare)[1:])),
         )
 
     return define
+
+
+def _parameters(run: Callable[..., Awaitable[Any]]) -> list[Any]:
+    """Return the types of a function's parameters: the request first, then what it needs."""
+    hints = get_type_hints(run)
+    return [hints[parameter] for parameter in inspect.signature(run).parameters]

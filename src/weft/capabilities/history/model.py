@@ -10,12 +10,18 @@ from __future__ import annotations
 
 import hashlib
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.kernel.errors import Conflict
+from weft.kernel.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 EMPTY = bytes(32)
+# Between a line and the name of its branch; names hold no such sign, so only branches have it.
+BRANCH_MARK = "@"
 # Behind every commit there can be.
 LATEST = 2**62
 _PRUNE_EVERY = 8
@@ -28,6 +34,40 @@ class VersionConflict(Conflict):
     code = "VERSION_CONFLICT"
     hint = "Read the key again, merge your change into what it says now, and write with if_version = current_version."
     related = ("shared_context", "get_memory")
+
+
+class LineNotFound(NotFound):
+    """There is no such line for you."""
+
+    code = "LINE_NOT_FOUND"
+    hint = "A line is named board:SESSION, context:AGENT, context:AGENT:MEMORY_TYPE or agent:AGENT; @BRANCH follows."
+    related = ("context_history",)
+
+
+class VersionNotFound(NotFound):
+    """The line has no such version."""
+
+    code = "VERSION_NOT_FOUND"
+    hint = "Name a version by its number, by at least 6 digits of its hash or by a snapshot's label; see the log."
+    related = ("context_history",)
+
+
+class VersionPruned(Conflict):
+    """Retention has removed what this version said."""
+
+    code = "VERSION_PRUNED"
+    hint = (
+        "Choose a later version or a snapshot: what those say is kept. The log still tells who changed what and when."
+    )
+    related = ("context_history",)
+
+
+class BranchNotFound(NotFound):
+    """The line has no branch of this name (any more)."""
+
+    code = "BRANCH_NOT_FOUND"
+    hint = "See the branches there are with the action branches."
+    related = ("context_history",)
 
 
 class Act(StrEnum):
@@ -47,6 +87,9 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     writable_by: tuple[str, ...] | None = None
     size: int = 0
     metadata_hash: str | None = None
+    # The value is kept outside the database, and what the blob holds is where.
+    outside: bool = False
+    media_type: str | None = None
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -71,21 +114,30 @@ SYSTEM = Author("system", "system")
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a line stands. ``weight`` is what its live keys add up to."""
+    """Where a line stands. ``weight`` is what its live keys add up to, ``step`` the workflow step last named."""
 
     line_id: str
     seq: int
     hash: bytes
     weight: int
     next_expiry_at: int | None
+    step: str | None = None
 
     @classmethod
     def of_new_line(cls, line_id: str) -> Head:
         return cls(line_id, 0, EMPTY, 0, None)
 
 
+class Point(msgspec.Struct, frozen=True):
+    """One moment of a line: right after commit ``seq``."""
+
+    line_id: str
+    seq: int
+    hash: bytes
+
+
 class Commit(msgspec.Struct, frozen=True):
-    """One step of a line."""
+    """One step of a line. ``merged`` is the other line's moment that a merge brought in."""
 
     line_id: str
     seq: int
@@ -94,6 +146,7 @@ class Commit(msgspec.Struct, frozen=True):
     reason: str
     step: str | None
     changes: tuple[Change, ...]
+    merged: Point | None = None
 
     def hash_after(self, *parents: bytes) -> bytes:
         """Return the commit's identity, given the hashes of the commits it follows.
@@ -101,7 +154,7 @@ class Commit(msgspec.Struct, frozen=True):
         It says what was done and after what, not on which line: a line is only a name for a commit and its past.
         Changes count in the order of their keys, as storage does not keep the order in which they were made.
         """
-        content = (
+        content: tuple[object, ...] = (
             [parent.hex() for parent in parents],
             self.author.participant,
             self.author.principal_id,
@@ -113,7 +166,16 @@ class Commit(msgspec.Struct, frozen=True):
                 for c in sorted(self.changes, key=lambda change: change.key)
             ],
         )
+        if self.merged is not None:
+            content += (self.merged.line_id, self.merged.seq)
         return hashlib.sha256(_encode(content)).digest()
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A commit as the log shows it. On a branch it may belong to the line that the branch came from."""
+
+    commit: Commit
+    hash: bytes
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -124,15 +186,44 @@ class Version(msgspec.Struct, frozen=True):
     author: str
     committed_at: int
     value: str | None
+    reason: str = ""
+    step: str | None = None
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """A named moment of a line."""
+    """A named moment of a line; ``automatic`` if nobody asked for it."""
 
     label: str
     seq: int
     created_by: str
     created_at: int
+    automatic: bool = False
+
+    def seal(self, commit_hash: bytes) -> bytes:
+        """Return what tells whether the tag is still the one that was set."""
+        content = (self.label, self.seq, self.created_by, self.created_at, commit_hash.hex())
+        return hashlib.sha256(_encode(content)).digest()
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line as it is listed. A branch goes on from ``base``, a moment of another line."""
+
+    head: Head
+    trunk: str | None = None
+    base_line: str | None = None
+    base_seq: int = 0
+
+    @property
+    def branch(self) -> str | None:
+        return branch_of(self.head.line_id)
+
+
+class Stretch(msgspec.Struct, frozen=True):
+    """Commits of one line, behind ``after`` up to and with ``upto``. A branch's past is several of these."""
+
+    line_id: str
+    after: int
+    upto: int
 
 
 def check_version(key: str, current: int, expected: int | None) -> None:
@@ -152,6 +243,29 @@ def check_version(key: str, current: int, expected: int | None) -> None:
 def prune_due(life: int, version: int, keep: int) -> bool:
     """Tell whether a key just written may have values to forget: every few versions, and when it lives again."""
     return (version > keep and version % _PRUNE_EVERY == 0) or (version == 1 and life > 1)
+
+
+def line_name(trunk: str, branch: str | None) -> str:
+    """Return the id of a line's branch, or of the line itself."""
+    return trunk if branch is None else f"{trunk}{BRANCH_MARK}{branch}"
+
+
+def branch_of(line_id: str) -> str | None:
+    return line_id.partition(BRANCH_MARK)[2] or None
+
+
+def trunk_of(line_id: str) -> str:
+    return line_id.partition(BRANCH_MARK)[0]
+
+
+def meeting_point(ours: Sequence[Stretch], theirs: Sequence[Stretch]) -> Stretch | None:
+    """Return the last stretch that two pasts, newest first, have in common; None if they share nothing."""
+    known = {stretch.line_id: stretch for stretch in theirs}
+    for stretch in ours:
+        other = known.get(stretch.line_id)
+        if other is not None:
+            return Stretch(stretch.line_id, stretch.after, min(stretch.upto, other.upto))
+    return None
 
 
 def blob_hash(value: str) -> bytes:

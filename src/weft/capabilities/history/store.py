@@ -2,27 +2,72 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from weft.capabilities.history.model import Commit, Head, Tag, Version
+    from weft.capabilities.history.model import Commit, Head, Line, Point, Recorded, Stretch, Tag, Version
+
+
+class Limits(NamedTuple):
+    """Which old values may go: those replaced before a moment, or behind so many newer ones. None sets no limit."""
+
+    replaced_before: int | None
+    versions: int | None
+
+
+class Place(NamedTuple):
+    """How far pruning got in a line."""
+
+    key: str
+    seq: int
+
+
+class Pruned(NamedTuple):
+    """What one step of pruning removed, and where the next one begins; None at the end of the line."""
+
+    versions: int
+    freed: int
+    first_seq: int
+    last_seq: int
+    reached: Place | None
 
 
 class LineStore(Protocol):
-    """Lines, their commits and tags, and the values they name."""
+    """Lines, their commits and tags, and the values they name.
+
+    A branch is a line that goes on from a moment of another. Whatever is asked of it covers the past it shares.
+    """
 
     async def create(self, line_id: str) -> None:
         """Start an empty line."""
+        ...
+
+    async def branch(self, line_id: str, base: Point, *, weight: int, next_expiry_at: int | None) -> bool:
+        """Start a line that goes on from a moment of another, sharing all before it; False if there is one already."""
         ...
 
     async def lock(self, line_id: str) -> Head | None:
         """Return the head, keeping other writers of this line waiting until the transaction ends."""
         ...
 
-    async def put_blob(self, blob_hash: bytes, content: str) -> None:
-        """Keep a value under its hash; keeping it twice is keeping it once."""
+    async def find(self, line_id: str) -> Line | None: ...
+
+    async def branches(self, trunk: str) -> Sequence[Line]:
+        """Return the branches of a line, and the branches of those."""
+        ...
+
+    async def page(self, after: str, limit: int) -> Sequence[str]:
+        """Return ids of lines behind another, in an order of the database's own."""
+        ...
+
+    async def children(self, line_id: str) -> Sequence[str]:
+        """Return the lines that go on from this one."""
+        ...
+
+    async def put_blob(self, blob_hash: bytes, content: str, *, outside: str | None = None) -> None:
+        """Keep a value under its hash; keeping it twice is keeping it once. ``outside`` is where it points to."""
         ...
 
     async def append(self, head: Head, commit: Commit, *, weight: int, next_expiry_at: int | None) -> Head:
@@ -41,19 +86,64 @@ class LineStore(Protocol):
         """Return the changes of one life of a key, newest first."""
         ...
 
-    async def state_at(self, line_id: str, seq: int) -> Sequence[Version]:
-        """Return every key that was live right after commit ``seq``."""
+    async def past(self, line_id: str, at: int) -> Sequence[Stretch]:
+        """Return the stretches that lead up to commit ``at``, newest first: one, but for a branch."""
+        ...
+
+    async def latest(self, line_id: str, key: str, at: int) -> Version | None:
+        """Return what commit ``at`` or the last before it made of a key, if it was live then."""
+        ...
+
+    async def state_at(
+        self, line_id: str, seq: int, touched: Iterable[Stretch] | None = None, *, values: bool = True
+    ) -> Sequence[Version]:
+        """Return every key that was live right after commit ``seq``, or those of them that some stretch changed.
+
+        Without ``values`` only what they say is left out, which is quicker.
+        """
+        ...
+
+    async def log(self, line_id: str, at: int, limit: int, key: str | None = None) -> Sequence[Recorded]:
+        """Return commits from ``at`` backwards, newest first; those that changed one key if it is given."""
+        ...
+
+    async def commit_at(self, line_id: str, seq: int) -> Recorded | None: ...
+
+    async def weight_at(self, line_id: str, seq: int) -> int | None:
+        """Return what a line weighed after a commit; None if that was not noted."""
+        ...
+
+    async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[Recorded]:
+        """Return the first two commits whose hash begins so, in hexadecimal."""
+        ...
+
+    async def merges(self, line_id: str, at: int) -> Sequence[Recorded]:
+        """Return the commits up to ``at`` that brought another line in, newest first, without their changes."""
         ...
 
     async def prune(self, line_id: str, key: str, keep: int) -> None:
-        """Forget the values behind a key's newest ``keep``, unless a tag needs them; that they existed stays on record.
+        """Forget the values behind a key's newest ``keep``, unless something needs them; that they existed stays.
 
         Meant to be called every few versions: it looks at the next several only.
         """
         ...
 
+    async def prune_some(self, line_id: str, begin: Place, limits: Limits) -> Pruned:
+        """Forget what may go among the next several hundred changes, whatever their keys."""
+        ...
+
+    async def pin(self, line_id: str, seq: int, holder: str) -> None:
+        """Keep what stood at a moment from being pruned for as long as the holder needs it."""
+        ...
+
+    async def unpin(self, holder: str) -> None: ...
+
     async def tag(self, line_id: str, tag: Tag) -> bool:
         """Name a moment; False if the label is taken."""
+        ...
+
+    async def untag(self, line_id: str, label: str) -> bool:
+        """Forget a name; False if there is none."""
         ...
 
     async def tags(self, line_id: str) -> Sequence[Tag]:
@@ -65,7 +155,7 @@ class LineStore(Protocol):
         ...
 
     async def verify(self, line_id: str) -> str | None:
-        """Recompute every hash; return what does not match, or None."""
+        """Recompute every hash; return what does not match, or None. A branch answers for its own commits."""
         ...
 
     async def sweep(self) -> None:

@@ -111,6 +111,7 @@ class Session(msgspec.Struct, frozen=True):
     archived_at: int | None
     message_count: int = 0
     last_message_at: int | None = None
+    branches: int = 0
 
     @property
     def audience(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.capabilities.board.model import Entry, EntryWithValue
+from weft.storage.sql.content import text_of
 from weft.storage.sql.patterns import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
@@ -153,4 +154,4 @@ def _entry(row: Row) -> Entry:
 
 
 def _with_value(row: Row) -> EntryWithValue:
-    return EntryWithValue(_entry(row), row[12].decode())
+    return EntryWithValue(_entry(row), text_of(row[12]))

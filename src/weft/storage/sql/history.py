@@ -1,45 +1,93 @@
-"""Lines, commits, tags and blobs in SQL."""
+"""Lines, their commits and their tags in SQL."""
 
 from __future__ import annotations
 
-import hashlib
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.history.model import EMPTY, Act, Author, Change, ChangeMeta, Commit, Head, Tag, Version
+from weft.capabilities.history.model import BRANCH_MARK, EMPTY, LATEST, Act, Head, Line, Stretch, Tag, trunk_of
+from weft.storage.sql.blobs import SqlBlobs
+from weft.storage.sql.history_rows import CHANGE, COMMIT, VERSION, by_commit, recorded, version
+from weft.storage.sql.pruning import prune_key, prune_some
+from weft.storage.sql.verification import find_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
+    from weft.capabilities.history.model import Commit, Point, Recorded, Version
+    from weft.capabilities.history.store import Limits, Place, Pruned
     from weft.storage.sql.database import Row, Transaction
 
-_VERSION = """
-SELECT c.key, c.life, c.version, c.act, c.blob_hash, c.meta, c.seq, k.author, k.committed_at, b.content
+_HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "
+_LINE = "SELECT line_id, seq, head, weight, next_expiry_at, step, trunk, base_line, base_seq FROM lines "
+_HEAD_COLUMNS = 6
+_JOINED = """
 FROM changes c
 JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
 LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0
 """
-_STANDING_AT = """
-WHERE c.tenant = $1 AND c.line_id = $2 AND c.act = 'write' AND (c.key, c.seq) IN (
-    SELECT key, MAX(seq) FROM changes WHERE tenant = $1 AND line_id = $2 AND seq <= $3 GROUP BY key)
+_VERSION = f"SELECT {VERSION}, b.content {_JOINED}"
+# From key to key by the index, so that it costs as much as there are keys, however often each was written.
+_ALL_KEYS = """
+WITH RECURSIVE touched(key) AS (
+    SELECT MIN(f.key) FROM changes f WHERE f.tenant = $1 AND f.line_id = $2
+    UNION ALL
+    SELECT (SELECT MIN(f.key) FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key > touched.key)
+    FROM touched WHERE touched.key IS NOT NULL)
 """
-_meta = msgspec.json.Decoder(ChangeMeta)
+_TOUCHED_KEYS = """
+WITH touched(key) AS (
+    SELECT DISTINCT f.key FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.seq > $3 AND f.seq <= $4)
+"""
+
+
+def _last_changes(keys: str, line: str, upto: str, *, values: bool) -> str:
+    """Return the statement for the last change of each of these keys up to a commit, with its value or without."""
+    joined = "LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0" if values else ""
+    return f"""
+    {keys} SELECT {VERSION}{", b.content" if values else ""} FROM touched
+    JOIN changes c ON c.tenant = $1 AND c.line_id = {line} AND c.key = touched.key AND c.seq = (
+        SELECT MAX(x.seq) FROM changes x
+        WHERE x.tenant = $1 AND x.line_id = {line} AND x.key = touched.key AND x.seq <= {upto})
+    JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq {joined}
+    """  # noqa: S608 - our own SQL
+
+
+_STATE = {values: _last_changes(_ALL_KEYS, "$2", "$3", values=values) for values in (True, False)}
+_STATE_OF_TOUCHED = {values: _last_changes(_TOUCHED_KEYS, "$5", "$6", values=values) for values in (True, False)}
+_COMMIT = f"""
+SELECT {COMMIT}, {CHANGE} FROM commits k
+LEFT JOIN changes c ON c.tenant = k.tenant AND c.line_id = k.line_id AND c.seq = k.seq
+"""  # noqa: S608 - our own column names
+_LOG = f"""
+{_COMMIT}
+WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq IN (
+    SELECT n.seq FROM commits n WHERE n.tenant = $1 AND n.line_id = $2 AND n.seq > $3 AND n.seq <= $4
+    ORDER BY n.seq DESC LIMIT $5)
+ORDER BY k.seq DESC, c.key
+"""  # noqa: S608 - our own SQL
+_LOG_OF_KEY = f"""
+{_COMMIT}
+WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq IN (
+    SELECT n.seq FROM changes n WHERE n.tenant = $1 AND n.line_id = $2 AND n.seq > $3 AND n.seq <= $4 AND n.key = $5
+    ORDER BY n.seq DESC LIMIT $6)
+ORDER BY k.seq DESC, c.key
+"""  # noqa: S608 - our own SQL
+_TAG = "SELECT label, seq, created_by, created_at, automatic FROM tags WHERE tenant = $1 AND line_id = $2 "
+_HASH_DIGITS = 64
 _encode = msgspec.json.Encoder().encode
-# Old versions are looked for only just behind those that are kept, so that a long history costs no more.
-_SWEEP_AT_ONCE = 200
-_PRUNE_AT_ONCE = 64
 
 
 class SqlLineStore:
     """History, as rows of one tenant."""
 
-    __slots__ = ("_tenant", "_tx")
+    __slots__ = ("_blobs", "_tenant", "_tx")
 
     def __init__(self, transaction: Transaction) -> None:
         self._tx = transaction
         self._tenant = transaction.tenant
+        self._blobs = SqlBlobs(transaction)
 
     async def create(self, line_id: str) -> None:
         await self._tx.run(
@@ -49,35 +97,62 @@ class SqlLineStore:
             EMPTY,
         )
 
-    async def lock(self, line_id: str) -> Head | None:
-        row = await self._tx.one(
+    async def branch(self, line_id: str, base: Point, *, weight: int, next_expiry_at: int | None) -> bool:
+        added = await self._tx.changed(
             """
-            SELECT line_id, seq, head, weight, next_expiry_at FROM lines
-            WHERE tenant = $1 AND line_id = $2 {for_update}
+            INSERT INTO lines (tenant, line_id, seq, head, weight, next_expiry_at, trunk, base_line, base_seq)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $3) ON CONFLICT DO NOTHING
             """,
             self._tenant,
             line_id,
+            base.seq,
+            base.hash,
+            weight,
+            next_expiry_at,
+            trunk_of(line_id),
+            base.line_id,
         )
+        return added > 0
+
+    async def lock(self, line_id: str) -> Head | None:
+        row = await self._tx.one(_HEAD + "{for_update}", self._tenant, line_id)
         return None if row is None else Head(*row)
 
-    async def put_blob(self, blob_hash: bytes, content: str) -> None:
-        # The update that changes nothing takes the row's lock, so that nobody forgets the value meanwhile.
-        await self._tx.run(
-            """
-            INSERT INTO blobs (tenant, hash, content) VALUES ($1, $2, $3)
-            ON CONFLICT (tenant, hash) DO UPDATE SET hash = excluded.hash
-            """,
+    async def find(self, line_id: str) -> Line | None:
+        row = await self._tx.one(_LINE + "WHERE tenant = $1 AND line_id = $2", self._tenant, line_id)
+        return None if row is None else _line(row)
+
+    async def branches(self, trunk: str) -> Sequence[Line]:
+        rows = await self._tx.all(_LINE + "WHERE tenant = $1 AND trunk = $2 ORDER BY line_id", self._tenant, trunk)
+        return [_line(row) for row in rows]
+
+    async def page(self, after: str, limit: int) -> Sequence[str]:
+        rows = await self._tx.all(
+            "SELECT line_id FROM lines WHERE tenant = $1 AND line_id > $2 ORDER BY line_id LIMIT $3",
             self._tenant,
-            blob_hash,
-            content.encode(),
+            after,
+            limit,
         )
+        return [row[0] for row in rows]
+
+    async def children(self, line_id: str) -> Sequence[str]:
+        rows = await self._tx.all(
+            "SELECT line_id FROM lines WHERE tenant = $1 AND base_line = $2 ORDER BY line_id", self._tenant, line_id
+        )
+        return [row[0] for row in rows]
+
+    async def put_blob(self, blob_hash: bytes, content: str, *, outside: str | None = None) -> None:
+        await self._blobs.put(blob_hash, content, outside)
 
     async def append(self, head: Head, commit: Commit, *, weight: int, next_expiry_at: int | None) -> Head:
-        new = Head(commit.line_id, commit.seq, commit.hash_after(head.hash), weight, next_expiry_at)
+        merged = commit.merged
+        commit_hash = commit.hash_after(head.hash) if merged is None else commit.hash_after(head.hash, merged.hash)
+        new = Head(commit.line_id, commit.seq, commit_hash, weight, next_expiry_at, commit.step or head.step)
         await self._tx.run(
             """
-            INSERT INTO commits (tenant, line_id, seq, hash, author, principal_id, committed_at, reason, step)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+            INSERT INTO commits (tenant, line_id, seq, hash, author, principal_id, committed_at, reason, step, weight,
+                                 merged_line, merged_seq, merged_hash)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
             """,
             self._tenant,
             commit.line_id,
@@ -88,6 +163,8 @@ class SqlLineStore:
             commit.committed_at,
             commit.reason,
             commit.step,
+            weight,
+            *((None, None, None) if merged is None else (merged.line_id, merged.seq, merged.hash)),
         )
         for change in commit.changes:
             await self._tx.run(
@@ -106,11 +183,15 @@ class SqlLineStore:
                 _encode(change.meta).decode(),
             )
         await self._tx.run(
-            "UPDATE lines SET seq = $1, head = $2, weight = $3, next_expiry_at = $4 WHERE tenant = $5 AND line_id = $6",
+            """
+            UPDATE lines SET seq = $1, head = $2, weight = $3, next_expiry_at = $4, step = $5
+            WHERE tenant = $6 AND line_id = $7
+            """,
             new.seq,
             new.hash,
             new.weight,
             new.next_expiry_at,
+            new.step,
             self._tenant,
             new.line_id,
         )
@@ -125,58 +206,174 @@ class SqlLineStore:
         )
 
     async def last_life(self, line_id: str, key: str) -> int:
-        row = await self._tx.one(
-            "SELECT life FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 ORDER BY seq DESC LIMIT 1",
-            self._tenant,
-            line_id,
-            key,
-        )
-        return 0 if row is None else int(row[0])
+        for stretch in await self._whole_past(line_id):
+            row = await self._tx.one(
+                """
+                SELECT life FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq <= $4
+                ORDER BY seq DESC LIMIT 1
+                """,
+                self._tenant,
+                stretch.line_id,
+                key,
+                stretch.upto,
+            )
+            if row is not None:
+                return int(row[0])
+        return 0
 
     async def versions(self, line_id: str, key: str, life: int, limit: int) -> Sequence[Version]:
-        rows = await self._tx.all(
-            _VERSION
-            + "WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.life = $4 ORDER BY c.seq DESC LIMIT $5",
-            self._tenant,
-            line_id,
-            key,
-            life,
-            limit,
-        )
-        return [_version(row) for row in rows]
+        found: list[Version] = []
+        for stretch in await self._whole_past(line_id):
+            rows = await self._tx.all(
+                _VERSION
+                + """
+                WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.life = $4 AND c.seq <= $5
+                ORDER BY c.seq DESC LIMIT $6
+                """,
+                self._tenant,
+                stretch.line_id,
+                key,
+                life,
+                stretch.upto,
+                limit - len(found),
+            )
+            found += map(version, rows)
+            if len(found) == limit:
+                break
+        return found
 
-    async def state_at(self, line_id: str, seq: int) -> Sequence[Version]:
-        rows = await self._tx.all(_VERSION + _STANDING_AT, self._tenant, line_id, seq)
-        return [_version(row) for row in rows]
+    async def past(self, line_id: str, at: int) -> Sequence[Stretch]:
+        stretches: list[Stretch] = []
+        while True:
+            base = await self._base(line_id) if BRANCH_MARK in line_id else None
+            after = base[1] if base else 0
+            if after < at or base is None:
+                stretches.append(Stretch(line_id, after, at))
+            if base is None:
+                return stretches
+            line_id, at = base[0], min(at, after)
+
+    async def latest(self, line_id: str, key: str, at: int) -> Version | None:
+        for stretch in await self.past(line_id, at):
+            row = await self._tx.one(
+                _VERSION
+                + """
+                WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.seq <= $4
+                ORDER BY c.seq DESC LIMIT 1
+                """,
+                self._tenant,
+                stretch.line_id,
+                key,
+                stretch.upto,
+            )
+            if row is not None:
+                found = version(row)
+                return found if found.change.act is Act.WRITE else None
+        return None
+
+    async def state_at(
+        self, line_id: str, seq: int, touched: Iterable[Stretch] | None = None, *, values: bool = True
+    ) -> Sequence[Version]:
+        standing: dict[str, Version] = {}
+        sources = None if touched is None else tuple(touched)
+        # The nearest line has the last word on a key, even if it is that the key is gone.
+        for stretch in await self.past(line_id, seq):
+            for row in await self._last_changes(stretch, sources, values=values):
+                found = version(row)
+                standing.setdefault(found.change.key, found)
+        return [found for found in standing.values() if found.change.act is Act.WRITE]
+
+    async def log(self, line_id: str, at: int, limit: int, key: str | None = None) -> Sequence[Recorded]:
+        found: list[Recorded] = []
+        for stretch in await self.past(line_id, at):
+            which = (self._tenant, stretch.line_id, stretch.after, stretch.upto)
+            left = limit - len(found)
+            rows = await (
+                self._tx.all(_LOG, *which, left) if key is None else self._tx.all(_LOG_OF_KEY, *which, key, left)
+            )
+            found += map(recorded, by_commit(rows))
+            if len(found) == limit:
+                break
+        return found
+
+    async def commit_at(self, line_id: str, seq: int) -> Recorded | None:
+        found = await self.log(line_id, seq, 1)
+        return found[0] if found and found[0].commit.seq == seq else None
+
+    async def weight_at(self, line_id: str, seq: int) -> int | None:
+        if seq == 0:
+            return 0
+        stretch = (await self.past(line_id, seq))[0]
+        row = await self._tx.one(
+            "SELECT weight FROM commits WHERE tenant = $1 AND line_id = $2 AND seq = $3",
+            self._tenant,
+            stretch.line_id,
+            seq,
+        )
+        return None if row is None else row[0]
+
+    async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[Recorded]:
+        lowest, highest = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
+        found: list[Recorded] = []
+        for stretch in await self._whole_past(line_id):
+            rows = await self._tx.all(
+                """
+                SELECT seq FROM commits WHERE tenant = $1 AND line_id = $2 AND seq <= $3 AND hash >= $4 AND hash <= $5
+                ORDER BY seq DESC LIMIT 2
+                """,
+                self._tenant,
+                stretch.line_id,
+                stretch.upto,
+                lowest,
+                highest,
+            )
+            for row in rows:
+                found += await self.log(stretch.line_id, row[0], 1)
+        return found[:2]
+
+    async def merges(self, line_id: str, at: int) -> Sequence[Recorded]:
+        found: list[Recorded] = []
+        for stretch in await self.past(line_id, at):
+            rows = await self._tx.all(
+                f"""
+                SELECT {COMMIT} FROM commits k
+                WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4 AND k.merged_line IS NOT NULL
+                ORDER BY k.seq DESC
+                """,  # noqa: S608 - our own column names
+                self._tenant,
+                stretch.line_id,
+                stretch.after,
+                stretch.upto,
+            )
+            found += [recorded([row]) for row in rows]
+        return found
 
     async def prune(self, line_id: str, key: str, keep: int) -> None:
-        rows = await self._tx.all(
-            """
-            UPDATE changes SET pruned = 1
-            WHERE tenant = $1 AND line_id = $2 AND key = $3 AND pruned = 0 AND act = 'write'
-              AND seq IN (SELECT old.seq FROM changes old WHERE old.tenant = $1 AND old.line_id = $2 AND old.key = $3
-                            AND old.act = 'write' ORDER BY old.seq DESC LIMIT $4 OFFSET $5)
-              AND NOT EXISTS (
-                SELECT 1 FROM tags t WHERE t.tenant = changes.tenant AND t.line_id = changes.line_id
-                  AND t.seq >= changes.seq AND t.seq < (
-                    SELECT MIN(following.seq) FROM changes following
-                    WHERE following.tenant = changes.tenant AND following.line_id = changes.line_id
-                      AND following.key = changes.key AND following.seq > changes.seq))
-            RETURNING blob_hash
-            """,
-            self._tenant,
-            line_id,
-            key,
-            _PRUNE_AT_ONCE,
-            keep,
-        )
-        await self._forget({row[0] for row in rows})
+        await prune_key(self._tx, line_id, key, keep)
+
+    async def prune_some(self, line_id: str, begin: Place, limits: Limits) -> Pruned:
+        return await prune_some(self._tx, line_id, begin, limits)
+
+    async def pin(self, line_id: str, seq: int, holder: str) -> None:
+        # Pinned where the commit is, which for a branch may be the line it came from.
+        for stretch in (await self.past(line_id, seq))[:1]:
+            await self._tx.run(
+                "INSERT INTO pins (tenant, line_id, seq, holder) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+                self._tenant,
+                stretch.line_id,
+                seq,
+                holder,
+            )
+
+    async def unpin(self, holder: str) -> None:
+        await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
 
     async def tag(self, line_id: str, tag: Tag) -> bool:
-        row = await self._tx.one(
+        commit = await self.commit_at(line_id, tag.seq)
+        added = await self._tx.changed(
             """
-            INSERT INTO tags (tenant, line_id, label, seq, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)
-            ON CONFLICT DO NOTHING RETURNING 1
+            INSERT INTO tags (tenant, line_id, label, seq, created_by, created_at, automatic, hash)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING
             """,
             self._tenant,
             line_id,
@@ -184,57 +381,30 @@ class SqlLineStore:
             tag.seq,
             tag.created_by,
             tag.created_at,
+            int(tag.automatic),
+            tag.seal(EMPTY if commit is None else commit.hash),
         )
-        return row is not None
+        return added > 0
+
+    async def untag(self, line_id: str, label: str) -> bool:
+        gone = await self._tx.changed(
+            "DELETE FROM tags WHERE tenant = $1 AND line_id = $2 AND label = $3", self._tenant, line_id, label
+        )
+        return gone > 0
 
     async def tags(self, line_id: str) -> Sequence[Tag]:
-        rows = await self._tx.all(
-            """
-            SELECT label, seq, created_by, created_at FROM tags
-            WHERE tenant = $1 AND line_id = $2 ORDER BY created_at, label
-            """,
-            self._tenant,
-            line_id,
-        )
-        return [Tag(*row) for row in rows]
+        rows = await self._tx.all(_TAG + "ORDER BY created_at, label", self._tenant, line_id)
+        return [_tag(row) for row in rows]
 
     async def find_tag(self, line_id: str, label: str) -> Tag | None:
-        row = await self._tx.one(
-            "SELECT label, seq, created_by, created_at FROM tags WHERE tenant = $1 AND line_id = $2 AND label = $3",
-            self._tenant,
-            line_id,
-            label,
-        )
-        return None if row is None else Tag(*row)
+        row = await self._tx.one(_TAG + "AND label = $3", self._tenant, line_id, label)
+        return None if row is None else _tag(row)
 
     async def verify(self, line_id: str) -> str | None:
-        head = await self._tx.one(
-            "SELECT seq, head FROM lines WHERE tenant = $1 AND line_id = $2", self._tenant, line_id
-        )
-        rows = await self._tx.all(
-            """
-            SELECT k.seq, k.hash, k.author, k.principal_id, k.committed_at, k.reason, k.step,
-                   c.key, c.life, c.version, c.act, c.blob_hash, c.meta, c.pruned, b.content
-            FROM commits k
-            LEFT JOIN changes c ON c.tenant = k.tenant AND c.line_id = k.line_id AND c.seq = k.seq
-            LEFT JOIN blobs b ON b.tenant = k.tenant AND b.hash = c.blob_hash
-            WHERE k.tenant = $1 AND k.line_id = $2 ORDER BY k.seq, c.key
-            """,
-            self._tenant,
-            line_id,
-        )
-        parent, expected = EMPTY, 0
-        for seq, group in groupby(rows, key=lambda row: row[0]):
-            of_commit, expected = list(group), expected + 1
-            if seq != expected:
-                return f"commit {expected} is missing"
-            damaged = next((row for row in of_commit if _damaged(row[11], row[13], row[14])), None)
-            if damaged is not None:
-                return f"the value of '{damaged[7]}' version {damaged[9]} is not what was written"
-            parent = _commit(line_id, of_commit).hash_after(parent)
-            if parent != of_commit[0][1]:
-                return f"commit {seq} is not what was written"
-        return None if head is None or tuple(head) == (expected, parent) else "the head is not the last commit"
+        return await find_damage(self._tx, line_id)
+
+    async def sweep(self) -> None:
+        await self._blobs.sweep()
 
     async def erase(self, line_id: str) -> None:
         rows = await self._tx.all(
@@ -242,75 +412,45 @@ class SqlLineStore:
             self._tenant,
             line_id,
         )
-        for table in ("changes", "commits", "tags", "lines"):
+        for table in ("changes", "commits", "tags", "pins", "switches", "reviews", "lines"):
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND line_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tenant,
                 line_id,
             )
-        await self._forget({row[0] for row in rows})
+        await self._blobs.forget(row[0] for row in rows)
 
-    async def _forget(self, hashes: set[bytes]) -> None:
-        """Drop the values that no change refers to any more."""
-        for blob_hash in sorted(hashes):
-            # Locked first and judged by a statement of its own, which sees what was committed before the lock. Someone
-            # may be writing the same value, or forgetting it too: waiting for that here could wait for ever.
-            locked = await self._tx.one(
-                "SELECT 1 FROM blobs WHERE tenant = $1 AND hash = $2 {for_update_unless_locked}",
-                self._tenant,
-                blob_hash,
-            )
-            if locked is None:
-                await self._doubt(blob_hash)
-                continue
-            await self._tx.run(
-                """
-                DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (
-                    SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.blob_hash = $2 AND c.pruned = 0)
-                """,
-                self._tenant,
-                blob_hash,
-            )
+    async def _whole_past(self, line_id: str) -> Sequence[Stretch]:
+        return await self.past(line_id, LATEST)
 
-    async def _doubt(self, blob_hash: bytes) -> None:
-        """Have a value that is there, but in someone else's hands, looked at again later."""
-        await self._tx.run(
-            """
-            INSERT INTO doubtful_blobs (tenant, hash)
-            SELECT tenant, hash FROM blobs WHERE tenant = $1 AND hash = $2 ON CONFLICT DO NOTHING
-            """,
+    async def _base(self, line_id: str) -> tuple[str, int] | None:
+        row = await self._tx.one(
+            "SELECT base_line, base_seq FROM lines WHERE tenant = $1 AND line_id = $2 AND base_line IS NOT NULL",
             self._tenant,
-            blob_hash,
+            line_id,
         )
+        return None if row is None else (row[0], row[1])
 
-    async def sweep(self) -> None:
-        rows = await self._tx.all(
-            "SELECT hash FROM doubtful_blobs WHERE tenant = $1 ORDER BY hash LIMIT $2 {for_update_unless_locked}",
-            self._tenant,
-            _SWEEP_AT_ONCE,
-        )
-        for (blob_hash,) in rows:
-            await self._tx.run("DELETE FROM doubtful_blobs WHERE tenant = $1 AND hash = $2", self._tenant, blob_hash)
-        await self._forget({row[0] for row in rows})
-
-
-def _version(row: Row) -> Version:
-    key, life, version, act, blob_hash, meta, seq, author, committed_at, content = row
-    change = _change(key, life, version, act, blob_hash, meta)
-    return Version(change, seq, author, committed_at, None if content is None else content.decode())
-
-
-def _change(key: str, life: int, version: int, act: str, blob_hash: bytes | None, meta: str) -> Change:
-    return Change(key, life, version, Act(act), blob_hash, _meta.decode(meta))
+    async def _last_changes(
+        self, stretch: Stretch, sources: tuple[Stretch, ...] | None, *, values: bool
+    ) -> Sequence[Row]:
+        """Return the last change up to a stretch's end of every key, or of those that the sources changed."""
+        if sources is None:
+            return await self._tx.all(_STATE[values], self._tenant, stretch.line_id, stretch.upto)
+        rows: list[Row] = []
+        for source in sources:
+            changed_in = (source.line_id, source.after, source.upto)
+            rows += await self._tx.all(
+                _STATE_OF_TOUCHED[values], self._tenant, *changed_in, stretch.line_id, stretch.upto
+            )
+        return rows
 
 
-def _commit(line_id: str, rows: list[Row]) -> Commit:
-    seq, _, author, principal_id, committed_at, reason, step, *_ = rows[0]
-    changes = tuple(_change(*row[7:13]) for row in rows if row[7] is not None)
-    return Commit(line_id, seq, Author(author, principal_id), committed_at, reason, step, changes)
+def _line(row: Row) -> Line:
+    trunk, base_line, base_seq = row[_HEAD_COLUMNS:]
+    return Line(Head(*row[:_HEAD_COLUMNS]), trunk, base_line, base_seq or 0)
 
 
-def _damaged(blob_hash: bytes | None, pruned: int | None, content: bytes | None) -> bool:
-    if blob_hash is None or pruned:
-        return False
-    return content is None or hashlib.sha256(content).digest() != blob_hash
+def _tag(row: Row) -> Tag:
+    *plain, automatic = row
+    return Tag(*plain, bool(automatic))  # type: ignore[call-arg]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.memory.model import Held, MemoryEntry, MemoryScope, Remembered, ScopeSize
+from weft.storage.sql.content import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -95,7 +96,7 @@ class SqlMemoryStore:
             scope.session_id or "",
             key.encode(),
         )
-        return None if row is None else Remembered(_entry(row), row[10].decode())
+        return None if row is None else Remembered(_entry(row), text_of(row[10]))
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
         wanted = list(dict.fromkeys(blob_hashes))
@@ -103,7 +104,7 @@ class SqlMemoryStore:
         for start in range(0, len(wanted), _VALUES_AT_ONCE):
             some = wanted[start : start + _VALUES_AT_ONCE]
             some += some[-1:] * (_VALUES_AT_ONCE - len(some))
-            found |= {row[0]: row[1].decode() for row in await self._tx.all(_VALUES, self._tenant, *some)}
+            found |= {row[0]: text_of(row[1]) for row in await self._tx.all(_VALUES, self._tenant, *some)}
         return found
 
     async def put(self, scope: MemoryScope, entry: MemoryEntry) -> None:

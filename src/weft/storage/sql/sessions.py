@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 _SESSION = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
-       s.message_count, s.last_message_at
+       s.message_count, s.last_message_at, s.branches
 FROM sessions s
 """
 # One statement for what every write needs first. Both rows are locked: on PostgreSQL a row that is only joined would be
 # shown as it was before the wait for the lock.
 _SESSION_WITH_LINE = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
-       s.message_count, s.last_message_at, l.seq, l.head, l.weight, l.next_expiry_at
+       s.message_count, s.last_message_at, s.branches, l.seq, l.head, l.weight, l.next_expiry_at, l.step
 FROM lines l JOIN sessions s ON s.tenant = l.tenant
 WHERE l.tenant = $1 AND l.line_id = $2 AND s.session_id = $3 {for_update}
 """
-_COLUMNS = 10
+_COLUMNS = 11
 # A board's last commit is its session's last activity; keeping a copy of that time would cost every write.
 _LAST_COMMIT = """
 SELECT c.committed_at FROM lines l

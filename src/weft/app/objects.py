@@ -1,0 +1,133 @@
+"""Values outside the database: stored before their transaction, fetched after it, swept when nobody wants them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+from weft.capabilities.objects.model import GRACE_MICROS, ObjectBusy, ObjectMissing, ObjectStorageUnavailable, Pointer
+from weft.capabilities.objects.store import Standing
+from weft.kernel.clock import to_micros
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.objects import SqlObjectIndex, tenants_to_clear
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from weft.capabilities.objects.store import Begun, ObjectStore
+    from weft.kernel.clock import Clock
+    from weft.storage.sql.database import Database, Transaction
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_TRANSFERS_AT_ONCE = 4
+_CLEARED_AT_ONCE = 200
+# How long to wait, time after time, for a value that is just being removed.
+_PAUSES_SECONDS = (0.0, 0.05, 0.1, 0.2, 0.4)
+
+
+class Objects:
+    """Staging in SQL and a store: the one place where the index and the bytes outside are brought together."""
+
+    def __init__(self, database: Database, store: ObjectStore, clock: Clock) -> None:
+        self._database = database
+        self._store = store
+        self._clock = clock
+
+    async def stage(self, tenant: str, owner: str, contents: Sequence[bytes], *, epoch: int | None = None) -> None:
+        waiting = {Pointer.to(tenant, owner, content).object: content for content in contents}
+        for pause in _PAUSES_SECONDS:
+            if not waiting:
+                return
+            await asyncio.sleep(pause)
+            waiting = await self._store_what_can_be(Scope(tenant, epoch), waiting)
+        if waiting:
+            raise ObjectBusy
+
+    async def fetch(self, tenant: str, pointer: Pointer) -> bytes:
+        if not pointer.is_of(tenant):
+            raise ObjectMissing
+        found = await self._database.read(Scope(tenant), lambda tx: SqlObjectIndex(tx).find(pointer.object))
+        if found is None or not found.uploaded:
+            raise ObjectMissing
+        content = await self._store.get(pointer.object, found.version, pointer.size)
+        pointer.check(content)
+        return content
+
+    async def sweep(self) -> int:
+        """Remove what was given up or doomed, as far as it can be reached now; return how many objects went."""
+        now = self._now()
+        tenants = await self._database.read(SYSTEM, lambda tx: tenants_to_clear(tx, now, _CLEARED_AT_ONCE))
+        return sum([await self._clear(Scope(tenant)) for tenant in tenants])
+
+    async def _store_what_can_be(self, scope: Scope, waiting: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return what could not be stored because it is on its way out, or was meanwhile."""
+        now = self._now()
+        begun = await self._database.write(scope, lambda tx: _begin(tx, waiting, now))
+        to_upload = [path for path, stage in begun.items() if stage.standing is Standing.TO_UPLOAD]
+        versions = await _few_at_once(lambda path: self._store.put(path, waiting[path]), to_upload)
+        left = {path for path, stage in begun.items() if stage.standing is Standing.LEAVING}
+        if versions:
+            uploads = dict(zip(to_upload, versions, strict=True))
+            left |= await self._database.write(scope, lambda tx: _note_uploads(tx, begun, uploads))
+        return {path: waiting[path] for path in left}
+
+    async def _clear(self, scope: Scope) -> int:
+        now = self._now()
+        claimed = await self._database.write(scope, lambda tx: SqlObjectIndex(tx).claim(now, _CLEARED_AT_ONCE))
+        removed = await _few_at_once(lambda path: self._remove(path, now), claimed)
+        gone = [path for path, is_gone in zip(claimed, removed, strict=True) if is_gone]
+        if gone:
+            await self._database.write(scope, lambda tx: _forget(tx, gone, now))
+        return len(gone)
+
+    async def _remove(self, path: str, claimed_at: int) -> bool:
+        """Delete an object; False leaves it claimed, to be claimed again later."""
+        # After a long sleep of this process the claim may be another's, and the object wanted again.
+        if self._now() - claimed_at > GRACE_MICROS // 2:
+            return False
+        try:
+            await self._store.delete(path)
+        except ObjectStorageUnavailable:
+            return False
+        return True
+
+    def _now(self) -> int:
+        return to_micros(self._clock.now())
+
+
+async def _begin(transaction: Transaction, contents: Mapping[str, bytes], now: int) -> dict[str, Begun]:
+    index = SqlObjectIndex(transaction)
+    # Everyone locks in this order, so nobody waits in a circle.
+    return {path: await index.begin(path, len(contents[path]), now) for path in sorted(contents)}
+
+
+async def _note_uploads(
+    transaction: Transaction, begun: Mapping[str, Begun], uploads: Mapping[str, str | None]
+) -> set[str]:
+    """Note what was uploaded and return what no longer counts."""
+    index = SqlObjectIndex(transaction)
+    return {path for path in sorted(uploads) if not await index.uploaded(path, begun[path].at, uploads[path])}
+
+
+async def _forget(transaction: Transaction, paths: Iterable[str], claimed_at: int) -> None:
+    index = SqlObjectIndex(transaction)
+    for path in sorted(paths):
+        await index.cleared(path, claimed_at)
+
+
+async def _few_at_once(work: Callable[[T], Awaitable[R]], items: Iterable[T]) -> list[R]:
+    """Do the same for every item, a few at a time; the first failure ends them all."""
+    free = asyncio.Semaphore(_TRANSFERS_AT_ONCE)
+
+    async def one(item: T) -> R:
+        async with free:
+            return await work(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(item)) for item in items]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]

@@ -1,0 +1,95 @@
+"""Values by their hash in SQL: kept once, and dropped when nothing refers to them any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.storage.sql.content import pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from weft.storage.sql.database import Transaction
+
+_SWEEP_AT_ONCE = 200
+
+
+class SqlBlobs:
+    """The values of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def put(self, blob_hash: bytes, content: str, outside: str | None) -> None:
+        # The update that changes nothing takes the row's lock, so that nobody forgets the value meanwhile.
+        await self._tx.run(
+            """
+            INSERT INTO blobs (tenant, hash, content, object) VALUES ($1, $2, $3, $4)
+            ON CONFLICT (tenant, hash) DO UPDATE SET hash = excluded.hash
+            """,
+            self._tenant,
+            blob_hash,
+            pack(content),
+            outside,
+        )
+
+    async def forget(self, hashes: Iterable[bytes]) -> int:
+        """Drop the values that no change refers to any more, and return how many bytes that frees."""
+        return sum([await self._forget(blob_hash) for blob_hash in sorted(set(hashes))])
+
+    async def sweep(self) -> None:
+        """Look again at values that could not be judged before."""
+        rows = await self._tx.all(
+            "SELECT hash FROM doubtful_blobs WHERE tenant = $1 ORDER BY hash LIMIT $2 {for_update_unless_locked}",
+            self._tenant,
+            _SWEEP_AT_ONCE,
+        )
+        for (blob_hash,) in rows:
+            await self._tx.run("DELETE FROM doubtful_blobs WHERE tenant = $1 AND hash = $2", self._tenant, blob_hash)
+        await self.forget(row[0] for row in rows)
+
+    async def _forget(self, blob_hash: bytes) -> int:
+        # Locked first and judged by a statement of its own, which sees what was committed before the lock. Someone
+        # may be writing the same value, or forgetting it too: waiting for that here could wait for ever.
+        locked = await self._tx.one(
+            "SELECT object, LENGTH(content) FROM blobs WHERE tenant = $1 AND hash = $2 {for_update_unless_locked}",
+            self._tenant,
+            blob_hash,
+        )
+        if locked is None:
+            await self._doubt(blob_hash)
+            return 0
+        gone = await self._tx.changed(
+            """
+            DELETE FROM blobs WHERE tenant = $1 AND hash = $2 AND NOT EXISTS (
+                SELECT 1 FROM changes c WHERE c.tenant = $1 AND c.blob_hash = $2 AND c.pruned = 0)
+            """,
+            self._tenant,
+            blob_hash,
+        )
+        outside, size = locked
+        if gone and outside is not None:
+            await self._doom(outside)
+        return int(size) if gone else 0
+
+    async def _doom(self, path: str) -> None:
+        """Have what the value pointed to removed from where it is kept, once this transaction has been committed."""
+        await self._tx.run(
+            "UPDATE objects SET state = 'doomed' WHERE tenant = $1 AND path = $2 AND state = 'kept'",
+            self._tenant,
+            path,
+        )
+
+    async def _doubt(self, blob_hash: bytes) -> None:
+        """Have a value that is there, but in someone else's hands, looked at again later."""
+        await self._tx.run(
+            """
+            INSERT INTO doubtful_blobs (tenant, hash)
+            SELECT tenant, hash FROM blobs WHERE tenant = $1 AND hash = $2 ON CONFLICT DO NOTHING
+            """,
+            self._tenant,
+            blob_hash,
+        )

@@ -1,0 +1,59 @@
+"""How history's rows become commits, changes and versions."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.history.model import Act, Author, Change, ChangeMeta, Commit, Point, Recorded, Version
+from weft.storage.sql.content import text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from weft.storage.sql.database import Row
+
+CHANGE = "c.key, c.life, c.version, c.act, c.blob_hash, c.meta"
+VERSION = f"{CHANGE}, c.seq, k.author, k.committed_at, k.reason, k.step"
+COMMIT = """k.line_id, k.seq, k.hash, k.author, k.principal_id, k.committed_at, k.reason, k.step,
+k.merged_line, k.merged_seq, k.merged_hash"""
+_COMMIT_COLUMNS = 11
+_CHANGE_COLUMNS = 6
+_VERSION_COLUMNS = 11
+_meta = msgspec.json.Decoder(ChangeMeta)
+
+
+def version(row: Row) -> Version:
+    """Make a version of VERSION, and of the value behind it if that was asked for."""
+    *of_change, seq, author, committed_at, reason, step = row[:_VERSION_COLUMNS]
+    content = row[_VERSION_COLUMNS] if len(row) > _VERSION_COLUMNS else None
+    value = None if content is None else text_of(content)
+    return Version(change(*of_change), seq, author, committed_at, value, reason, step)
+
+
+def change(key: str, life: int, number: int, act: str, blob_hash: bytes | None, meta: str) -> Change:
+    return Change(key, life, number, Act(act), blob_hash, _meta.decode(meta))
+
+
+def recorded(rows: Sequence[Row]) -> Recorded:
+    """Make a commit of COMMIT followed by CHANGE: a row for each of its changes, or one without."""
+    line_id, seq, commit_hash, author, principal_id, committed_at, reason, step, *merged = rows[0][:_COMMIT_COLUMNS]
+    changes = tuple(_changes(rows))
+    merge = None if merged[0] is None else Point(*merged)
+    commit = Commit(line_id, seq, Author(author, principal_id), committed_at, reason, step, changes, merge)
+    return Recorded(commit, commit_hash)
+
+
+def by_commit(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
+    """Split rows of COMMIT and what follows, in order of seq, into those of each commit."""
+    for _, group in groupby(rows, key=lambda row: row[1]):
+        yield list(group)
+
+
+def _changes(rows: Sequence[Row]) -> Iterator[Change]:
+    for row in rows:
+        columns = row[_COMMIT_COLUMNS : _COMMIT_COLUMNS + _CHANGE_COLUMNS]
+        if columns and columns[0] is not None:
+            yield change(*columns)

@@ -1,0 +1,96 @@
+"""Forgetting old values of a line in SQL. The record that they existed stays, and so does every hash."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.capabilities.history.store import Place, Pruned
+from weft.storage.sql.blobs import SqlBlobs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.history.store import Limits
+    from weft.storage.sql.database import Transaction
+
+# Old versions are looked for only just behind those that are kept, so that a long history costs no more.
+_BEHIND_AT_ONCE = 64
+_CHANGES_AT_ONCE = 500
+_FOLLOWING = """
+SELECT MIN(following.seq) FROM changes following
+WHERE following.tenant = c.tenant AND following.line_id = c.line_id AND following.key = c.key AND following.seq > c.seq
+"""
+# What a tag, a pin or a branch names stands until the key's next change.
+_HELD = f"""
+EXISTS (SELECT 1 FROM tags t WHERE t.tenant = c.tenant AND t.line_id = c.line_id
+          AND t.seq >= c.seq AND t.seq < ({_FOLLOWING}))
+OR EXISTS (SELECT 1 FROM pins p WHERE p.tenant = c.tenant AND p.line_id = c.line_id
+             AND p.seq >= c.seq AND p.seq < ({_FOLLOWING}))
+OR EXISTS (SELECT 1 FROM lines l WHERE l.tenant = c.tenant AND l.base_line = c.line_id
+             AND l.base_seq >= c.seq AND l.base_seq < ({_FOLLOWING}))
+"""  # noqa: S608 - our own SQL
+_BEHIND = f"""
+SELECT c.seq, c.blob_hash FROM changes c
+WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.pruned = 0 AND c.act = 'write'
+  AND c.seq IN (SELECT old.seq FROM changes old WHERE old.tenant = $1 AND old.line_id = $2 AND old.key = $3
+                  AND old.act = 'write' ORDER BY old.seq DESC LIMIT $4 OFFSET $5)
+  AND NOT ({_HELD})
+"""  # noqa: S608 - our own SQL
+_NEXT = f"""
+SELECT c.key, c.seq, c.blob_hash, CASE WHEN {_HELD} THEN 1 ELSE 0 END,
+       (SELECT k.committed_at FROM commits k
+        WHERE k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = ({_FOLLOWING}))
+FROM changes c
+WHERE c.tenant = $1 AND c.line_id = $2 AND (c.key, c.seq) > ($3, $4) AND c.pruned = 0 AND c.act = 'write'
+ORDER BY c.key, c.seq LIMIT $5
+"""  # noqa: S608 - our own SQL
+_OLDEST_KEPT = """
+SELECT seq FROM changes WHERE tenant = $1 AND line_id = $2 AND key = $3 AND act = 'write'
+ORDER BY seq DESC LIMIT 1 OFFSET $4
+"""
+
+
+async def prune_key(transaction: Transaction, line_id: str, key: str, keep: int) -> None:
+    rows = await transaction.all(_BEHIND, transaction.tenant, line_id, key, _BEHIND_AT_ONCE, keep)
+    await _forget(transaction, line_id, [(key, *row) for row in rows])
+
+
+async def prune_some(transaction: Transaction, line_id: str, begin: Place, limits: Limits) -> Pruned:
+    rows = await transaction.all(_NEXT, transaction.tenant, line_id, begin.key, begin.seq, _CHANGES_AT_ONCE)
+    oldest_kept = await _oldest_kept(transaction, line_id, {row[0] for row in rows}, limits.versions)
+    going = []
+    for key, seq, blob_hash, held, replaced_at in rows:
+        # What stands today is not history, whatever its age.
+        if held or replaced_at is None:
+            continue
+        too_old = limits.replaced_before is not None and replaced_at < limits.replaced_before
+        if too_old or seq < oldest_kept.get(key, 0):
+            going.append((key, seq, blob_hash))
+    freed = await _forget(transaction, line_id, going)
+    seqs = [seq for _, seq, _ in going]
+    reached = Place(rows[-1][0], rows[-1][1]) if len(rows) == _CHANGES_AT_ONCE else None
+    return Pruned(len(going), freed, min(seqs, default=0), max(seqs, default=0), reached)
+
+
+async def _oldest_kept(transaction: Transaction, line_id: str, keys: set[str], versions: int | None) -> dict[str, int]:
+    """Return, for each key that has more versions than are kept, the oldest of those."""
+    if versions is None:
+        return {}
+    oldest = {}
+    for key in sorted(keys):
+        row = await transaction.one(_OLDEST_KEPT, transaction.tenant, line_id, key, versions - 1)
+        if row is not None:
+            oldest[key] = row[0]
+    return oldest
+
+
+async def _forget(transaction: Transaction, line_id: str, going: Sequence[tuple[Any, ...]]) -> int:
+    for key, seq, _ in going:
+        await transaction.run(
+            "UPDATE changes SET pruned = 1 WHERE tenant = $1 AND line_id = $2 AND key = $3 AND seq = $4",
+            transaction.tenant,
+            line_id,
+            key,
+            seq,
+        )
+    return await SqlBlobs(transaction).forget(blob_hash for _, _, blob_hash in going)
