@@ -47,8 +47,8 @@ def clock() -> FrozenClock:
 
 
 @pytest.fixture
-def settings(database_url: str) -> Settings:
-    return Settings(database_url=database_url, rate_limits="off")
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    return Settings(database_url=database_url, data=str(tmp_path), rate_limits="off")
 
 
 @pytest.fixture

@@ -41,9 +41,26 @@ class Settings:
 
     host: str = setting("127.0.0.1", "WEFT_HOST", "Address the server listens on.")
     port: int = setting(8787, "WEFT_PORT", "Port the server listens on.")
-    data: str = setting("~/.weft", "WEFT_DATA", "Folder for the embedded database.")
+    data: str = setting("~/.weft", "WEFT_DATA", "Folder for the embedded database and for large values.")
     database_url: str = setting(
         "", "WEFT_DATABASE_URL", "A SQLite file or postgresql:// address; weft.db in the data folder if empty."
+    )
+    objects_url: str = setting(
+        "", "WEFT_OBJECTS_URL", "s3://bucket/prefix for large values; the folder objects in the data folder if empty."
+    )
+    objects_endpoint: str = setting(
+        "",
+        "WEFT_OBJECTS_ENDPOINT",
+        "Address of an S3 service other than Amazon's; credentials come from AWS_* variables.",
+    )
+    objects_region: str = setting("", "WEFT_OBJECTS_REGION", "Region of the bucket; AWS_REGION or us-east-1 if empty.")
+    objects_versioning: str = setting(
+        "off", "WEFT_OBJECTS_VERSIONING", "'required' refuses to store large values in a bucket that keeps no versions."
+    )
+    objects_timeout_seconds: int = setting(
+        30,
+        "WEFT_OBJECTS_TIMEOUT_SECONDS",
+        "How long storing or reading one large value in a bucket may take, 1 to 120.",
     )
     valkey_url: str = setting(
         "", "WEFT_VALKEY_URL", "valkey:// or redis:// address that makes rate limits hold across processes."
@@ -89,6 +106,10 @@ class Settings:
     @property
     def storage_url(self) -> str:
         return self.database_url or str(Path(self.data).expanduser() / "weft.db")
+
+    @property
+    def objects_folder(self) -> Path:
+        return Path(self.data).expanduser().absolute() / "objects"
 
     def rates(self) -> dict[RateClass, str]:
         """Return the allowance of each class, empty where there is none."""

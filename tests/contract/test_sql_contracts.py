@@ -13,6 +13,14 @@ class TestLineStore(contracts.LineStoreContract):
     """History in SQL."""
 
 
+class TestBranches(contracts.BranchContract):
+    """Lines that go on from others, in SQL."""
+
+
+class TestPruning(contracts.PruningContract):
+    """Retention in SQL."""
+
+
 class TestEntryStore(contracts.EntryStoreContract):
     """Board entries in SQL."""
 

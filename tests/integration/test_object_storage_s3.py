@@ -22,7 +22,6 @@ from weft.app.doctor import State, check_objects
 from weft.app.objects import Objects
 from weft.capabilities.objects.model import Pointer
 from weft.capabilities.objects.staging import keep_staged
-from weft.kernel.clock import to_micros
 from weft.providers.objects import Bucket, connect_objects
 from weft.settings import Settings
 from weft.storage.sql.database import Scope
@@ -300,8 +299,9 @@ async def test_what_is_doomed_leaves_the_bucket_and_what_is_kept_stays(
     world: World, objects: Objects, bucket: SharedBucket
 ) -> None:
     doomed, kept = await stage_and_keep(world, objects), await stage_and_keep(world, objects, OTHER)
-    now = to_micros(world.clock.now())
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlObjectIndex(tx).doom(doomed.object, now))
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlObjectIndex(tx).doom(doomed.object))
+    await objects.sweep()
+    assert await objects.fetch(world.tenant, doomed) == VALUE
     world.clock.advance(minutes=5)
     await objects.sweep()
     assert [key.rpartition("/")[2] for key in bucket.names()] == [kept.sha256]

@@ -17,7 +17,6 @@ from weft.app.doctor import State, check_objects
 from weft.app.objects import Objects
 from weft.capabilities.objects.model import ObjectStorageUnavailable, Pointer
 from weft.capabilities.objects.staging import keep_staged
-from weft.kernel.clock import to_micros
 from weft.providers.objects import Bucket, ObjectFolder, connect_objects
 from weft.settings import InvalidSetting, Settings
 from weft.storage.sql.database import AccessChanged, Scope
@@ -26,6 +25,8 @@ from weft.storage.sql.objects import SqlObjectIndex
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
+
+    from weft.storage.sql.database import Transaction
 
 VALUE = b"a value too large for the database" * 1_000
 OTHER = b"another" * 1_000
@@ -103,9 +104,19 @@ async def keep(world: World, *pointers: Pointer) -> None:
     await world.app.database.write(Scope(world.tenant), lambda tx: keep_staged(pointers, SqlObjectIndex(tx)))
 
 
-async def doom(world: World, pointer: Pointer) -> None:
-    now = to_micros(world.clock.now())
-    await world.app.database.write(Scope(world.tenant), lambda tx: SqlObjectIndex(tx).doom(pointer.object, now))
+async def doom(world: World, *pointers: Pointer) -> None:
+    async def each(transaction: Transaction) -> None:
+        for pointer in pointers:
+            await SqlObjectIndex(transaction).doom(pointer.object)
+
+    await world.app.database.write(Scope(world.tenant), each)
+
+
+async def doom_long_ago(world: World, objects: Objects, *pointers: Pointer) -> None:
+    """Drop values, and let the time pass in which they can still be read."""
+    await doom(world, *pointers)
+    await objects.sweep()
+    world.clock.advance(minutes=5)
 
 
 async def stage_and_keep(world: World, objects: Objects, *contents: bytes) -> list[Pointer]:
@@ -207,6 +218,7 @@ def test_a_path_is_made_of_names_alone(tenant: str, owner: str) -> None:
     "change",
     [
         ("planner/", "../planner/"),
+        ("planner/", "../"),
         ("acme/planner", "acme"),
         ("acme/", "/"),
         ("acme/", "../"),
@@ -319,8 +331,7 @@ async def test_a_process_killed_around_a_removal_leaves_it_to_the_next(
     world: World, objects: Objects, store: Stumbling, folder: Path, moment: str
 ) -> None:
     [doomed, other] = await stage_and_keep(world, objects, VALUE, OTHER)
-    await doom(world, doomed)
-    world.clock.advance(minutes=5)
+    await doom_long_ago(world, objects, doomed)
     setattr(store, moment, end_at("delete", Killed()))
     with pytest.raises(BaseExceptionGroup):
         await objects.sweep()
@@ -365,7 +376,7 @@ async def test_a_doomed_value_that_is_wanted_again_is_uploaded_again_and_stays(
     kept = await stage_and_keep(world, objects, VALUE)
     world.clock.advance(hours=2)
     assert await swept(world, objects) == 0
-    assert store.acts == ["put", "put"]
+    assert store.acts.count("put") == 2
     await check_nothing_is_amiss(world, folder, kept)
 
 
@@ -373,8 +384,7 @@ async def test_a_value_that_is_just_being_removed_is_waited_for(
     world: World, objects: Objects, store: Stumbling, folder: Path
 ) -> None:
     [pointer] = await stage_and_keep(world, objects, VALUE)
-    await doom(world, pointer)
-    world.clock.advance(minutes=5)
+    await doom_long_ago(world, objects, pointer)
     staging: list[asyncio.Task[None]] = []
 
     def stage_too(name: str) -> None:
@@ -392,8 +402,7 @@ async def test_a_removal_that_does_not_end_is_told_as_a_conflict(
     world: World, objects: Objects, store: Stumbling, folder: Path
 ) -> None:
     [pointer] = await stage_and_keep(world, objects, VALUE)
-    await doom(world, pointer)
-    world.clock.advance(minutes=5)
+    await doom_long_ago(world, objects, pointer)
     store.before = unreachable
     assert await swept(world, objects) == 0
     store.before = lambda _: None
@@ -415,8 +424,7 @@ async def test_an_upload_overtaken_by_a_removal_is_made_again(
     async def meanwhile() -> None:
         other = Objects(world.app.database, ObjectFolder(folder), world.clock)
         await stage_and_keep(world, other, VALUE)
-        await doom(world, pointer)
-        world.clock.advance(minutes=5)
+        await doom_long_ago(world, other, pointer)
         assert await swept(world, other) == 1
 
     class Slow(Stumbling):
@@ -437,9 +445,7 @@ async def test_a_process_that_slept_on_its_claim_removes_nothing(
     world: World, objects: Objects, store: Stumbling, folder: Path
 ) -> None:
     kept = await stage_and_keep(world, objects, *(f"{number}".encode() for number in range(9)))
-    for pointer in kept:
-        await doom(world, pointer)
-    world.clock.advance(minutes=5)
+    await doom_long_ago(world, objects, *kept)
     store.behind = lambda _: world.clock.advance(minutes=3)
     assert 1 <= await swept(world, objects) <= 4
     assert len(files(folder)) >= 5
@@ -449,9 +455,7 @@ async def test_two_processes_that_sweep_at_once_do_each_thing_once(
     world: World, objects: Objects, store: Stumbling, folder: Path
 ) -> None:
     kept = await stage_and_keep(world, objects, *(f"{number}".encode() for number in range(12)))
-    for pointer in kept[:10]:
-        await doom(world, pointer)
-    world.clock.advance(minutes=5)
+    await doom_long_ago(world, objects, *kept[:10])
     app = await world.another_app()
     beside = Stumbling(ObjectFolder(folder))
     await asyncio.gather(objects.sweep(), Objects(app.database, beside, world.clock).sweep())

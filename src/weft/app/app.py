@@ -17,6 +17,7 @@ from weft.app.feed import LiveFeed
 from weft.app.measuring import Measuring
 from weft.app.metrics import Metrics
 from weft.app.needs import Resolver, Services
+from weft.app.objects import Objects
 from weft.app.offers import RegisteredOffers
 from weft.app.operations import all_operations
 from weft.app.rates import RateLimits
@@ -31,6 +32,7 @@ from weft.capabilities.search.searching import Searcher
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.providers.jwt import JwtCodec
+from weft.providers.objects import connect_objects
 from weft.providers.tokenizers import InstalledTokenizers
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.connect import connect
@@ -73,6 +75,7 @@ class App:
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
         self._tally = BufferedTally()
         self._feed = LiveFeed(self.database)
+        self._objects = Objects(self.database, connect_objects(settings), self.clock)
         self._background: list[asyncio.Task[None]] = []
         codec = JwtCodec()
         resolver = Resolver(self._services(codec))
@@ -167,6 +170,7 @@ class App:
             feed=self._feed,
             measurements=self.measuring,
             memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=CLEAN_EVERY_SECONDS),
+            staging=self._objects,
             offers=RegisteredOffers(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             searcher=Searcher(

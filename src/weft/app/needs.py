@@ -15,10 +15,12 @@ from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally, TokenCounters
 from weft.capabilities.events.model import EventStore, Feed
-from weft.capabilities.history.store import LineStore
+from weft.capabilities.history.store import LineStore, SwitchStore
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessagePages, MessageStore
+from weft.capabilities.objects.staging import Staging
+from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.performance.model import Measurements
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.sessions.store import SessionStore
@@ -32,7 +34,9 @@ from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
+from weft.storage.sql.objects import SqlObjectIndex
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.storage.sql.switches import SqlSwitchStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -74,6 +78,7 @@ class Services:
     pages: MessagePages
     searcher: Searcher
     offers: Offers
+    staging: Staging
 
 
 class Resolver:
@@ -94,6 +99,7 @@ class Resolver:
             AuditStore: lambda call: SqlAuditStore(call.transaction),
             SessionStore: lambda call: SqlSessionStore(call.transaction),
             LineStore: lambda call: SqlLineStore(call.transaction),
+            SwitchStore: lambda call: SqlSwitchStore(call.transaction),
             EntryStore: lambda call: SqlEntryStore(call.transaction),
             ConventionStore: lambda call: SqlConventionStore(call.transaction),
             MemoryStore: lambda call: SqlMemoryStore(call.transaction),
@@ -103,6 +109,8 @@ class Resolver:
             Searcher: lambda _: services.searcher,
             Offers: lambda _: services.offers,
             EventStore: lambda call: SqlEventStore(call.transaction),
+            ObjectIndex: lambda call: SqlObjectIndex(call.transaction),
+            Staging: lambda _: services.staging,
         }
 
     def prepare(self, needs: Iterable[type]) -> Callable[[Call], list[Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.storage.sql.content import pack
+from weft.storage.sql.objects import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,16 +73,8 @@ class SqlBlobs:
         )
         outside, size = locked
         if gone and outside is not None:
-            await self._doom(outside)
+            await SqlObjectIndex(self._tx).doom(outside)
         return int(size) if gone else 0
-
-    async def _doom(self, path: str) -> None:
-        """Have what the value pointed to removed from where it is kept, once this transaction has been committed."""
-        await self._tx.run(
-            "UPDATE objects SET state = 'doomed' WHERE tenant = $1 AND path = $2 AND state = 'kept'",
-            self._tenant,
-            path,
-        )
 
     async def _doubt(self, blob_hash: bytes) -> None:
         """Have a value that is there, but in someone else's hands, looked at again later."""

@@ -98,6 +98,8 @@ class SqlLineStore:
         )
 
     async def branch(self, line_id: str, base: Point, *, weight: int, next_expiry_at: int | None) -> bool:
+        # Goes on from the line that the commit is on, so that pruning sees there what a branch still needs.
+        origin = (await self.past(base.line_id, base.seq))[0].line_id
         added = await self._tx.changed(
             """
             INSERT INTO lines (tenant, line_id, seq, head, weight, next_expiry_at, trunk, base_line, base_seq)
@@ -110,7 +112,7 @@ class SqlLineStore:
             weight,
             next_expiry_at,
             trunk_of(line_id),
-            base.line_id,
+            origin,
         )
         return added > 0
 
@@ -146,7 +148,8 @@ class SqlLineStore:
 
     async def append(self, head: Head, commit: Commit, *, weight: int, next_expiry_at: int | None) -> Head:
         merged = commit.merged
-        commit_hash = commit.hash_after(head.hash) if merged is None else commit.hash_after(head.hash, merged.hash)
+        parents = (head.hash,) if merged is None else (head.hash, merged.hash)
+        commit_hash = commit.hash_after(*parents, weight=weight)
         new = Head(commit.line_id, commit.seq, commit_hash, weight, next_expiry_at, commit.step or head.step)
         await self._tx.run(
             """

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # The version column is null until the bytes are there. A store without versions gives them this one.
 _NO_VERSION = ""
 _OBJECT = "SELECT path, state, size, version, at FROM objects WHERE tenant = $1 AND path = $2 "
+# Whoever dooms an object knows no time; its time of grace begins when it is first noticed.
+_UNNOTICED = 0
 _DUE = "state <> 'kept' AND at <= $1 AND (state IN ('doomed', 'deleting') OR at <= $2)"
 
 
@@ -68,10 +70,10 @@ class SqlObjectIndex:
         )
         return changed > 0
 
-    async def doom(self, path: str, now: int) -> None:
+    async def doom(self, path: str) -> None:
         await self._tx.run(
             "UPDATE objects SET state = 'doomed', at = $1 WHERE tenant = $2 AND path = $3 AND state = 'kept'",
-            now,
+            _UNNOTICED,
             self._tenant,
             path,
         )
@@ -80,11 +82,16 @@ class SqlObjectIndex:
         return _stored(await self._tx.one(_OBJECT, self._tenant, path))
 
     async def claim(self, now: int, limit: int) -> Sequence[str]:
+        await self._notice_doomed(now, limit)
         rows = await self._tx.all(
-            f"SELECT path FROM objects WHERE {_DUE} AND tenant = $3 ORDER BY at LIMIT $4 {{for_update_unless_locked}}",  # noqa: S608 - our own words
+            f"""
+            SELECT path FROM objects WHERE {_DUE} AND tenant = $3 AND at <> $4
+            ORDER BY at LIMIT $5 {{for_update_unless_locked}}
+            """,  # noqa: S608 - our own words
             now - GRACE_MICROS,
             now - PENDING_MICROS,
             self._tenant,
+            _UNNOTICED,
             limit,
         )
         for (path,) in rows:
@@ -107,8 +114,21 @@ class SqlObjectIndex:
     async def _locked(self, path: str) -> StoredObject | None:
         return _stored(await self._tx.one(_OBJECT + "{for_update}", self._tenant, path))
 
+    async def _notice_doomed(self, now: int, limit: int) -> None:
+        await self._tx.run(
+            """
+            UPDATE objects SET at = $1 WHERE tenant = $2 AND state = 'doomed' AND at = $3 AND path IN (
+                SELECT path FROM objects
+                WHERE tenant = $2 AND state <> 'kept' AND state = 'doomed' AND at = $3 LIMIT $4)
+            """,
+            now,
+            self._tenant,
+            _UNNOTICED,
+            limit,
+        )
+
     async def _begin_anew(self, found: StoredObject, now: int) -> Begun:
-        # Always another moment than before, so that no upload that belongs to the earlier beginning counts for this.
+        # Another moment than before, so that no upload that belongs to the earlier beginning counts for this one.
         at = max(now, found.at + 1)
         await self._tx.run(
             "UPDATE objects SET state = 'pending', version = NULL, at = $1 WHERE tenant = $2 AND path = $3",

@@ -8,20 +8,26 @@ from weft.testing.contracts.access import AccessStoreContract, AuditStoreContrac
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
 from weft.testing.contracts.events import EventStoreContract
 from weft.testing.contracts.history import LineStoreContract
+from weft.testing.contracts.history_branches import BranchContract
+from weft.testing.contracts.history_pruning import PruningContract
 from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
+from weft.testing.contracts.objects import ObjectIndexContract
 from weft.testing.contracts.sessions import SessionStoreContract
 from weft.testing.contracts.stores import Stores
 
 __all__ = [
     "AccessStoreContract",
     "AuditStoreContract",
+    "BranchContract",
     "ConventionStoreContract",
     "EntryStoreContract",
     "EventStoreContract",
     "LineStoreContract",
     "MemoryStoreContract",
     "MessageStoreContract",
+    "ObjectIndexContract",
+    "PruningContract",
     "SessionStoreContract",
     "Stores",
 ]

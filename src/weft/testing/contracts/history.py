@@ -1,9 +1,26 @@
-"""The contract of LineStore."""
+"""The contract of LineStore: one line by itself."""
 # ruff: noqa: S101, PLR2004 - tests that others run
 
 from __future__ import annotations
 
-from weft.capabilities.history.model import EMPTY, Act, Author, Change, ChangeMeta, Commit, Head, Tag, blob_hash
+import random
+
+from weft.capabilities.history.model import (
+    EMPTY,
+    LATEST,
+    Act,
+    Author,
+    Change,
+    ChangeMeta,
+    Commit,
+    Head,
+    Line,
+    Point,
+    Stretch,
+    Tag,
+    Version,
+    blob_hash,
+)
 from weft.testing.contracts.stores import Stores
 
 LINE = "board:s1"
@@ -19,16 +36,37 @@ def deleted(key: str, version: int, life: int = 1) -> Change:
     return Change(key, life, version, Act.DELETE, None, ChangeMeta())
 
 
-async def commit(stores: Stores, *changes: Change, values: tuple[str, ...] = ()) -> Head:
+async def commit(
+    stores: Stores,
+    *changes: Change,
+    values: tuple[str, ...] = (),
+    line: str = LINE,
+    merged: Point | None = None,
+    step: str | None = None,
+) -> Head:
     """Append one commit with these changes, keeping the values they name."""
     for value in values:
         await stores.lines.put_blob(blob_hash(value), value)
-    head = await stores.lines.lock(LINE)
+    head = await stores.lines.lock(line)
     if head is None:
-        await stores.lines.create(LINE)
-        head = Head(LINE, 0, EMPTY, 0, None)
-    step = Commit(LINE, head.seq + 1, AUTHOR, 1000 + head.seq, "write", None, changes)
-    return await stores.lines.append(head, step, weight=head.weight + 1, next_expiry_at=None)
+        await stores.lines.create(line)
+        head = Head.of_new_line(line)
+    made = Commit(line, head.seq + 1, AUTHOR, 1000 + head.seq, "write", step, changes, merged)
+    return await stores.lines.append(head, made, weight=head.weight + 1, next_expiry_at=None)
+
+
+async def write(stores: Stores, key: str, value: str, version: int = 1, *, line: str = LINE) -> Head:
+    """Append a commit that writes one value."""
+    return await commit(stores, written(key, value, version), values=(value,), line=line)
+
+
+async def state(stores: Stores, seq: int, line: str = LINE, touched: list[Stretch] | None = None) -> dict[str, str]:
+    return {found.change.key: said(found) for found in await stores.lines.state_at(line, seq, touched)}
+
+
+def said(version: Version) -> str:
+    assert version.value is not None
+    return version.value
 
 
 class LineStoreContract:
@@ -118,3 +156,98 @@ class LineStoreContract:
         await commit(stores, written("a", "1"), values=("1",))
         assert await elsewhere.lines.lock(LINE) is None
         assert await elsewhere.lines.state_at(LINE, 1) == []
+
+    async def test_a_line_and_what_it_is_called_can_be_looked_up(self, stores: Stores) -> None:
+        assert await stores.lines.find(LINE) is None
+        head = await write(stores, "a", "1")
+        assert await stores.lines.find(LINE) == Line(head)
+        await write(stores, "a", "1", line="context:a")
+        both = await stores.lines.page("", 10)
+        assert sorted(both) == [LINE, "context:a"]
+        assert [*await stores.lines.page("", 1), *await stores.lines.page(both[0], 10)] == list(both)
+        assert list(await stores.lines.page(both[1], 10)) == []
+
+    async def test_the_latest_version_of_a_key_at_any_commit_is_found(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await write(stores, "a", "2", 2)
+        await commit(stores, deleted("a", 2))
+        found = [await stores.lines.latest(LINE, "a", at) for at in (0, 1, 2, 3, LATEST)]
+        assert [version and version.value for version in found] == [None, "1", "2", None, None]
+        assert await stores.lines.latest(LINE, "b", 3) is None
+
+    async def test_a_state_can_be_asked_for_without_values_and_for_what_was_touched(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await write(stores, "b", "1")
+        await write(stores, "a", "2", 2)
+        bare = await stores.lines.state_at(LINE, 3, values=False)
+        assert [(v.change.key, v.value) for v in bare] == [("a", None), ("b", None)]
+        assert [v.change for v in bare] == [v.change for v in await stores.lines.state_at(LINE, 3)]
+        assert await state(stores, 3, touched=[Stretch(LINE, 2, 3)]) == {"a": "2"}
+        assert await state(stores, 1, touched=[Stretch(LINE, 2, 3)]) == {"a": "1"}
+        assert await state(stores, 3, touched=[Stretch(LINE, 0, 1), Stretch(LINE, 1, 2)]) == {"a": "2", "b": "1"}
+        assert await state(stores, 3, touched=[]) == {}
+
+    async def test_the_log_tells_commits_newest_first_with_all_they_changed(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await commit(stores, written("b", "2"), written("a", "2", 2), values=("2",), step="draft")
+        last = await write(stores, "b", "3", 2)
+        logged = await stores.lines.log(LINE, LATEST, 10)
+        assert [(found.commit.seq, [c.key for c in found.commit.changes]) for found in logged] == [
+            (3, ["b"]),
+            (2, ["a", "b"]),
+            (1, ["a"]),
+        ]
+        assert (logged[0].hash, logged[1].commit.step, logged[1].commit.author) == (last.hash, "draft", AUTHOR)
+        assert [found.commit.seq for found in await stores.lines.log(LINE, 2, 1)] == [2]
+        assert [found.commit.seq for found in await stores.lines.log(LINE, LATEST, 10, "a")] == [2, 1]
+        assert [found.commit.seq for found in await stores.lines.log(LINE, 1, 10, "b")] == []
+
+    async def test_a_commit_is_found_by_its_number_and_by_how_its_hash_begins(self, stores: Stores) -> None:
+        heads = [await write(stores, "a", f"{number}", number) for number in (1, 2, 3)]
+        found = await stores.lines.commit_at(LINE, 2)
+        assert found is not None
+        assert (found.hash, found.commit.changes[0].version) == (heads[1].hash, 2)
+        assert [await stores.lines.commit_at(LINE, seq) for seq in (0, 4)] == [None, None]
+        for head in heads:
+            for digits in (6, 7, 64):
+                (named,) = await stores.lines.commits_by_hash(LINE, head.hash.hex()[:digits])
+                assert named.commit.seq == head.seq
+        assert len(await stores.lines.commits_by_hash(LINE, "")) == 2
+        assert list(await stores.lines.commits_by_hash("other", heads[0].hash.hex())) == []
+
+    async def test_what_a_line_weighed_after_each_commit_is_known(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await write(stores, "a", "2", 2)
+        assert [await stores.lines.weight_at(LINE, seq) for seq in (0, 1, 2, 3)] == [0, 1, 2, None]
+
+    async def test_the_step_a_line_is_at_is_the_last_that_was_named(self, stores: Stores) -> None:
+        for step, expected in ((None, None), ("plan", "plan"), (None, "plan"), ("draft", "draft")):
+            await commit(stores, step=step)
+            head = await stores.lines.lock(LINE)
+            assert head is not None
+            assert head.step == expected
+        assert await stores.lines.verify(LINE) is None
+
+    async def test_a_tag_can_be_taken_back_and_says_if_nobody_asked_for_it(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        by_itself = Tag("before-merge-v1", 1, "orchestrator", 1, automatic=True)
+        assert await stores.lines.tag(LINE, by_itself)
+        assert await stores.lines.tag(LINE, Tag("empty", 0, "orchestrator", 2))
+        assert await stores.lines.find_tag(LINE, by_itself.label) == by_itself
+        assert await stores.lines.verify(LINE) is None
+        assert await stores.lines.untag(LINE, by_itself.label)
+        assert not await stores.lines.untag(LINE, by_itself.label)
+        assert [tag.label for tag in await stores.lines.tags(LINE)] == ["empty"]
+
+    async def test_values_of_every_length_and_script_come_back_as_they_were_written(self, stores: Stores) -> None:
+        noise = random.Random(4)
+        values = [
+            *("x" * length for length in (0, 1, 1_023, 1_024, 1_025, 100_000)),
+            *("\N{HIRAGANA LETTER A}" * length for length in (341, 342, 5_000)),
+            "".join(map(chr, noise.choices(range(0x20, 0xD7FF), k=2_000))),
+            "line\r\nline\ttab \U0010ffff \x7f" * 100,
+        ]
+        for number, value in enumerate(values):
+            await write(stores, f"k{number:02}", value)
+        assert list((await state(stores, len(values))).values()) == values
+        assert await stores.lines.verify(LINE) is None

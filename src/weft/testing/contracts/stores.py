@@ -11,6 +11,7 @@ from weft.capabilities.events.model import EventStore
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
+from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.events import Outbox
 
@@ -26,5 +27,6 @@ class Stores(Protocol):
     lines: LineStore
     memory: MemoryStore
     messages: MessageStore
+    objects: ObjectIndex
     outbox: Outbox
     sessions: SessionStore

@@ -1,0 +1,176 @@
+"""The contract of LineStore: lines that go on from others, and what merges bring in."""
+# ruff: noqa: S101 - tests that others run
+
+from __future__ import annotations
+
+from weft.capabilities.history.model import EMPTY, LATEST, Act, Head, Point, Stretch, Tag
+from weft.testing.contracts.history import LINE, commit, deleted, state, write, written
+from weft.testing.contracts.stores import Stores
+
+DRAFT, DEEPER = f"{LINE}@draft", f"{LINE}@deeper"
+
+
+async def branch(stores: Stores, line: str, seq: int, *, of: str = LINE) -> Head:
+    """Go on from a moment of a line."""
+    weight = await stores.lines.weight_at(of, seq) or 0
+    base = await stores.lines.commit_at(of, seq)
+    point = Point(of, seq, base.hash if base else EMPTY)
+    assert await stores.lines.branch(line, point, weight=weight, next_expiry_at=None)
+    head = await stores.lines.lock(line)
+    assert head is not None
+    return head
+
+
+class BranchContract:
+    """A branch shares all that was before it, and nothing after."""
+
+    async def test_a_branch_begins_where_its_base_stood(self, stores: Stores) -> None:
+        first = await write(stores, "a", "1")
+        await write(stores, "a", "2", 2)
+        assert await branch(stores, DRAFT, 1) == Head(DRAFT, 1, first.hash, 1, None)
+        assert await state(stores, 1, DRAFT) == {"a": "1"}
+        assert not await stores.lines.branch(DRAFT, Point(LINE, 2, EMPTY), weight=0, next_expiry_at=None)
+        assert (await stores.lines.lock(DRAFT)) == Head(DRAFT, 1, first.hash, 1, None)
+
+    async def test_what_is_written_on_either_side_stays_there(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await branch(stores, DRAFT, 1)
+        await write(stores, "b", "theirs", line=DRAFT)
+        await write(stores, "b", "ours")
+        await commit(stores, deleted("a", 1), line=DRAFT)
+        assert await state(stores, 2) == {"a": "1", "b": "ours"}
+        assert await state(stores, 3, DRAFT) == {"b": "theirs"}
+        assert await stores.lines.latest(DRAFT, "a", 3) is None
+        shared = await stores.lines.latest(DRAFT, "a", 2)
+        assert shared is not None
+        assert shared.value == "1"
+        assert [await stores.lines.verify(line) for line in (LINE, DRAFT)] == [None, None]
+
+    async def test_every_moment_of_the_shared_past_is_seen_from_the_branch(self, stores: Stores) -> None:
+        for number in (1, 2, 3):
+            await write(stores, "a", f"{number}", number)
+        await branch(stores, DRAFT, 2)
+        await write(stores, "a", "other", 3, line=DRAFT)
+        states = [await state(stores, seq, DRAFT) for seq in range(4)]
+        assert states == [{}, {"a": "1"}, {"a": "2"}, {"a": "other"}]
+        logged = await stores.lines.log(DRAFT, LATEST, 10)
+        assert [(found.commit.line_id, found.commit.seq) for found in logged] == [(DRAFT, 3), (LINE, 2), (LINE, 1)]
+        assert [found.commit.seq for found in await stores.lines.log(DRAFT, LATEST, 2, "a")] == [3, 2]
+        assert [v.value for v in await stores.lines.versions(DRAFT, "a", 1, 10)] == ["other", "2", "1"]
+        assert [v.value for v in await stores.lines.versions(DRAFT, "a", 1, 2)] == ["other", "2"]
+        (second,) = await stores.lines.commits_by_hash(DRAFT, logged[1].hash.hex())
+        assert second == logged[1]
+        assert await stores.lines.commits_by_hash(DRAFT, (await stores.lines.log(LINE, 3, 1))[0].hash.hex()) == []
+
+    async def test_lives_of_a_key_are_counted_along_the_branch(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await branch(stores, DRAFT, 1)
+        await commit(stores, deleted("a", 1))
+        await commit(stores, written("a", "again", 1, 2), values=("again",))
+        assert [await stores.lines.last_life(line, "a") for line in (LINE, DRAFT)] == [2, 1]
+
+    async def test_a_past_is_told_as_stretches_newest_first(self, stores: Stores) -> None:
+        for number in range(1, 6):
+            await write(stores, "a", f"{number}", number)
+        await branch(stores, DRAFT, 4)
+        await write(stores, "a", "x", 5, line=DRAFT)
+        await branch(stores, DEEPER, 5, of=DRAFT)
+        await write(stores, "a", "y", 6, line=DEEPER)
+        assert list(await stores.lines.past(LINE, 5)) == [Stretch(LINE, 0, 5)]
+        assert list(await stores.lines.past(DEEPER, 6)) == [
+            Stretch(DEEPER, 5, 6),
+            Stretch(DRAFT, 4, 5),
+            Stretch(LINE, 0, 4),
+        ]
+        assert list(await stores.lines.past(DEEPER, 5)) == [Stretch(DRAFT, 4, 5), Stretch(LINE, 0, 4)]
+        assert list(await stores.lines.past(DEEPER, 2)) == [Stretch(LINE, 0, 2)]
+        assert list(await stores.lines.past(DEEPER, 0)) == [Stretch(LINE, 0, 0)]
+
+    async def test_a_branch_of_a_branch_sees_through_both(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await branch(stores, DRAFT, 1)
+        await write(stores, "b", "2", line=DRAFT)
+        await branch(stores, DEEPER, 2, of=DRAFT)
+        await commit(stores, deleted("b", 1), line=DEEPER)
+        await write(stores, "c", "3", line=DEEPER)
+        assert await state(stores, 4, DEEPER) == {"a": "1", "c": "3"}
+        assert await state(stores, 4, DEEPER, [Stretch(DRAFT, 1, 2), Stretch(DEEPER, 3, 4)]) == {"c": "3"}
+        assert [await stores.lines.weight_at(DEEPER, seq) for seq in (0, 1, 2, 3, 4)] == [0, 1, 2, 3, 4]
+        assert await stores.lines.verify(DEEPER) is None
+
+    async def test_branches_are_listed_by_their_trunk_and_by_what_they_go_on_from(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await branch(stores, DRAFT, 1)
+        await write(stores, "a", "2", 2, line=DRAFT)
+        await branch(stores, DEEPER, 2, of=DRAFT)
+        listed = await stores.lines.branches(LINE)
+        assert [(line.branch, line.trunk, line.base_line, line.base_seq) for line in listed] == [
+            ("deeper", LINE, DRAFT, 2),
+            ("draft", LINE, LINE, 1),
+        ]
+        assert list(await stores.lines.children(LINE)) == [DRAFT]
+        assert list(await stores.lines.children(DRAFT)) == [DEEPER]
+        assert list(await stores.lines.branches(DRAFT)) == []
+
+    async def test_a_branch_from_before_a_branch_goes_on_from_where_the_commit_is(self, stores: Stores) -> None:
+        for number in (1, 2):
+            await write(stores, "a", f"{number}", number)
+        await branch(stores, DRAFT, 2)
+        await write(stores, "a", "3", 3, line=DRAFT)
+        await branch(stores, DEEPER, 1, of=DRAFT)
+        found = await stores.lines.find(DEEPER)
+        assert found is not None
+        assert (found.trunk, found.base_line, found.base_seq) == (LINE, LINE, 1)
+        assert await state(stores, 1, DEEPER) == {"a": "1"}
+        assert await stores.lines.verify(DEEPER) is None
+
+    async def test_a_branch_can_begin_with_nothing(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await branch(stores, DRAFT, 0)
+        await write(stores, "b", "2", line=DRAFT)
+        assert await state(stores, 1, DRAFT) == {"b": "2"}
+        assert await stores.lines.verify(DRAFT) is None
+
+    async def test_a_snapshot_of_a_branch_may_name_what_it_shares(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await write(stores, "a", "2", 2)
+        await branch(stores, DRAFT, 2)
+        for label, seq in (("now", 2), ("then", 1)):
+            assert await stores.lines.tag(DRAFT, Tag(label, seq, "orchestrator", 5))
+        assert await stores.lines.verify(DRAFT) is None
+
+    async def test_a_merge_names_what_it_brought_in(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await branch(stores, DRAFT, 1)
+        theirs = await write(stores, "b", "2", line=DRAFT)
+        merged = Point(DRAFT, theirs.seq, theirs.hash)
+        await commit(stores, written("b", "2"), merged=merged)
+        await write(stores, "c", "3")
+        (merge,) = await stores.lines.merges(LINE, LATEST)
+        assert (merge.commit.seq, merge.commit.merged, merge.commit.changes) == (2, merged, ())
+        assert list(await stores.lines.merges(LINE, 1)) == []
+        logged = await stores.lines.commit_at(LINE, 2)
+        assert logged is not None
+        assert (logged.commit.merged, logged.commit.changes[0].act) == (merged, Act.WRITE)
+        await branch(stores, DEEPER, 3)
+        assert [found.commit.seq for found in await stores.lines.merges(DEEPER, 3)] == [2]
+        assert await stores.lines.verify(LINE) is None
+
+    async def test_an_erased_branch_takes_nothing_of_its_base_with_it(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await branch(stores, DRAFT, 1)
+        await write(stores, "a", "1", 2, line=DRAFT)
+        await stores.lines.erase(DRAFT)
+        assert await stores.lines.find(DRAFT) is None
+        assert await state(stores, 1) == {"a": "1"}
+        assert list(await stores.lines.branches(LINE)) == []
+        assert await stores.lines.verify(LINE) is None
+        await branch(stores, DRAFT, 1)
+        assert await state(stores, 1, DRAFT) == {"a": "1"}
+
+    async def test_tenants_have_their_own_branches(self, stores: Stores, elsewhere: Stores) -> None:
+        await write(stores, "a", "1")
+        await branch(stores, DRAFT, 1)
+        assert await elsewhere.lines.find(DRAFT) is None
+        assert list(await elsewhere.lines.branches(LINE)) == []
+        assert list(await elsewhere.lines.children(LINE)) == []

@@ -1,0 +1,168 @@
+"""The contract of LineStore: what retention may forget, and what it never does."""
+# ruff: noqa: S101, PLR2004 - tests that others run
+
+from __future__ import annotations
+
+from weft.capabilities.history.model import Tag
+from weft.capabilities.history.store import Limits, Place, Pruned
+from weft.testing.contracts.history import LINE, commit, deleted, state, write, written
+from weft.testing.contracts.history_branches import DEEPER, DRAFT, branch
+from weft.testing.contracts.stores import Stores
+
+BEGIN = Place("", 0)
+
+
+async def kept(stores: Stores, key: str = "a", line: str = LINE) -> list[str | None]:
+    """Return what history still has of a key, oldest first."""
+    versions = await stores.lines.versions(line, key, 1, 10_000)
+    return [version.value for version in reversed(versions)]
+
+
+async def prune(stores: Stores, *, before: int | None = None, versions: int | None = None, line: str = LINE) -> Pruned:
+    return await stores.lines.prune_some(line, BEGIN, Limits(before, versions))
+
+
+async def five_versions(stores: Stores) -> None:
+    """Write a key five times, at 1000, 1001 and so on."""
+    for number in range(1, 6):
+        await write(stores, "a", f"{number}", number)
+
+
+class PruningContract:
+    """Values go by age or number; what something names stays, and so does the record of what went."""
+
+    async def test_values_behind_so_many_newer_ones_go(self, stores: Stores) -> None:
+        await five_versions(stores)
+        assert await prune(stores, versions=2) == Pruned(3, 3, 1, 3, None)
+        assert await kept(stores) == [None, None, None, "4", "5"]
+        assert await prune(stores, versions=2) == Pruned(0, 0, 0, 0, None)
+        assert await stores.lines.verify(LINE) is None
+
+    async def test_values_replaced_before_a_moment_go(self, stores: Stores) -> None:
+        await five_versions(stores)
+        assert (await prune(stores, before=1003)).versions == 2
+        assert await kept(stores) == [None, None, "3", "4", "5"]
+
+    async def test_either_limit_is_enough_and_none_forgets_nothing(self, stores: Stores) -> None:
+        await five_versions(stores)
+        assert (await prune(stores)).versions == 0
+        assert (await prune(stores, before=1002, versions=2)).versions == 3
+        assert await kept(stores) == [None, None, None, "4", "5"]
+
+    async def test_what_stands_today_is_never_forgotten_whatever_its_age(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await commit(stores, written("b", "1"), values=("1",))
+        assert (await prune(stores, before=2**60, versions=1)).versions == 0
+        assert await state(stores, 2) == {"a": "1", "b": "1"}
+
+    async def test_the_last_value_of_a_deleted_key_goes_by_when_it_was_deleted(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await write(stores, "b", "1")
+        await commit(stores, deleted("a", 1))
+        assert (await prune(stores, before=1002)).versions == 0
+        assert (await prune(stores, before=1003)).versions == 1
+        assert await kept(stores) == [None, None]
+
+    async def test_what_a_snapshot_names_stays_until_the_snapshot_goes(self, stores: Stores) -> None:
+        await five_versions(stores)
+        await stores.lines.tag(LINE, Tag("mark", 2, "orchestrator", 1))
+        await prune(stores, versions=1)
+        assert await kept(stores) == [None, "2", None, None, "5"]
+        await stores.lines.untag(LINE, "mark")
+        await prune(stores, versions=1)
+        assert await kept(stores) == [None, None, None, None, "5"]
+
+    async def test_what_is_pinned_stays_until_its_last_holder_lets_go(self, stores: Stores) -> None:
+        await five_versions(stores)
+        for holder in ("session:s1:a", "review:r1", "review:r1"):
+            await stores.lines.pin(LINE, 3, holder)
+        await stores.lines.unpin("session:s1:a")
+        await prune(stores, versions=1)
+        assert await kept(stores) == [None, None, "3", None, "5"]
+        await stores.lines.unpin("review:r1")
+        await prune(stores, versions=1)
+        assert await kept(stores) == [None, None, None, None, "5"]
+
+    async def test_what_a_branch_goes_on_from_stays_until_the_branch_goes(self, stores: Stores) -> None:
+        await five_versions(stores)
+        await branch(stores, DRAFT, 2)
+        await write(stores, "b", "x", line=DRAFT)
+        await prune(stores, before=2**60, versions=1)
+        assert await kept(stores) == [None, "2", None, None, "5"]
+        assert await state(stores, 3, DRAFT) == {"a": "2", "b": "x"}
+        await stores.lines.erase(DRAFT)
+        await prune(stores, versions=1)
+        assert await kept(stores) == [None, None, None, None, "5"]
+
+    async def test_what_a_branch_of_a_branch_shares_stays_too(self, stores: Stores) -> None:
+        await five_versions(stores)
+        await branch(stores, DRAFT, 4)
+        await branch(stores, DEEPER, 2, of=DRAFT)
+        await prune(stores, versions=1)
+        assert await kept(stores) == [None, "2", None, "4", "5"]
+        assert await state(stores, 2, DEEPER) == {"a": "2"}
+
+    async def test_a_moment_of_the_shared_past_named_from_a_branch_stays(self, stores: Stores) -> None:
+        await five_versions(stores)
+        await branch(stores, DRAFT, 4)
+        await stores.lines.pin(DRAFT, 2, "session:s1:a")
+        await stores.lines.tag(DRAFT, Tag("early", 1, "orchestrator", 1))
+        await prune(stores, versions=1)
+        assert await kept(stores) == ["1", "2", None, "4", "5"]
+        await stores.lines.untag(DRAFT, "early")
+        await prune(stores, versions=1)
+        assert await kept(stores) == [None, "2", None, "4", "5"]
+
+    async def test_a_branch_is_pruned_by_itself(self, stores: Stores) -> None:
+        await write(stores, "a", "base")
+        await branch(stores, DRAFT, 1)
+        for number in (2, 3, 4):
+            await write(stores, "a", f"{number}", number, line=DRAFT)
+        assert (await prune(stores, versions=1, line=DRAFT)).versions == 2
+        assert await kept(stores, line=DRAFT) == ["base", None, None, "4"]
+        assert await stores.lines.verify(DRAFT) is None
+
+    async def test_a_value_that_something_else_says_too_stays_where_it_is_said(self, stores: Stores) -> None:
+        await write(stores, "a", "same")
+        await write(stores, "a", "new", 2)
+        await write(stores, "b", "same")
+        assert await prune(stores, versions=1) == Pruned(1, 0, 1, 1, None)
+        assert await kept(stores) == [None, "new"]
+        assert await kept(stores, "b") == ["same"]
+        assert await stores.lines.verify(LINE) is None
+
+    async def test_a_long_line_is_pruned_step_by_step(self, stores: Stores) -> None:
+        keys = [f"k{number:03}" for number in range(400)]
+        for version in (1, 2, 3):
+            values = tuple(f"{key} {version}" for key in keys)
+            changes = (written(key, value, version) for key, value in zip(keys, values, strict=True))
+            await commit(stores, *changes, values=values)
+        steps, place = [], BEGIN
+        while True:
+            steps.append(await stores.lines.prune_some(LINE, place, Limits(None, 1)))
+            if steps[-1].reached is None:
+                break
+            place = steps[-1].reached
+        assert len(steps) == 3
+        assert sum(step.versions for step in steps) == 800
+        assert sum(step.freed for step in steps) == 800 * len("k000 1")
+        assert all(await state(stores, 3))
+        assert await stores.lines.verify(LINE) is None
+
+    async def test_a_forgotten_value_can_be_written_again(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await write(stores, "a", "2", 2)
+        await prune(stores, versions=1)
+        await write(stores, "a", "1", 3)
+        assert await kept(stores) == [None, "2", "1"]
+        assert await stores.lines.verify(LINE) is None
+
+    async def test_tenants_prune_and_pin_for_themselves(self, stores: Stores, elsewhere: Stores) -> None:
+        for each in (stores, elsewhere):
+            await five_versions(each)
+        await elsewhere.lines.pin(LINE, 2, "h")
+        await stores.lines.unpin("h")
+        await prune(stores, versions=1)
+        assert await kept(elsewhere) == ["1", "2", "3", "4", "5"]
+        await prune(elsewhere, versions=1)
+        assert await kept(elsewhere) == [None, "2", None, None, "5"]
