@@ -11,6 +11,8 @@ import msgspec
 
 from weft.capabilities.board.boards import Boards
 from weft.capabilities.board.model import EntryWithValue
+from weft.capabilities.board.operations import BranchChoice
+from weft.capabilities.history.model import BranchNotFound
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -28,6 +30,7 @@ class CheckBoard(Request):
     """Which board to check, and what counts as old."""
 
     session_id: SessionId
+    branch: BranchChoice = None
     stale_hours: Annotated[
         float, msgspec.Meta(gt=0, le=87_600, description="A key not written for this long is stale.")
     ] = 168.0
@@ -109,17 +112,18 @@ _ROW_LINES = 6
     rate=RateClass.SEARCH,
     effect=Effect.READ,
     heavy=True,
-    errors=(SessionNotFound,),
+    errors=(SessionNotFound, BranchNotFound),
 )
 async def check_board(request: CheckBoard, boards: Boards) -> Hygiene:
     """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
-    board = await boards.to_read(request.session_id)
-    visible = (await board.visible())[:_MANY_KEYS]
+    board = await boards.to_read(request.session_id, request.branch)
+    visible = (await board.readable())[:_MANY_KEYS]
     entries = [EntryWithValue(found.entry, found.value[:_LOOK_AT_CHARS]) for found in visible]
     findings = [
         *(finding for found in entries for finding in _of_value(found)),
         *_stale(entries, board.now, request.stale_hours),
-        *_unread(entries, board.now, request.unread_hours),
+        # Nobody counts the reads of a branch.
+        *(_unread(entries, board.now, request.unread_hours) if board.branch is None else ()),
         *_near_duplicates(entries),
     ]
     return Hygiene(findings=findings, checked=len(entries), clean=not findings)

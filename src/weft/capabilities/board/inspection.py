@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from weft.capabilities.board.boards import Board, Boards, change_of
-from weft.capabilities.board.operations import KeyInfo, SnapshotInfo, key_info, snapshot_info
-from weft.capabilities.history.model import LATEST
-from weft.capabilities.sessions.model import SessionId, SessionNotFound
+from weft.capabilities.board.boards import Boards
+from weft.capabilities.board.operations import BranchChoice, KeyInfo, SnapshotInfo, key_info, snapshot_info
+from weft.capabilities.board.reading import Board
+from weft.capabilities.board.writing import change_of
+from weft.capabilities.history.model import LATEST, BranchNotFound
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, line_of
 from weft.capabilities.sessions.operations import SessionInfo, describe
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
@@ -15,6 +17,7 @@ class InspectSession(Request):
     """Which session to look into."""
 
     session_id: SessionId
+    branch: BranchChoice = None
 
 
 class InspectedEntry(Response, kw_only=True, omit_defaults=False):
@@ -35,10 +38,23 @@ class Inspection(Response):
     history_problem: str | None = None
 
 
+async def _damage(board: Board) -> str | None:
+    """Return what is wrong with the history of a board or of its branches; None if nothing is."""
+    trunk, lines = line_of(board.session.session_id), board.parts.lines
+    branches = await lines.branches(trunk) if board.session.branches else ()
+    for line_id in (trunk, *(branch.head.line_id for branch in branches)):
+        problem = await lines.verify(line_id)
+        if problem is not None:
+            return problem
+    return None
+
+
 async def _departure(board: Board) -> str | None:
     """Return what the board says that its history does not; None if they agree."""
+    if board.branch is not None:
+        return None  # a branch says nothing but its history
     told = {key: (version.change, version.author) for key, version in (await board.state_at(LATEST)).items()}
-    held = {e.key: (change_of(e), e.written_by) for e in await board.parts.entries.list(board.session.session_id)}
+    held = {e.key: (change_of(e), e.written_by) for e in await board.entries.list(board.session.session_id)}
     departing = sorted(key for key in told.keys() | held.keys() if told.get(key) != held.get(key))
     return f"the board's '{departing[0]}' is not what its history says" if departing else None
 
@@ -53,16 +69,16 @@ async def _departure(board: Board) -> str | None:
     heavy=True,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    errors=(SessionNotFound,),
+    errors=(SessionNotFound, BranchNotFound),
 )
 async def inspect_session(request: InspectSession, boards: Boards) -> Inspection:
-    """Look at everything a session holds, values included, and check that its history is intact.
+    """Look at everything a session's board holds, values included, and check that its history is intact.
 
     For admins only; every use is written to the audit log.
     """
-    board = await boards.to_read(request.session_id)
-    live = await boards.entries.read_all(request.session_id)
-    problem = await boards.lines.verify(board.line_id) or await _departure(board)
+    board = await boards.to_read(request.session_id, request.branch)
+    live = await board.entries.read_all(request.session_id)
+    problem = await _damage(board) or await _departure(board)
     return Inspection(
         session=await describe(board.session, boards.sessions),
         entries=[
@@ -70,7 +86,7 @@ async def inspect_session(request: InspectSession, boards: Boards) -> Inspection
             for found in live
             if found.entry.lives_at(board.now)
         ],
-        snapshots=[snapshot_info(tag) for tag in await boards.lines.tags(board.line_id)],
+        snapshots=[snapshot_info(tag) for tag in await board.snapshots()],
         history_intact=problem is None,
         history_problem=problem,
     )

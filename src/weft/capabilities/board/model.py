@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 MAX_KEY_LENGTH = 64
+Patterns = tuple[str, ...]
 _FLAT_KEY = re.compile(r"[a-z0-9_]{1,64}\Z")
 _NAMESPACED_KEY = re.compile(r"(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")
 
@@ -69,7 +70,10 @@ class SnapshotExists(Conflict):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One key of the board, without its value. ``life`` tells it apart from a namesake deleted before."""
+    """One key of the board, without its value. ``life`` tells it apart from a namesake deleted before.
+
+    ``closed_since`` is who may read it by the last word on it where a branch has it from: each of these must agree.
+    """
 
     key: str
     life: int
@@ -79,16 +83,22 @@ class Entry(msgspec.Struct, frozen=True):
     written_by: str
     written_at: int
     expires_at: int | None
-    readable_by: tuple[str, ...]
-    writable_by: tuple[str, ...]
+    readable_by: Patterns
+    writable_by: Patterns
     reads: int = 0
     last_read_at: int | None = None
+    closed_since: tuple[Patterns, ...] = ()
+
+    @property
+    def readers(self) -> Patterns:
+        """Return who may read what is written over this entry, if the writer does not say."""
+        return next(iter(self.closed_since), ANYONE) if self.readable_by == ANYONE else self.readable_by
 
     def lives_at(self, now: int) -> bool:
         return self.expires_at is None or now < self.expires_at
 
     def readable(self, actor: Actor) -> bool:
-        return self.readable_by == ANYONE or actor.matches(self.readable_by)
+        return all(patterns == ANYONE or actor.matches(patterns) for patterns in (self.readable_by, *self.closed_since))
 
     def writable(self, actor: Actor) -> bool:
         # An admin can always repair a key whose patterns match nobody any more.
@@ -96,10 +106,11 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class EntryWithValue(msgspec.Struct, frozen=True):
-    """One key of the board with its value."""
+    """One key of the board with its value. ``lost``: a branch began where retention had removed it already."""
 
     entry: Entry
     value: str
+    lost: bool = False
 
 
 def check_key(key: str, *, namespaces: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.board.boards import Boards, Terms
+from weft.capabilities.board.boards import Boards
 from weft.capabilities.board.model import (
     Entry,
     EntryWithValue,
@@ -20,11 +20,20 @@ from weft.capabilities.board.model import (
     check_key,
     remark_on_size,
 )
-from weft.capabilities.history.model import SYSTEM, Act, Tag, Version, VersionConflict
+from weft.capabilities.board.writing import Terms
+from weft.capabilities.history.model import (
+    SYSTEM,
+    Act,
+    BranchNotFound,
+    Tag,
+    Version,
+    VersionConflict,
+    VersionPruned,
+)
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, optional_moment
 from weft.kernel.errors import PermissionDenied
-from weft.kernel.fields import Count, Ordinal
+from weft.kernel.fields import Count, Name, Ordinal, ShortText
 from weft.kernel.identity import ANYONE, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
@@ -43,12 +52,22 @@ IfVersion = Annotated[
     ),
 ]
 Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1, max_length=100)]
+BranchChoice = Annotated[
+    Name | None,
+    msgspec.Meta(description="A branch of the board, or main; the one you switched to, or main, if left out."),
+]
+Reason = Annotated[ShortText | None, msgspec.Meta(description="Why, in a few words; the history shows it.")]
+Step = Annotated[
+    Name | None,
+    msgspec.Meta(description="The workflow step this belongs to; what the last step left gets a snapshot of its own."),
+]
 
 
 class ListKeys(Request):
     """Which board to look at."""
 
     session_id: SessionId
+    branch: BranchChoice = None
 
 
 class KeyInfo(Response):
@@ -85,6 +104,7 @@ class ReadEntry(Request):
 
     session_id: SessionId
     key: Key
+    branch: BranchChoice = None
 
 
 class EntryRead(Response):
@@ -103,6 +123,7 @@ class ReadBatch(Request):
 
     session_id: SessionId
     keys: Annotated[list[Key], msgspec.Meta(min_length=1, max_length=1_000, description="The keys to read.")]
+    branch: BranchChoice = None
 
 
 class EntriesRead(Response):
@@ -129,6 +150,9 @@ class WriteEntry(Request):
     writable_by: Annotated[
         Patterns | None, msgspec.Meta(description="Who may change it; unchanged, or everyone, if left out.")
     ] = None
+    branch: BranchChoice = None
+    reason: Reason = None
+    step: Step = None
 
 
 class EntryWritten(Response):
@@ -148,6 +172,9 @@ class DeleteEntry(Request):
     session_id: SessionId
     key: Key
     if_version: IfVersion = None
+    branch: BranchChoice = None
+    reason: Reason = None
+    step: Step = None
 
 
 class EntryDeleted(Response):
@@ -170,6 +197,7 @@ class ReadHistory(Request):
         Ordinal | None,
         msgspec.Meta(description="A key deleted and created again has several; the latest otherwise."),
     ] = None
+    branch: BranchChoice = None
 
 
 class PastVersion(Response, kw_only=True, omit_defaults=False):
@@ -199,20 +227,23 @@ class TakeSnapshot(Request):
 
     session_id: SessionId
     label: Label
+    branch: BranchChoice = None
 
 
 class SnapshotInfo(Response):
-    """A named state of the board."""
+    """A named state of the board; ``automatic`` if nobody asked for it."""
 
     label: str
     created_by: str
     created_at: datetime
+    automatic: bool = False
 
 
 class ListSnapshots(Request):
     """Which board's snapshots."""
 
     session_id: SessionId
+    branch: BranchChoice = None
 
 
 class Snapshots(Response):
@@ -226,6 +257,7 @@ class ReadSnapshot(Request):
 
     session_id: SessionId
     label: Label
+    branch: BranchChoice = None
 
 
 class SnapshotRead(Response):
@@ -243,6 +275,7 @@ class CompareSnapshots(Request):
     session_id: SessionId
     from_label: Label
     to_label: Annotated[Label | None, msgspec.Meta(description="The present board if left out.")] = None
+    branch: BranchChoice = None
 
 
 class KeyDifference(Response):
@@ -269,6 +302,7 @@ class RestoreSnapshot(Request):
 
     session_id: SessionId
     label: Label
+    branch: BranchChoice = None
 
 
 class SnapshotRestored(Response):
@@ -279,8 +313,8 @@ class SnapshotRestored(Response):
     deleted: list[str]
 
 
-_READ_ERRORS = (SessionNotFound, InvalidKey)
-_WRITE_ERRORS = (SessionNotFound, SessionArchived, InvalidKey, PermissionDenied, VersionConflict)
+_READ_ERRORS = (SessionNotFound, BranchNotFound, InvalidKey)
+_WRITE_ERRORS = (SessionNotFound, BranchNotFound, SessionArchived, InvalidKey, PermissionDenied, VersionConflict)
 
 
 @operation(
@@ -291,12 +325,12 @@ _WRITE_ERRORS = (SessionNotFound, SessionArchived, InvalidKey, PermissionDenied,
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.READ,
-    errors=(SessionNotFound,),
+    errors=(SessionNotFound, BranchNotFound),
 )
 async def list_keys(request: ListKeys, boards: Boards) -> Keys:
     """See what the board holds, with sizes but without values, so you can choose what is worth reading."""
-    board = await boards.to_read(request.session_id)
-    entries = await board.list()
+    board = await boards.to_read(request.session_id, request.branch)
+    entries = await board.live()
     return Keys(
         keys=[key_info(entry) for entry in entries if entry.readable(boards.actor)],
         metadata=BoardSize(
@@ -316,11 +350,11 @@ async def list_keys(request: ListKeys, boards: Boards) -> Keys:
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.READ,
-    errors=(*_READ_ERRORS, KeyNotFound),
+    errors=(*_READ_ERRORS, KeyNotFound, VersionPruned),
 )
 async def read_entry(request: ReadEntry, boards: Boards) -> EntryRead:
     """Read one entry."""
-    board = await boards.to_read(request.session_id)
+    board = await boards.to_read(request.session_id, request.branch)
     found = (await board.read([request.key])).get(request.key)
     if found is None:
         raise await board.missing(request.key)
@@ -335,11 +369,11 @@ async def read_entry(request: ReadEntry, boards: Boards) -> EntryRead:
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.READ,
-    errors=_READ_ERRORS,
+    errors=(*_READ_ERRORS, VersionPruned),
 )
 async def read_batch(request: ReadBatch, boards: Boards) -> EntriesRead:
     """Read several entries in one call, all as they stood at one moment."""
-    board = await boards.to_read(request.session_id)
+    board = await boards.to_read(request.session_id, request.branch)
     wanted = list(dict.fromkeys(request.keys))
     found = await board.read(wanted)
     return EntriesRead(
@@ -363,12 +397,14 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
 
     The last write wins unless ``if_version`` says which version it must replace.
     """
-    board = await boards.to_write(request.session_id)
+    board = await boards.to_write(request.session_id, request.branch)
     terms = Terms(
         if_version=request.if_version,
         ttl_seconds=request.ttl_seconds,
         readable_by=request.readable_by,
         writable_by=request.writable_by,
+        reason=request.reason,
+        step=request.step,
     )
     entry = await board.write(request.key, request.value, terms)
     return EntryWritten(
@@ -393,8 +429,9 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
 )
 async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:
     """Remove an entry that is no longer relevant."""
-    board = await boards.to_write(request.session_id)
-    entry = await board.delete(request.key, request.if_version)
+    board = await boards.to_write(request.session_id, request.branch)
+    terms = Terms(if_version=request.if_version, reason=request.reason, step=request.step)
+    entry = await board.delete(request.key, terms)
     return EntryDeleted(deleted=entry.key, previous_version=entry.version)
 
 
@@ -410,13 +447,13 @@ async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:
 )
 async def read_history(request: ReadHistory, boards: Boards) -> History:
     """See how a key came to say what it says: its earlier versions, who wrote them and when."""
-    board = await boards.to_read(request.session_id)
+    board = await boards.to_read(request.session_id, request.branch)
     check_key(request.key, namespaces=board.session.config.namespaces)
     lives = await boards.lines.last_life(board.line_id, request.key)
     life = request.life or lives
     past = await boards.lines.versions(board.line_id, request.key, life, board.session.config.keep_versions + 1)
-    shown = [v for v in past if boards.actor.matches(v.change.meta.readable_by or ANYONE)]
-    if not shown or await board.hides(request.key, life):
+    shown = await board.visible(past)
+    if not shown:
         raise await board.missing(request.key)
     wanted = None if request.versions is None else set(request.versions)
     written = [v for v in reversed(shown) if v.change.act is Act.WRITE][-board.session.config.keep_versions :]
@@ -441,11 +478,11 @@ async def read_history(request: ReadHistory, boards: Boards) -> History:
     permission=Permission.WRITE,
     rate=RateClass.BOARD,
     effect=Effect.WRITE,
-    errors=(SessionNotFound, SessionArchived, SnapshotExists),
+    errors=(SessionNotFound, BranchNotFound, SessionArchived, SnapshotExists),
 )
 async def take_snapshot(request: TakeSnapshot, boards: Boards) -> SnapshotInfo:
     """Freeze the whole board under a name, to look back at or return to."""
-    board = await boards.to_write(request.session_id)
+    board = await boards.to_write(request.session_id, request.branch)
     return snapshot_info(await board.snapshot(request.label))
 
 
@@ -457,12 +494,12 @@ async def take_snapshot(request: TakeSnapshot, boards: Boards) -> SnapshotInfo:
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.READ,
-    errors=(SessionNotFound,),
+    errors=(SessionNotFound, BranchNotFound),
 )
 async def list_snapshots(request: ListSnapshots, boards: Boards) -> Snapshots:
     """List the board's snapshots."""
-    board = await boards.to_read(request.session_id)
-    return Snapshots(snapshots=[snapshot_info(tag) for tag in await boards.lines.tags(board.line_id)])
+    board = await boards.to_read(request.session_id, request.branch)
+    return Snapshots(snapshots=[snapshot_info(tag) for tag in await board.snapshots()])
 
 
 @operation(
@@ -473,11 +510,11 @@ async def list_snapshots(request: ListSnapshots, boards: Boards) -> Snapshots:
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.READ,
-    errors=(SessionNotFound, SnapshotNotFound),
+    errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),
 )
 async def read_snapshot(request: ReadSnapshot, boards: Boards) -> SnapshotRead:
     """Read the board as it was when a snapshot was taken."""
-    board = await boards.to_read(request.session_id)
+    board = await boards.to_read(request.session_id, request.branch)
     tag = await board.find_snapshot(request.label)
     past = await board.visible_at(tag.seq)
     return SnapshotRead(
@@ -496,17 +533,17 @@ async def read_snapshot(request: ReadSnapshot, boards: Boards) -> SnapshotRead:
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.READ,
-    errors=(SessionNotFound, SnapshotNotFound),
+    errors=(SessionNotFound, BranchNotFound, SnapshotNotFound),
 )
 async def compare_snapshots(request: CompareSnapshots, boards: Boards) -> Comparison:
     """Compare two snapshots, or a snapshot with the present board."""
-    board = await boards.to_read(request.session_id)
+    board = await boards.to_read(request.session_id, request.branch)
     before = {
         key: _past_entry(version)
         for key, version in (await board.visible_at((await board.find_snapshot(request.from_label)).seq)).items()
     }
     if request.to_label is None:
-        after = {found.entry.key: _entry_read(found) for found in await board.visible()}
+        after = {found.entry.key: _entry_read(found) for found in await board.readable()}
     else:
         tag = await board.find_snapshot(request.to_label)
         after = {key: _past_entry(version) for key, version in (await board.visible_at(tag.seq)).items()}
@@ -523,12 +560,23 @@ async def compare_snapshots(request: CompareSnapshots, boards: Boards) -> Compar
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    errors=(SessionNotFound, SessionArchived, SnapshotNotFound, PermissionDenied, StoreFull),
+    errors=(
+        SessionNotFound,
+        BranchNotFound,
+        SessionArchived,
+        SnapshotNotFound,
+        VersionPruned,
+        PermissionDenied,
+        StoreFull,
+    ),
 )
 async def restore_snapshot(request: RestoreSnapshot, boards: Boards) -> SnapshotRestored:
-    """Return the whole board to a snapshot. Nothing is rewritten: the way back is recorded as new versions."""
-    board = await boards.to_write(request.session_id)
-    written, deleted = await board.restore(await board.find_snapshot(request.label))
+    """Return the whole board to a snapshot; takes a clearance of 3.
+
+    Nothing is rewritten: the way back is recorded as new versions, and what the board held before gets a snapshot.
+    """
+    board = await boards.to_write(request.session_id, request.branch)
+    written, deleted = await board.restore(request.label)
     return SnapshotRestored(restored=request.label, written=sorted(written), deleted=sorted(deleted))
 
 
@@ -617,4 +665,9 @@ def _past_version(version: Version) -> PastVersion:
 
 
 def snapshot_info(tag: Tag) -> SnapshotInfo:
-    return SnapshotInfo(label=tag.label, created_by=tag.created_by, created_at=from_micros(tag.created_at))
+    return SnapshotInfo(
+        label=tag.label,
+        created_by=tag.created_by,
+        created_at=from_micros(tag.created_at),
+        automatic=tag.automatic,
+    )

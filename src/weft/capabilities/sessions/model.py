@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 
+from weft.capabilities.history.model import trunk_of
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, PRINCIPAL
@@ -129,7 +130,8 @@ def line_of(session_id: str) -> str:
 
 
 def session_of(line_id: str) -> str:
-    return line_id.removeprefix("board:")
+    """Return the session whose board, or branch of it, a line keeps the history of."""
+    return trunk_of(line_id).removeprefix("board:")
 
 
 async def find_session(session_id: str, actor: Actor, sessions: SessionStore) -> Session:

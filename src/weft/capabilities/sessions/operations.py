@@ -67,6 +67,7 @@ class SessionInfo(Response, kw_only=True, omit_defaults=False):
     metadata: dict[str, Any]
     archived_at: datetime | None
     config: SessionConfig
+    branches: list[str]
 
 
 class ListSessions(Request):
@@ -202,6 +203,8 @@ async def archive_session(
     now = clock.now()
     await sessions.archive(session.session_id, to_micros(now))
     await lines.set_next_expiry(line_of(session.session_id), None)
+    for branch in await lines.branches(line_of(session.session_id)) if session.branches else ():
+        await lines.set_next_expiry(branch.head.line_id, None)
     await outbox.publish(_event("session.archived", session, actor))
     return SessionArchivedAt(session_id=session.session_id, archived_at=now)
 
@@ -242,6 +245,7 @@ async def describe(session: Session, sessions: SessionStore) -> SessionInfo:
         metadata=session.metadata,
         archived_at=optional_moment(session.archived_at),
         config=session.config,
+        branches=list(await sessions.branches(session)),
     )
 
 

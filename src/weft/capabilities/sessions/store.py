@@ -41,8 +41,16 @@ class SessionStore(Protocol):
 
     async def archive(self, session_id: str, at: int) -> None: ...
 
+    async def branches(self, session: Session) -> Sequence[str]:
+        """Return the names of the branches of a session's board."""
+        ...
+
+    async def add_branches(self, session_id: str, more: int) -> None:
+        """Note that a session's board has that many more branches, so that they are looked for."""
+        ...
+
     async def lines(self, session_id: str) -> Sequence[str]:
-        """Return the lines of what belongs to a session: of its board, and of what agents remember of it."""
+        """Return the lines of what belongs to a session: its board, the branches of that, what agents remember."""
         ...
 
     async def erase(self, session_id: str) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.history.model import Head
+from weft.capabilities.history.model import Head, branch_of
 from weft.capabilities.sessions.model import Session, SessionConfig, line_of
+from weft.storage.sql.context import erase_snapshots
 from weft.storage.sql.memory import erase_memories, memories_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,11 @@ _LAST_COMMIT = """
 SELECT c.committed_at FROM lines l
 JOIN commits c ON c.tenant = l.tenant AND c.line_id = l.line_id AND c.seq = l.seq
 WHERE l.tenant = $1 AND l.line_id = $2
+"""
+_LAST_COMMIT_ON_BRANCHES = """
+SELECT MAX(c.committed_at) FROM lines l
+JOIN commits c ON c.tenant = l.tenant AND c.line_id = l.line_id AND c.seq = l.seq
+WHERE l.tenant = $1 AND l.trunk = $2
 """
 
 _config = msgspec.json.Decoder(SessionConfig)
@@ -91,8 +97,12 @@ class SqlSessionStore:
         return [_session(row) for row in rows]
 
     async def last_activity(self, session: Session) -> int:
-        row = await self._tx.one(_LAST_COMMIT, self._tx.tenant, line_of(session.session_id))
-        return max(session.updated_at, session.last_message_at or 0, 0 if row is None else row[0])
+        board = line_of(session.session_id)
+        rows = [await self._tx.one(_LAST_COMMIT, self._tx.tenant, board)]
+        if session.branches:
+            rows.append(await self._tx.one(_LAST_COMMIT_ON_BRANCHES, self._tx.tenant, board))
+        commits: list[int] = [row[0] for row in rows if row is not None and row[0] is not None]
+        return max(session.updated_at, session.last_message_at or 0, *commits)
 
     async def archive(self, session_id: str, at: int) -> None:
         await self._tx.run(
@@ -102,18 +112,40 @@ class SqlSessionStore:
             session_id,
         )
 
+    async def branches(self, session: Session) -> Sequence[str]:
+        lines = await self._branch_lines(session.session_id) if session.branches else ()
+        return [name for line_id in lines if (name := branch_of(line_id)) is not None]
+
+    async def add_branches(self, session_id: str, more: int) -> None:
+        await self._tx.run(
+            "UPDATE sessions SET branches = branches + $1 WHERE tenant = $2 AND session_id = $3",
+            more,
+            self._tx.tenant,
+            session_id,
+        )
+
     async def lines(self, session_id: str) -> Sequence[str]:
+        branches = await self._branch_lines(session_id)
         memories = await memories_of(self._tx, session_id)
-        return [line_of(session_id), *(memory.line_id for memory in memories)]
+        return [line_of(session_id), *branches, *(memory.line_id for memory in memories)]
 
     async def erase(self, session_id: str) -> None:
         await erase_memories(self._tx, session_id)
+        await erase_snapshots(self._tx, session_id)
         for table in ("entries", "messages", "message_audiences", "events", "sessions"):
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND session_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tx.tenant,
                 session_id,
             )
+
+    async def _branch_lines(self, session_id: str) -> list[str]:
+        rows = await self._tx.all(
+            "SELECT line_id FROM lines WHERE tenant = $1 AND trunk = $2 ORDER BY line_id",
+            self._tx.tenant,
+            line_of(session_id),
+        )
+        return [row[0] for row in rows]
 
 
 def _session(row: Row) -> Session:

@@ -44,8 +44,3 @@ class SqlSwitchStore:
             principal_id,
             branch,
         )
-
-    async def leave(self, trunk: str, branch: str) -> None:
-        await self._tx.run(
-            "DELETE FROM switches WHERE tenant = $1 AND line_id = $2 AND branch = $3", self._tx.tenant, trunk, branch
-        )

@@ -1,0 +1,83 @@
+"""The entries of a branch's board: read off its history, which says all there is to know of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.board.last_words import words_elsewhere
+from weft.capabilities.board.model import Entry, EntryWithValue
+from weft.capabilities.history.model import LATEST
+from weft.kernel.identity import ANYONE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.board.model import Patterns
+    from weft.capabilities.history.model import Version
+    from weft.capabilities.history.store import LineStore
+
+
+class BranchEntries:
+    """An EntryStore for one branch. Nothing is put or removed here: the commit that says so does it."""
+
+    def __init__(self, lines: LineStore, line_id: str) -> None:
+        self._lines = lines
+        self._line_id = line_id
+
+    async def get(self, session_id: str, key: str) -> Entry | None:
+        found = await self.read(session_id, [key])
+        return found[0].entry if found else None
+
+    async def read(self, session_id: str, keys: Sequence[str]) -> Sequence[EntryWithValue]:
+        del session_id
+        standing = [await self._lines.latest(self._line_id, key, LATEST) for key in keys]
+        return await self._entries([version for version in standing if version is not None])
+
+    async def list(self, session_id: str) -> Sequence[Entry]:
+        del session_id
+        return [found.entry for found in await self._standing(values=False)]
+
+    async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
+        del session_id
+        return await self._standing(values=True)
+
+    async def put(self, session_id: str, entry: Entry) -> None:
+        pass
+
+    async def remove(self, session_id: str, key: str) -> None:
+        pass
+
+    async def next_expiry(self, session_id: str) -> int | None:
+        moments = [entry.expires_at for entry in await self.list(session_id) if entry.expires_at is not None]
+        return min(moments, default=None)
+
+    async def add_reads(self, session_id: str, key: str, reads: int, last_read_at: int) -> None:
+        pass
+
+    async def _standing(self, *, values: bool) -> Sequence[EntryWithValue]:
+        versions = await self._lines.state_at(self._line_id, LATEST, values=values)
+        return await self._entries(sorted(versions, key=lambda version: version.change.key))
+
+    async def _entries(self, versions: Sequence[Version]) -> Sequence[EntryWithValue]:
+        words = await words_elsewhere(self._lines, self._line_id, versions)
+        return [
+            EntryWithValue(_entry(version, closed_since), version.value or "", lost=version.value is None)
+            for version, closed_since in zip(versions, words, strict=True)
+        ]
+
+
+def _entry(version: Version, closed_since: tuple[Patterns, ...]) -> Entry:
+    change = version.change
+    return Entry(
+        key=change.key,
+        life=change.life,
+        version=change.version,
+        blob_hash=change.blob_hash or b"",
+        tokens=change.meta.tokens,
+        written_by=version.author,
+        written_at=version.committed_at,
+        expires_at=change.meta.expires_at,
+        readable_by=change.meta.readable_by or ANYONE,
+        writable_by=change.meta.writable_by or ANYONE,
+        closed_since=closed_since,
+    )

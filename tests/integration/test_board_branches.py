@@ -1,0 +1,578 @@
+"""Branches of a board: places to try something, of which the board itself knows nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import outcome, refused
+from weft.app.dispatch import Arrival
+from weft.app.needs import Call
+from weft.capabilities.board.lines import BoardLines
+from weft.capabilities.history.keeping import Why
+from weft.capabilities.history.model import Act, Change, ChangeMeta, Point, Version, blob_hash
+from weft.storage.sql.database import Scope
+from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.switches import SqlSwitchStore
+from weft.transports.resources import parse_uri
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from support.world import Caller, World
+    from weft.capabilities.history.model import Head
+    from weft.storage.sql.database import Transaction
+
+pytestmark = pytest.mark.req("CE-F25")
+
+REVIEWERS = ["subagent:review:*"]
+
+
+async def branch(caller: Caller, name: str, *, of: str = "", version: str = "head") -> None:
+    line = f"board:{caller.session}{of and f'@{of}'}"
+    await caller.call("history.branch", context_id=line, branch=name, from_version=version)
+
+
+async def switch(caller: Caller, name: str) -> None:
+    await caller.call("history.switch", context_id=f"board:{caller.session}", branch=name)
+
+
+async def delete_branch(caller: Caller, name: str) -> None:
+    await caller.call("history.delete_branch", context_id=f"board:{caller.session}", branch=name, force=True)
+
+
+async def take_over(world: World, line_id: str, state: Mapping[str, Version | None], why: Why) -> Head:
+    """Let the planner make a board's line say something, as the operations on history do."""
+    actor = await world.app.identify(Arrival(world.planner.credential))
+
+    async def run(transaction: Transaction) -> Head:
+        boards = world.app._expiry._boards(Call(actor, transaction))
+        return await (await BoardLines(boards).to_write(line_id)).apply(state, why)
+
+    return await world.app.database.write(Scope(world.tenant), run)
+
+
+async def told(caller: Caller, **which: Any) -> list[tuple[str, str, str | None]]:
+    """Return what a caller is told of keys, as types, keys and branches."""
+    events = (await caller.events(**which))["events"]
+    about = [event for event in events if event["type"].startswith(("board.", "branch."))]
+    return [(event["type"], event["subject"], event["data"].get("branch")) for event in about]
+
+
+async def test_two_agents_on_two_branches_never_see_each_others_writes(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    for caller, name in ((world.analysis, "left"), (world.review, "right")):
+        await branch(world.planner, name)
+        await switch(caller, name)
+    await asyncio.gather(
+        *(world.analysis.write(f"left_{number}", "l") for number in range(5)),
+        *(world.review.write(f"right_{number}", "r") for number in range(5)),
+        world.analysis.write("goal", "ship left"),
+        world.review.write("goal", "ship right"),
+    )
+    assert await world.analysis.keys() == ["goal", *(f"left_{number}" for number in range(5))]
+    assert await world.review.keys() == ["goal", *(f"right_{number}" for number in range(5))]
+    assert await world.planner.keys() == ["goal"]
+    assert [await caller.value("goal") for caller in (world.analysis, world.review, world.planner)] == [
+        "ship left",
+        "ship right",
+        "ship",
+    ]
+    assert await world.planner.value("goal", branch="right") == "ship right"
+
+
+async def test_what_happens_on_the_board_later_is_not_on_its_branch(world: World) -> None:
+    await world.planner.write("stays", "1")
+    await world.planner.write("goes", "1")
+    await branch(world.planner, "try")
+    await world.planner.write("stays", "2")
+    await world.planner.write("comes", "1")
+    await world.planner.delete("goes")
+    batch = await world.planner.call("board.read_batch", session_id="s1", keys=["stays", "goes", "comes"], branch="try")
+    assert [(entry["key"], entry["value"], entry["version"]) for entry in batch["entries"]] == [
+        ("stays", "1", 1),
+        ("goes", "1", 1),
+    ]
+    assert batch["missing"] == ["comes"]
+
+
+async def test_a_branch_can_begin_at_any_earlier_version(world: World) -> None:
+    await world.planner.write("goal", "1")
+    await world.planner.write("late", "1")
+    await world.planner.write("goal", "2")
+    await branch(world.planner, "early", version="1")
+    await branch(world.planner, "empty", version="0")
+    assert await world.planner.keys(branch="early") == ["goal"]
+    assert await world.planner.value("goal", branch="early") == "1"
+    assert await world.planner.size(branch="early") == 1
+    assert await world.planner.keys(branch="empty") == []
+    await world.planner.write("goal", "mine", branch="empty")
+    assert (await world.planner.read("goal", branch="empty"))["version"] == 1
+
+
+async def test_a_branch_can_begin_at_another_branch(world: World) -> None:
+    await world.planner.write("goal", "main")
+    await branch(world.planner, "one")
+    await world.planner.write("goal", "one", branch="one")
+    await world.planner.write("of_one", "x", branch="one")
+    await branch(world.planner, "two", of="one")
+    await world.planner.write("of_two", "y", branch="two")
+    await world.planner.delete("of_one", branch="two")
+    await world.planner.write("goal", "one again", branch="one")
+    assert await world.planner.keys(branch="two") == ["goal", "of_two"]
+    assert await world.planner.value("goal", branch="two") == "one"
+    assert await world.planner.keys(branch="one") == ["goal", "of_one"]
+    assert await world.planner.keys() == ["goal"]
+
+
+async def test_deleting_a_key_on_a_branch_leaves_it_on_the_board(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    await branch(world.planner, "try")
+    deleted = await world.planner.delete("goal", branch="try", if_version=1)
+    assert deleted == {"deleted": "goal", "previous_version": 1}
+    with refused("KEY_NOT_FOUND") as caught:
+        await world.planner.read("goal", branch="try")
+    assert "try" in caught.value.message
+    assert await world.planner.value("goal") == "ship"
+    await world.planner.write("goal", "again", branch="try")
+    past = await world.planner.history("goal", branch="try")
+    assert (past["life"], past["lives"], past["versions"][0]["version"]) == (2, 2, 1)
+    assert (await world.planner.history("goal"))["lives"] == 1
+
+
+async def test_versions_go_on_from_where_the_branch_began(world: World) -> None:
+    await world.planner.write("goal", "1")
+    await branch(world.planner, "try")
+    await world.planner.write("goal", "main 2")
+    with refused("VERSION_CONFLICT"):
+        await world.planner.write("goal", "no", branch="try", if_version=2)
+    await world.analysis.write("goal", "try 2", branch="try", if_version=1)
+    past = (await world.planner.history("goal", branch="try"))["versions"]
+    assert [(v["version"], v["value"], v["written_by"]) for v in past] == [
+        (1, "1", "orchestrator"),
+        (2, "try 2", "subagent:analysis"),
+    ]
+
+
+async def test_each_branch_has_the_whole_limit_to_itself(world: World) -> None:
+    small = await world.planner.create_session("small", max_total_tokens=10)
+    await small.write("a", "abcd" * 6)
+    await branch(small, "try")
+    await small.write("b", "abcd" * 4, branch="try")
+    with refused("STORE_FULL"):
+        await small.write("c", "abcd", branch="try")
+    assert (await small.size(), await small.size(branch="try")) == (6, 10)
+    await small.write("b", "abcd" * 3)
+    await small.delete("a", branch="try")
+    await small.write("c", "abcd" * 6, branch="try")
+    assert (await small.size(), await small.size(branch="try")) == (9, 10)
+
+
+@pytest.mark.req("SC-14")
+async def test_keys_of_a_branch_expire_there(world: World) -> None:
+    await world.planner.write("both", "x", ttl_seconds=10)
+    await branch(world.planner, "try")
+    await world.planner.write("own", "x", ttl_seconds=5, branch="try")
+    await world.planner.write("both", "kept", branch="try")
+    world.clock.advance(seconds=5)
+    assert await world.planner.keys(branch="try") == ["both"]
+    world.clock.advance(seconds=5)
+    assert (await world.planner.keys(), await world.planner.keys(branch="try")) == ([], ["both"])
+    await world.planner.write("goal", "x", branch="try")
+    assert ("branch.expired", "own", "try") in await told(world.planner)
+    assert (await world.planner.history("own", branch="try"))["ended"] == "expired"
+
+
+@pytest.mark.req("SC-14")
+async def test_what_a_branch_inherits_expires_without_anybody_touching_it(world: World) -> None:
+    await world.planner.write("inherited", "x", ttl_seconds=10)
+    await branch(world.planner, "try")
+    world.clock.advance(seconds=10)
+    await world.app._expiry.bury_due()
+    about = await told(world.planner)
+    assert ("board.expired", "inherited", None) in about
+    assert ("branch.expired", "inherited", "try") in about
+    assert await world.planner.size(branch="try") == 0
+    due = await world.rows("SELECT next_expiry_at FROM lines WHERE tenant = $1", world.tenant)
+    assert [row[0] for row in due] == [None, None]
+
+
+async def test_a_switch_is_the_callers_own_and_a_named_branch_goes_before_it(world: World) -> None:
+    await world.planner.write("goal", "main")
+    await branch(world.planner, "try")
+    await switch(world.analysis, "try")
+    await world.analysis.write("goal", "try")
+    assert (await world.analysis.value("goal"), await world.planner.value("goal")) == ("try", "main")
+    assert await world.analysis.value("goal", branch="main") == "main"
+    assert await world.planner.value("goal", branch="try") == "try"
+    assert (await world.analysis.hygiene())["checked"] == 1
+    await switch(world.analysis, "main")
+    assert await world.analysis.value("goal") == "main"
+
+
+async def test_an_address_means_the_board_itself_whoever_switched_to_where(world: World) -> None:
+    assert parse_uri("board://s1/goal").request["branch"] == "main"
+    assert parse_uri("board://s1/*").request["branch"] == "main"
+    assert parse_uri("board://s1").request["branch"] == "main"
+    await world.planner.write("goal", "main")
+    await branch(world.planner, "try")
+    await world.planner.write("goal", "try", branch="try")
+    assert await world.planner.value("goal") == "main"
+
+
+async def test_an_unknown_branch_is_named_with_those_like_it(world: World) -> None:
+    await world.planner.write("goal", "x")
+    for attempt in (world.planner.read("goal", branch="experimint"), world.planner.write("b", branch="experimint")):
+        with refused("BRANCH_NOT_FOUND") as caught:
+            await attempt
+        assert caught.value.context["resource_id"] == "experimint"
+        assert caught.value.context["available_alternatives"] == []
+    await branch(world.planner, "experiment")
+    for operation, fields in (
+        ("board.list_keys", {}),
+        ("board.read", {"key": "goal"}),
+        ("board.read_batch", {"keys": ["goal"]}),
+        ("board.write", {"key": "goal", "value": "y"}),
+        ("board.delete", {"key": "goal"}),
+        ("board.read_history", {"key": "goal"}),
+        ("board.snapshot", {"label": "mark"}),
+        ("board.list_snapshots", {}),
+        ("board.read_snapshot", {"label": "mark"}),
+        ("board.compare_snapshots", {"from_label": "mark"}),
+        ("board.restore_snapshot", {"label": "mark"}),
+        ("board.hygiene", {}),
+    ):
+        with refused("BRANCH_NOT_FOUND") as caught:
+            await world.planner.call(operation, session_id="s1", branch="experimint", **fields)
+        assert caught.value.context["available_alternatives"] == ["experiment"]
+    assert await world.planner.value("goal") == "x"
+
+
+async def test_a_branch_deleted_under_its_users_is_not_silently_the_board(world: World) -> None:
+    await world.planner.write("goal", "main")
+    await branch(world.planner, "try")
+    await switch(world.analysis, "try")
+    await delete_branch(world.planner, "try")
+    for attempt in (world.analysis.read("goal"), world.analysis.write("goal", "lost"), world.analysis.keys()):
+        with refused("BRANCH_NOT_FOUND") as caught:
+            await attempt
+        assert "switch" in caught.value.hint
+    with refused("BRANCH_NOT_FOUND"):
+        await world.planner.read("goal", branch="try")
+    await switch(world.analysis, "main")
+    assert await world.analysis.value("goal") == "main"
+
+
+async def test_writers_on_branches_and_board_do_not_lose_each_others_work(world: World) -> None:
+    await world.planner.write("count", "0")
+    await branch(world.planner, "try")
+    second = await world.another_app()
+    writers = [caller.at(app) for caller in (world.planner, world.analysis) for app in (world.app, second)]
+    for place, version in (("main", 1), ("try", 1)):
+        codes = await asyncio.gather(
+            *(outcome(each.write("count", place, branch=place, if_version=version)) for each in writers)
+        )
+        assert sorted(codes) == ["VERSION_CONFLICT"] * 3 + ["ok"]
+    await asyncio.gather(
+        *(
+            each.write(f"k{number}", "x", branch=place)
+            for place in ("main", "try")
+            for number, each in enumerate(writers)
+        )
+    )
+    for place in ("main", "try"):
+        assert await world.planner.keys(branch=place) == ["count", "k0", "k1", "k2", "k3"]
+        assert await world.planner.value("count", branch=place) == place
+    assert (await world.admin.inspect())["history_intact"]
+
+
+async def test_a_branch_deleted_while_it_is_written_to_ends_one_way_or_the_other(world: World) -> None:
+    await branch(world.planner, "try")
+    second = await world.another_app()
+    codes = await asyncio.gather(
+        *(outcome(world.analysis.at(second).write(f"k{number}", branch="try")) for number in range(6)),
+        outcome(delete_branch(world.planner, "try")),
+    )
+    assert codes[-1] == "ok"
+    assert set(codes) <= {"ok", "BRANCH_NOT_FOUND"}
+    left = await world.rows("SELECT 1 FROM changes WHERE tenant = $1 AND line_id = 'board:s1@try'", world.tenant)
+    assert not left
+
+
+async def test_events_on_a_branch_are_never_taken_for_those_of_the_board(world: World) -> None:
+    await world.planner.write("goal", "x")
+    await branch(world.planner, "try")
+    start = await world.last_event()
+    await world.planner.write("goal", "y", branch="try")
+    await world.planner.delete("goal", branch="try")
+    await world.planner.snapshot("mark", branch="try")
+    await world.planner.restore("mark", branch="try")
+    assert await told(world.planner, after=start) == [
+        ("branch.written", "goal", "try"),
+        ("branch.deleted", "goal", "try"),
+        ("branch.snapshot", "mark", "try"),
+        ("branch.restored", "mark", "try"),
+    ]
+    assert await told(world.planner, after=start, types=["board.*"]) == []
+    assert await told(world.planner, after=start, keys=["goal"]) == [
+        ("branch.written", "goal", "try"),
+        ("branch.deleted", "goal", "try"),
+    ]
+
+
+@pytest.mark.req("SC-11")
+async def test_patterns_hold_on_a_branch(world: World) -> None:
+    await branch(world.planner, "try")
+    await world.review.write("verdict", "secret", branch="try", readable_by=REVIEWERS, writable_by=REVIEWERS)
+    assert await world.analysis.keys(branch="try") == []
+    for attempt in (world.analysis.read("verdict", branch="try"), world.analysis.history("verdict", branch="try")):
+        with refused("KEY_NOT_FOUND"):
+            await attempt
+    with refused("PERMISSION_DENIED"):
+        await world.analysis.write("verdict", "no", branch="try")
+    assert await world.review.value("verdict", branch="try") == "secret"
+    events = [event["type"] for event in (await world.analysis.events(session_id="s1"))["events"]]
+    assert "branch.written" not in events
+
+
+@pytest.mark.req("SC-11")
+async def test_branching_off_from_before_a_key_was_closed_does_not_open_it(world: World) -> None:
+    await world.review.write("verdict", "draft")
+    await world.review.write("verdict", "secret", readable_by=REVIEWERS)
+    await world.review.write("gone", "draft")
+    await world.review.write("gone", "secret", readable_by=REVIEWERS)
+    await world.review.delete("gone")
+    await branch(world.planner, "early", version="1")
+    await branch(world.planner, "open", version="3")
+    await branch(world.planner, "deeper", of="open")
+    for name in ("early", "open", "deeper"):
+        for attempt in (
+            world.analysis.read("verdict", branch=name),
+            world.analysis.read("gone", branch=name),
+            world.analysis.history("verdict", branch=name),
+        ):
+            with refused("KEY_NOT_FOUND"):
+                await attempt
+        assert await world.analysis.keys(branch=name) == []
+    assert await world.review.value("verdict", branch="early") == "draft"
+    await world.analysis.write("verdict", "on top", branch="early")
+    assert await world.analysis.keys(branch="early") == []
+    assert await world.review.value("verdict", branch="early") == "on top"
+
+
+@pytest.mark.req("SC-11")
+async def test_closing_many_keys_closes_them_on_branches_too(world: World) -> None:
+    keys = [f"k{number:02}" for number in range(30)]
+    for key in keys:
+        await world.review.write(key, "draft")
+    await branch(world.planner, "try")
+    assert await world.analysis.keys(branch="try") == keys
+    for key in keys[:15]:
+        await world.review.write(key, "secret", readable_by=REVIEWERS)
+    for key in keys[15:20]:
+        await world.review.delete(key)
+    assert await world.analysis.keys(branch="try") == keys[15:]
+    assert await world.review.keys(branch="try") == keys
+    await world.planner.write(keys[0], "said on the branch", readable_by=["*"], branch="try")
+    assert await world.analysis.value(keys[0], branch="try") == "said on the branch"
+    shown = (await world.analysis.history(keys[0], branch="try"))["versions"]
+    assert [version["value"] for version in shown] == ["said on the branch"]
+
+
+@pytest.mark.req("SC-15")
+async def test_a_branch_has_snapshots_of_its_own_and_of_the_past_it_shares(world: World) -> None:
+    await world.planner.write("goal", "1")
+    await world.planner.snapshot("shared")
+    await branch(world.planner, "try")
+    await world.planner.write("main_only", "x")
+    await world.planner.snapshot("later")
+    await world.planner.write("goal", "2", branch="try")
+    await world.planner.write("extra", "x", branch="try")
+    await world.planner.snapshot("own", branch="try")
+    assert await world.planner.snapshots(branch="try") == ["own", "shared"]
+    assert await world.planner.snapshots() == ["later", "shared"]
+    restored = await world.planner.restore("shared", branch="try")
+    assert restored == {"restored": "shared", "written": ["goal"], "deleted": ["extra"]}
+    assert await world.planner.value("goal", branch="try") == "1"
+    assert (await world.planner.read("goal"))["version"] == 1
+    compared = await world.planner.call(
+        "board.compare_snapshots", session_id="s1", from_label="own", to_label="shared", branch="try"
+    )
+    assert [entry["key"] for entry in compared["removed"]] == ["extra"]
+    with refused("SNAPSHOT_NOT_FOUND"):
+        await world.planner.restore("later", branch="try")
+
+
+@pytest.mark.req("SC-12")
+async def test_a_branch_prunes_only_its_own_past(world: World) -> None:
+    short = await world.planner.create_session("short", keep_versions=2)
+    for number in range(3):
+        await short.write("goal", f"main {number}")
+    await branch(short, "try")
+    for number in range(20):
+        await short.write("goal", f"try {number}", branch="try")
+    past = (await short.history("goal", branch="try"))["versions"]
+    assert [version["value"] for version in past] == ["try 18", "try 19"]
+    await branch(short, "again", version="3")
+    assert await short.value("goal", branch="again") == "main 2"
+    assert (await world.admin.in_session("short").inspect())["history_intact"]
+
+
+async def test_a_session_shows_its_branches_and_when_they_were_last_written(world: World) -> None:
+    await branch(world.planner, "b")
+    await branch(world.planner, "a")
+    world.clock.advance(minutes=2)
+    await world.planner.write("goal", "x", branch="a")
+    shown = (await world.planner.call("session.get", session_id="s1"))["session"]
+    assert (shown["branches"], shown["updated_at"]) == (["a", "b"], "2026-02-20T14:32:00Z")
+    inspected = await world.admin.call("session.inspect", session_id="s1", branch="a")
+    assert [entry["info"]["key"] for entry in inspected["entries"]] == ["goal"]
+    assert inspected["session"]["branches"] == ["a", "b"]
+    assert (await world.admin.inspect())["entries"] == []
+
+
+async def test_damage_on_a_branch_is_found_by_inspecting_the_session(world: World) -> None:
+    await branch(world.planner, "try")
+    await world.planner.write("goal", "x", branch="try")
+    assert (await world.admin.inspect())["history_intact"]
+    await world.sql("UPDATE commits SET author = 'nobody' WHERE tenant = $1 AND line_id = 'board:s1@try'", world.tenant)
+    assert not (await world.admin.inspect())["history_intact"]
+
+
+async def test_an_archived_session_keeps_its_branches_for_reading(world: World) -> None:
+    await branch(world.planner, "try")
+    await world.planner.write("goal", "x", branch="try", ttl_seconds=60)
+    await world.planner.call("session.archive", session_id="s1")
+    assert await world.planner.value("goal", branch="try") == "x"
+    with refused("SESSION_ARCHIVED"):
+        await world.planner.write("goal", "y", branch="try")
+    due = await world.rows("SELECT next_expiry_at FROM lines WHERE tenant = $1", world.tenant)
+    assert [row[0] for row in due] == [None, None]
+
+
+async def test_a_deleted_session_takes_its_branches_with_it(world: World) -> None:
+    await world.planner.write("goal", "1")
+    for name in ("left", "right"):
+        await branch(world.planner, name)
+        await world.planner.write("goal", name, branch=name)
+        await world.planner.snapshot("mark", branch=name)
+    await switch(world.analysis, "left")
+    await world.planner.call("history.merge", context_id="board:s1@left", from_context_id="board:s1@right")
+    await world.planner.call("session.delete", session_id="s1")
+    tables = ("entries", "blobs", "lines", "commits", "changes", "tags", "pins", "switches", "reviews", "sessions")
+    for table in tables:
+        assert not await world.rows(f"SELECT 1 FROM {table} WHERE tenant = $1", world.tenant), table
+    fresh = await world.planner.create_session("s1")
+    assert await world.analysis.keys() == []
+    with refused("BRANCH_NOT_FOUND"):
+        await fresh.keys(branch="left")
+
+
+async def test_a_board_without_branches_never_looks_for_them(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def looked(*_: object, **__: object) -> None:
+        raise AssertionError("looked for a branch")
+
+    monkeypatch.setattr(SqlSwitchStore, "branch_of", looked)
+    for method in ("find", "lock", "branches"):
+        monkeypatch.setattr(SqlLineStore, method, looked)
+    await world.planner.write("goal", "x")
+    assert await world.planner.value("goal", branch="main") == "x"
+    assert await world.planner.keys() == ["goal"]
+    await world.planner.snapshot("mark")
+    await world.planner.delete("goal")
+    await world.planner.restore("mark")
+    assert (await world.planner.history("goal"))["lives"] == 2
+    assert await world.planner.read_snapshot("mark") == {"goal": "x"}
+    await world.planner.call("session.get", session_id="s1")
+    await world.planner.call("session.archive", session_id="s1")
+
+
+@pytest.mark.parametrize(
+    "line_id",
+    [
+        "board:",
+        "board:nobody",
+        "board:s1@",
+        "board:s1@main",
+        "board:s1@a@b",
+        "board:s1@a b",
+        "board:s1:x",
+        "s1",
+        "x:s1",
+    ],
+)
+async def test_what_names_no_board_is_no_line(world: World, line_id: str) -> None:
+    for action in ("history.log", "history.verify"):
+        with refused("LINE_NOT_FOUND"):
+            await world.planner.call(action, context_id=line_id)
+    with refused("LINE_NOT_FOUND"):
+        await world.planner.call("history.branch", context_id=line_id, branch="try")
+
+
+async def test_the_line_of_a_session_is_there_only_for_those_who_take_part(world: World) -> None:
+    await world.planner.create_session("closed", participants=["orchestrator"])
+    with refused("LINE_NOT_FOUND"):
+        await world.analysis.call("history.log", context_id="board:closed")
+    with refused("BRANCH_NOT_FOUND"):
+        await world.planner.call("history.log", context_id="board:closed@none")
+
+
+def version(key: str, value: str | None, **meta: Any) -> Version:
+    """Return what another line says of a key; without a value if that was pruned."""
+    change = Change(key, 1, 1, Act.WRITE, blob_hash(value or "lost"), ChangeMeta(**meta))
+    return Version(change, 1, "orchestrator", 0, value)
+
+
+async def test_a_line_takes_over_a_state_as_one_commit_and_says_from_where(world: World) -> None:
+    await world.planner.write("stays", "same")
+    await world.planner.write("goes", "x")
+    await branch(world.planner, "try")
+    start = await world.last_event()
+    merged = Point("board:s1@try", 2, bytes(32))
+    state = {
+        "stays": version("stays", "same", tokens=1),
+        "goes": None,
+        "comes": version("comes", "new"),
+        "never": None,
+        "over": version("over", "late", tokens=1, expires_at=1),
+    }
+    head = await take_over(world, "board:s1", state, Why("merge", "join", merged))
+    assert head.seq == 3
+    assert await world.planner.keys() == ["comes", "stays"]
+    assert (await world.planner.read("stays"))["version"] == 1
+    assert await world.planner.size() == 2
+    events = (await world.planner.events(after=start))["events"]
+    assert [(event["type"], event["subject"], event["data"]["merged_from"]) for event in events] == [
+        ("board.written", "comes", "board:s1@try"),
+        ("board.deleted", "goes", "board:s1@try"),
+    ]
+    assert (await world.admin.inspect())["history_intact"]
+
+
+async def test_nothing_to_change_is_no_commit_unless_it_is_a_merge(world: World) -> None:
+    await world.planner.write("goal", "x")
+    state = {"goal": version("goal", "x", tokens=1)}
+    assert (await take_over(world, "board:s1", state, Why("again"))).seq == 1
+    merged = Point("board:s1@try", 1, bytes(32))
+    why = Why("merge", merged=merged)
+    assert (await take_over(world, "board:s1", state, why)).seq == 2
+
+
+@pytest.mark.req("SC-09")
+async def test_taking_over_a_state_obeys_limits_patterns_and_what_is_kept(world: World) -> None:
+    small = await world.planner.create_session("small", max_total_tokens=10, max_value_tokens=5)
+    await small.write("a", "abcd" * 5)
+    await world.review.write("verdict", "mine", writable_by=REVIEWERS)
+    for line_id, state, code in (
+        ("board:small", {"b": version("b", "abcd" * 6)}, "VALUE_TOO_LARGE"),
+        ("board:small", {"b": version("b", "x", tokens=6)}, "STORE_FULL"),
+        ("board:small", {"b": version("b", None, tokens=1)}, "VERSION_PRUNED"),
+        ("board:s1", {"verdict": None}, "PERMISSION_DENIED"),
+        ("board:s1", {"verdict": version("verdict", "theirs", tokens=1)}, "PERMISSION_DENIED"),
+    ):
+        with refused(code):
+            await take_over(world, line_id, state, Why("x"))
+    assert await small.keys() == ["a"]
+    assert await world.planner.value("verdict") == "mine"
