@@ -15,10 +15,18 @@ import pytest
 from cli_support import CommandLine
 
 from support.databases import new_postgres_database
+from support.s3 import CREDENTIALS, REGION, new_bucket, s3_service
+from weft.app.objects import Objects
+from weft.capabilities.objects.model import Pointer
+from weft.capabilities.objects.staging import keep_staged
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
+from weft.providers.objects import ObjectFolder
 from weft.storage import backup
+from weft.storage.backup import making
 from weft.storage.sql.connect import connect
+from weft.storage.sql.database import Scope
+from weft.storage.sql.objects import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +102,7 @@ def test_the_file_is_private_described_and_complete_or_not_there(
         manifest = json.loads(archive.read("manifest.json"))
         lines = {n: archive.read(f"tables/{n}.ndjson").count(b"\n") for n in manifest["tables"]}
     assert {name: table["rows"] for name, table in manifest["tables"].items()} == lines
-    assert set(manifest) == {"format", "weft", "created_at", "migrations", "tables"}
+    assert set(manifest) == {"format", "weft", "created_at", "migrations", "tables", "objects"}
     assert "BACKUP_EXISTS" in filled.run("db", "backup", str(file), code=1).stderr
     assert "BACKUP_NOT_WRITTEN" in filled.run("db", "backup", str(tmp_path / "no" / "b.zip"), code=4).stderr
     assert [path.name for path in tmp_path.iterdir() if "partial" in path.name] == []
@@ -122,7 +130,7 @@ def _rewrite(file: Path, member: str, change: Callable[[bytes], bytes]) -> None:
         ("tables/events.ndjson", lambda data: data.split(b"\n", 1)[1], "rows; the manifest says"),
         ("tables/blobs.ndjson", lambda _: b'["default",1,2]\n', "is damaged"),
         ("manifest.json", lambda _: b"{}", "is damaged"),
-        ("manifest.json", lambda data: data.replace(b'"format": 1', b'"format": 9'), "format 9"),
+        ("manifest.json", lambda data: data.replace(b'"format": 2', b'"format": 9'), "format 9"),
         ("manifest.json", lambda data: data.replace(b'"entries":', b'"entires":'), "tables are not those"),
     ],
 )
@@ -185,21 +193,22 @@ def test_a_file_that_cannot_grow_leaves_nothing_behind(cli: CommandLine, tmp_pat
 def test_pages_stay_small_and_miss_nothing(
     filled: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backup, "_PAGE_BYTES", 300)
-    monkeypatch.setattr(backup, "_FIRST_PAGE_ROWS", 1)
+    monkeypatch.setattr(making, "_PAGE_BYTES", 300)
+    monkeypatch.setattr(making, "_FIRST_PAGE_ROWS", 1)
     seen: list[tuple[int, int]] = []
 
     async def run() -> backup.Manifest:
         database = connect(str(filled.data / "weft.db"))
         await database.open()
         try:
-            return await backup.back_up(database, tmp_path / "p.zip", SystemClock(), lambda *step: seen.append(step))
+            store = ObjectFolder(filled.data / "objects")
+            return await backup.back_up(database, store, tmp_path / "p.zip", SystemClock(), lambda *s: seen.append(s))
         finally:
             await database.close()
 
     manifest = asyncio.run(run())
     assert seen[-1] == (manifest.rows, manifest.rows)
-    assert len(seen) > len(manifest.tables)
+    assert len(seen) > sum(content.rows > 0 for content in manifest.tables.values())
     other = CommandLine(tmp_path / "other", dict(filled.env))
     other.run("db", "restore", str(tmp_path / "p.zip"))
     assert _facts(other) == _facts(filled)
@@ -209,7 +218,7 @@ async def test_a_database_without_the_present_schema_is_not_backed_up(tmp_path: 
     database = connect(str(tmp_path / "weft.db"))
     await database.open()
     with pytest.raises(WeftError, match="lacks steps"):
-        await backup.back_up(database, tmp_path / "b.zip", SystemClock())
+        await backup.back_up(database, ObjectFolder(tmp_path), tmp_path / "b.zip", SystemClock())
     await database.close()
 
 
@@ -220,3 +229,58 @@ def test_the_schema_is_migrated_and_shown(cli: CommandLine) -> None:
     status = cli.json("db", "status")
     assert status["current"] is True
     assert all(step["applied_at"] for step in status["steps"])
+
+
+LARGE = b"a value too large for the database" * 1_000
+
+
+def _keep_large_value(cli: CommandLine) -> Pointer:
+    """Keep a value outside the database, in the folder where the command line has its large values."""
+    pointer = Pointer.to("acme", "planner", LARGE)
+
+    async def run() -> None:
+        database = connect(str(cli.data / "weft.db"))
+        await database.open()
+        await Objects(database, ObjectFolder(cli.data / "objects"), SystemClock()).stage("acme", "planner", [LARGE])
+        await database.write(Scope("acme"), lambda tx: keep_staged([pointer], SqlObjectIndex(tx)))
+        await database.close()
+
+    asyncio.run(run())
+    return pointer
+
+
+@pytest.mark.req("CE-F4")
+def test_large_values_move_from_folder_to_bucket_and_back(filled: CommandLine, tmp_path: Path) -> None:
+    pointer = _keep_large_value(filled)
+    made = filled.json("db", "backup", str(tmp_path / "there.zip"))
+    assert (made["objects"], made["object_bytes"]) == (1, len(LARGE))
+    with s3_service() as service, new_bucket(service) as bucket:
+        settings = {
+            "WEFT_OBJECTS_URL": f"s3://{bucket.name}/weft",
+            "WEFT_OBJECTS_ENDPOINT": service,
+            "WEFT_OBJECTS_REGION": REGION,
+            "WEFT_OBJECTS_VERSIONING": "required",
+        }
+        other = CommandLine(tmp_path / "other", filled.env | CREDENTIALS | settings)
+        other.run("db", "restore", str(tmp_path / "there.zip"))
+        assert bucket.names() == [f"weft/{pointer.object}"]
+        assert not (other.data / "objects").exists()
+        other.run("db", "backup", str(tmp_path / "back.zip"))
+    again = CommandLine(tmp_path / "again", dict(filled.env))
+    again.run("db", "restore", str(tmp_path / "back.zip"))
+    assert (again.data / "objects" / pointer.object).read_bytes() == LARGE
+    assert _facts(again) == _facts(filled)
+
+
+def test_a_large_value_that_is_lost_is_named_or_left_out(filled: CommandLine, tmp_path: Path) -> None:
+    pointer = _keep_large_value(filled)
+    (filled.data / "objects" / pointer.object).unlink()
+    path = tmp_path / "weft.zip"
+    stderr = filled.run("db", "backup", str(path), code=1).stderr
+    assert "BACKUP_INCOMPLETE" in stderr
+    assert pointer.object in stderr
+    assert "--skip-damaged" in stderr
+    made = filled.json("db", "backup", str(path), "--skip-damaged")
+    assert (made["objects"], made["left_out"]) == (0, [pointer.object])
+    other = CommandLine(tmp_path / "other", dict(filled.env))
+    assert other.json("db", "restore", str(path))["left_out"] == [pointer.object]

@@ -54,7 +54,10 @@ class BackupDone(Response):
     created_at: datetime
     tables: int
     rows: int
+    objects: int
+    object_bytes: int
     bytes: int
+    left_out: tuple[str, ...] = ()
 
 
 @click.group(cls=Group, no_args_is_help=True)
@@ -91,19 +94,22 @@ def show_status(target: Target, *, as_json: bool) -> None:
 
 @db.command("backup", params=[JSON])
 @click.argument("file", type=_FILE, help="The file to make; it must not exist.")
+@click.option("--skip-damaged", is_flag=True, help="Leave out large values that are missing or damaged; name them.")
 @click.pass_obj
-def back_up_to(target: Target, file: Path, *, as_json: bool) -> None:
-    """Write everything, as it is at one moment, into one file.
+def back_up_to(target: Target, file: Path, *, skip_damaged: bool, as_json: bool) -> None:
+    """Write everything, as it is at one moment, into one file, large values included.
 
     Servers may go on working meanwhile. The file holds the secrets that sign tokens: only its owner can read it, and
     it should be kept like a password.
     """
-    from weft.storage.backup import back_up  # noqa: PLC0415 - help needs no storage
+    from weft.providers.objects import connect_objects  # noqa: PLC0415 - help needs no storage
+    from weft.storage.backup import back_up  # noqa: PLC0415 - likewise
 
     async def run() -> Manifest:
+        store = connect_objects(target.settings())
         async with _database(target) as database:
             with _progress("Backing up") as progress:
-                return await back_up(database, file, SystemClock(), progress)
+                return await back_up(database, store, file, SystemClock(), progress, skip_damaged=skip_damaged)
 
     show(_done(file, asyncio.run(run())), as_json=as_json)
 
@@ -112,16 +118,19 @@ def back_up_to(target: Target, file: Path, *, as_json: bool) -> None:
 @click.argument("file", type=_FILE, help="A file made by weft db backup.")
 @click.pass_obj
 def restore_from(target: Target, file: Path, *, as_json: bool) -> None:
-    """Fill an empty database from a backup, of SQLite or PostgreSQL alike.
+    """Fill an empty database from a backup, of SQLite or PostgreSQL, a folder or a bucket alike.
 
     The file is checked first; then all of it is restored, or nothing.
     """
-    from weft.storage.backup import restore  # noqa: PLC0415 - help needs no storage
+    from weft.app.objects import Objects  # noqa: PLC0415 - help needs no storage
+    from weft.providers.objects import connect_objects  # noqa: PLC0415 - likewise
+    from weft.storage.backup import restore  # noqa: PLC0415 - likewise
 
     async def run() -> Manifest:
+        store, clock = connect_objects(target.settings()), SystemClock()
         async with _database(target) as database:
             with _progress("Restoring") as progress:
-                return await restore(database, file, SystemClock(), progress)
+                return await restore(database, Objects(database, store, clock), file, clock, progress)
 
     show(_done(file, asyncio.run(run())), as_json=as_json)
 
@@ -160,5 +169,8 @@ def _done(file: Path, manifest: Manifest) -> BackupDone:
         created_at=manifest.created_at,
         tables=len(manifest.tables),
         rows=manifest.rows,
+        objects=manifest.objects.count,
+        object_bytes=manifest.objects.bytes,
         bytes=file.stat().st_size,
+        left_out=tuple(manifest.objects.left_out),
     )

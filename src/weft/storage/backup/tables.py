@@ -1,0 +1,113 @@
+"""Every table a backup carries, read from the migrations themselves, so that a new one is never forgotten."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import apsw
+import msgspec
+
+from weft.storage.backup.archive import Step
+from weft.storage.migrations.runner import known_migrations
+from weft.storage.sql.dialects.sqlite import DIALECT
+
+if TYPE_CHECKING:
+    import zipfile
+    from collections.abc import Iterable, Iterator
+
+    from weft.storage.sql.database import Transaction
+
+OBJECTS = "objects"
+# What is about work of the processes that run now means nothing anywhere else.
+_CARRIED = {OBJECTS: "state = 'kept'", "jobs": "tenant <> ''"}
+_PYTHON_TYPES: dict[str, type] = {"TEXT": str, "INTEGER": int, "REAL": float, "BLOB": bytes}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table as the migrations make it."""
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    row: Any
+
+    @property
+    def member(self) -> str:
+        return f"tables/{self.name}.ndjson"
+
+    def lines(self, archive: zipfile.ZipFile) -> IO[bytes]:
+        """Open the table's stream; whoever reads its lines closes it."""
+        return archive.open(self.member)
+
+    def select(self, *, behind: bool) -> str:
+        """Return the statement for a page: the first one, or the one behind the last key seen."""
+        key = ", ".join(self.key)
+        places = ", ".join(f"${place}" for place in range(1, len(self.key) + 1))
+        where = self._where(f"({key}) > ({places})" if behind else None)
+        limit = len(self.key) + 1 if behind else 1
+        return f"SELECT {', '.join(self.columns)} FROM {self.name} {where} ORDER BY {key} LIMIT ${limit}"  # noqa: S608 - names from our own schema
+
+    def insert(self, rows: int) -> str:
+        width = len(self.columns)
+        groups = (", ".join(f"${row * width + place}" for place in range(1, width + 1)) for row in range(rows))
+        values = ", ".join(f"({group})" for group in groups)
+        return f"INSERT INTO {self.name} ({', '.join(self.columns)}) VALUES {values}"  # noqa: S608 - names from our own schema
+
+    async def count(self, transaction: Transaction) -> int:
+        """Return how many rows there are to carry."""
+        row = await transaction.one(f"SELECT COUNT(*) FROM {self.name} {self._where()}")  # noqa: S608 - likewise
+        return 0 if row is None else int(row[0])
+
+    def _where(self, condition: str | None = None) -> str:
+        conditions = [each for each in (_CARRIED.get(self.name), condition) if each]
+        return f"WHERE {' AND '.join(conditions)}" if conditions else ""
+
+
+class ObjectRow(NamedTuple):
+    """What a line of the objects' index says."""
+
+    line: bytes
+    tenant: str
+    path: str
+    size: int
+    version: str | None
+    state: str
+
+
+def object_rows(table: Table, lines: Iterable[bytes]) -> Iterator[ObjectRow]:
+    """Read the index of the objects that a backup carries."""
+    decode = msgspec.json.Decoder(table.row).decode
+    for line in lines:
+        row = dict(zip(table.columns, decode(line), strict=True))
+        yield ObjectRow(line, *(row[name] for name in ObjectRow._fields[1:]))
+
+
+def known_steps() -> list[Step]:
+    return [Step(step.name, step.checksum) for step in known_migrations()]
+
+
+def tables_after(steps: int) -> list[Table]:
+    """Run the first migrations in an empty SQLite in memory and look at what they make, in the order they make it."""
+    with closing(apsw.Connection(":memory:")) as schema:
+        for step in known_migrations()[:steps]:
+            schema.execute(step.sql.format_map(DIALECT))
+        names = schema.execute(
+            "SELECT s.name FROM sqlite_schema s JOIN pragma_table_list l ON l.name = s.name AND l.type = 'table'"
+            " WHERE s.type = 'table' AND s.name NOT LIKE 'sqlite~_%' ESCAPE '~' ORDER BY s.rowid"
+        ).fetchall()
+        return [_table(schema, str(name)) for (name,) in names]
+
+
+def _table(schema: apsw.Connection, name: str) -> Table:
+    sql = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?)'
+    columns: Any = schema.execute(sql, (name,)).fetchall()
+    types = [_PYTHON_TYPES[kind] if required else _PYTHON_TYPES[kind] | None for _, kind, required, _ in columns]
+    return Table(
+        name=name,
+        columns=tuple(column for column, *_ in columns),
+        key=tuple(column for _, column in sorted((place, column) for column, _, _, place in columns if place)),
+        row=tuple[tuple(types)],  # type: ignore[misc] # a type made at run time
+    )
