@@ -17,6 +17,8 @@ NAMES = (
     "mcp_write",
     "inprocess_write",
     "flat_cost",
+    "history_cost",
+    "history_storage",
     "many_clients",
     "collaboration_growth",
     "thousand_agents",

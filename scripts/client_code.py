@@ -149,7 +149,8 @@ def _method(operation: Operation, flavour: Flavour, names: _Names) -> str:
     fields = msgspec.structs.fields(operation.request)
     hints = get_type_hints(operation.request)
     # Whatever a caller has is fine where any JSON is.
-    accepted = {name: "object" if hint is Any else annotation(hint, names) for name, hint in hints.items()}
+    kinds = {field.name: hints[field.name] for field in fields}
+    accepted = {name: "object" if hint is Any else annotation(hint, names) for name, hint in kinds.items()}
     required = [f"{field.name}: {accepted[field.name]}" for field in fields if field.required]
     optional = [
         f"{field.name}: {accepted[field.name]} = {default_of(field)!r}" for field in fields if not field.required

@@ -11,10 +11,27 @@ from weft.capabilities.board.model import (
     StoreFull,
     ValueTooLarge,
 )
-from weft.capabilities.history.model import VersionConflict
+from weft.capabilities.context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled, SelfModification
+from weft.capabilities.history.model import (
+    BranchNotFound,
+    LineNotFound,
+    VersionConflict,
+    VersionNotFound,
+    VersionPruned,
+)
+from weft.capabilities.memory.lines import MemoryForgets
 from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weft.capabilities.messages.model import MessageNotFound
+from weft.capabilities.objects.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
 from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionNotFound
+from weft.capabilities.timeline.model import (
+    BranchExists,
+    BranchInUse,
+    BranchNotMerged,
+    ReviewClosed,
+    ReviewNotFound,
+    UnrelatedLines,
+)
 from weft.kernel.errors import (
     AuthenticationError,
     Conflict,
@@ -43,8 +60,15 @@ __all__ = [
     "AgentExists",
     "AgentNotFound",
     "AuthenticationError",
+    "BranchExists",
+    "BranchInUse",
+    "BranchNotFound",
+    "BranchNotMerged",
     "Conflict",
     "ContentTooLarge",
+    "ContextKeyNotFound",
+    "ContextLimitExceeded",
+    "ContextNotPulled",
     "ConventionsNotFound",
     "Forbidden",
     "HostNotAllowed",
@@ -57,15 +81,24 @@ __all__ = [
     "KeyExists",
     "KeyNotFound",
     "KeyUnknown",
+    "LineNotFound",
+    "MemoryForgets",
     "MemoryLimitExceeded",
     "MemoryNotFound",
     "MessageNotFound",
     "MethodNotAllowed",
     "NotFound",
+    "ObjectBusy",
+    "ObjectDamaged",
+    "ObjectMissing",
+    "ObjectStorageUnavailable",
     "PermissionDenied",
     "PoolNotInitialized",
     "RateLimited",
     "Rejected",
+    "ReviewClosed",
+    "ReviewNotFound",
+    "SelfModification",
     "SessionArchived",
     "SessionExists",
     "SessionNotFound",
@@ -77,7 +110,10 @@ __all__ = [
     "TokenExpired",
     "Unavailable",
     "UnknownOperation",
+    "UnrelatedLines",
     "ValueTooLarge",
     "VersionConflict",
+    "VersionNotFound",
+    "VersionPruned",
     "WeftError",
 ]

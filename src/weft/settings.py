@@ -75,6 +75,9 @@ class Settings:
     memory_limit_mb: int = setting(
         100, "WEFT_MEMORY_LIMIT_MB", "How many mebibytes one agent's private memory may hold."
     )
+    context_limit_mb: int = setting(
+        1_024, "WEFT_CONTEXT_LIMIT_MB", "How many mebibytes one agent's persistent memory may hold."
+    )
     max_body_bytes: int = setting(4_194_304, "WEFT_MAX_BODY_BYTES", "Larger request bodies are refused.")
     allowed_hosts: str = setting(
         "", "WEFT_ALLOWED_HOSTS", "Host names clients may use beside the loopback ones, separated by spaces."

@@ -20,7 +20,19 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
 
 OPERATIONS = list(all_operations())
-HEAVY = ["apsw", "asyncpg", "httpx2", "joserfc", "limits", "mcp", "prometheus_client", "starlette", "uvicorn", "valkey"]
+HEAVY = [
+    "apsw",
+    "asyncpg",
+    "httpx2",
+    "joserfc",
+    "limits",
+    "mcp",
+    "obstore",
+    "prometheus_client",
+    "starlette",
+    "uvicorn",
+    "valkey",
+]
 
 
 def _path(operation: Operation) -> tuple[str, str]:

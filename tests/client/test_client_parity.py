@@ -7,6 +7,7 @@ import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -17,12 +18,13 @@ from weft import Client, SyncClient, Weft
 from weft.app.operations import all_operations
 from weft.capabilities.board.guidance import ConventionGroup, KeyConvention
 from weft.capabilities.sessions.model import SessionConfig
+from weft.capabilities.timeline.reviewing import Resolution
 from weft.kernel.errors import WeftError
 
 FACES = ("async", "blocking", "inprocess")
 # What differs from call to call, by nature: times, ids, secrets, positions and measurements.
 VOLATILE = re.compile(
-    r"(_at|^at|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
+    r"(_at|^at|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations)$"
 )
 
@@ -52,7 +54,9 @@ class Record:
             return {name: "…" if VOLATILE.search(name) else self._still(part) for name, part in value.items()}
         if isinstance(value, list | tuple):
             return [self._still(part) for part in value]
-        return re.sub(r"key_[0-9a-f]{16}", "…", value.replace(self.face, "FACE")) if isinstance(value, str) else value
+        if not isinstance(value, str):
+            return value
+        return re.sub(r"(key|review)_[0-9a-f]{16,28}", "…", value.replace(self.face, "FACE"))
 
 
 async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]:  # noqa: PLR0915 - a list of calls
@@ -95,6 +99,43 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     group = ConventionGroup(title="Work", keys=[KeyConvention(key="goal", purpose="what to do")])
     await note("conventions.define", weft.conventions.define("work", [group]))
     await note("conventions.list", weft.conventions.list())
+    line, branch = f"board:{s}", f"board:{s}@try"
+    await note("history.log", weft.history.log(line, limit=2))
+    await note("history.log", weft.history.log("nothing"))
+    await note("history.show", weft.history.show(line, version="1"))
+    await note("history.show", weft.history.show(line, version="never"))
+    await note("history.read", weft.history.read(line, key="goal"))
+    await note("history.blame", weft.history.blame(line, version="before"))
+    await note("history.diff", weft.history.diff(line, "1", to_version="2"))
+    await note("history.verify", weft.history.verify(line, deep=True))
+    await note("history.bisect", weft.history.bisect(line, "goal", "🚢"))
+    await note("history.snapshot", weft.history.snapshot(line, "named"))
+    await note("history.snapshot", weft.history.snapshot(line, "named"))
+    await note("history.snapshots", weft.history.snapshots(context_id=line, limit=1))
+    await note("history.branch", weft.history.branch(line, "try"))
+    await note("history.branch", weft.history.branch(line, "try", from_version="1"))
+    await note("history.switch", weft.history.switch(line, branch="try"))
+    await note("board.write", weft.board.write(s, "phase", "theirs"))
+    await note("history.switch", weft.history.switch(line))
+    await note("board.write", weft.board.write(s, "phase", "ours"))
+    await note("history.branches", weft.history.branches(line))
+    merged = await note("history.merge", weft.history.merge(line, branch, reason="try it"))
+    await note("history.merge", weft.history.merge(line, "board:nowhere"))
+    await note("history.reviews", weft.history.reviews(context_id=line, state="open"))
+    await note("history.resolve", weft.history.resolve(merged.review_id, {"phase": Resolution("perhaps")}))
+    await note("history.resolve", weft.history.resolve(merged.review_id, {"phase": Resolution("theirs")}))
+    await note("history.resolve", weft.history.resolve(merged.review_id, {"phase": Resolution("theirs")}))
+    await note("history.abandon", weft.history.abandon(merged.review_id))
+    await note("history.abandon", weft.history.abandon("review_none"))
+    await note("history.delete_branch", weft.history.delete_branch(line, "try"))
+    await note("history.delete_branch", weft.history.delete_branch(line, "try"))
+    await note("history.rollback", weft.history.rollback(line, "named", reason="back"))
+    await note("history.rollback", weft.history.rollback(line, "999"))
+    await note("history.set_retention", weft.history.set_retention(line, 30, versions=1))
+    await note("history.set_retention", weft.history.set_retention("nothing", None))
+    await note("history.retention", weft.history.retention())
+    await note("history.prune", weft.history.prune(context_id=line))
+    await note("history.prunings", weft.history.prunings(context_id=line))
     await note("message.add", weft.message.add(s, "  Ready é 🚢\n", metadata={"a": [1, None]}, recipient_id="planner"))
     await note("message.add", weft.message.add(s, "between admins", visibility="admin_only", parent_message_id=1))
     await note("message.add", weft.message.add(s, "to nobody", parent_message_id=77))
@@ -137,6 +178,25 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("memory.overview", weft.memory.overview("nobody"))
     await note("memory.delete", weft.memory.delete("goal", if_version=2))
     await note("memory.delete", weft.memory.delete("goal"))
+    # A branch for each face, as all of them are the same principal.
+    await note("context.status", weft.context.status(session_id=s))
+    await note("context.read", weft.context.read(s))
+    await note("context.pull", weft.context.pull(s))
+    await weft.history.branch("context:admin", face, from_version="0")
+    push = partial(weft.context.push, branch=face)
+    await note("context.push", push([{"key": "limit", "value": {"n": 1.0}}], if_version=0, step="read"))
+    await note("context.push", push([{"key": "limit", "value": None}], if_version=0))
+    await note("context.push", push([{"key": "role", "value": "x"}], if_version=0))
+    await note("context.push", push([{"key": "a", "value": 1}]))
+    await note("context.push", push([{"key": "file", "base64": b"\x00\xff", "metadata": {"a": [None]}}], if_version=1))
+    await note("context.pull", weft.context.pull(s, branch=face))
+    await note("context.pull", weft.context.pull("nowhere"))
+    await note("context.read", weft.context.read(s, memory_type="learned_knowledge", limit=1))
+    await note("context.read", weft.context.read(s, key="file"))
+    await note("context.read", weft.context.read(s, key="nothing"))
+    await note("context.push", push([], remove=[{"key": "limit"}], session_id=s))
+    await note("context.status", weft.context.status(session_id=s, branch=face))
+    await note("context.status", weft.context.status(branch="nowhere"))
     await note("session.inspect", weft.session.inspect(s))
     await note("session.list", weft.session.list(limit=1))
     await note("session.list", weft.session.list(limit=0))
@@ -151,6 +211,14 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("agent.create", weft.agent.create("child", parent_id="nobody"))
     await note("agent.update", weft.agent.update(agent, disabled=False, permissions=["read"]))
     await note("agent.update", weft.agent.update("nobody", clearance=1))
+    guardrails = [{"no": "mail é"}]
+    await note("agent.define", weft.agent.define(agent, role="Tests", guardrails=guardrails, config={"n": 1}))
+    await note("agent.define", weft.agent.define(agent, role="Late", if_version=0))
+    await note("agent.define", weft.agent.define("admin", role="Itself"))
+    await note("agent.read_definition", weft.agent.read_definition(agent))
+    await note("agent.read_definition", weft.agent.read_definition(agent, version="never"))
+    await note("context.copy", weft.context.copy(agent, "nobody"))
+    await note("context.copy", weft.context.copy(agent, agent))
     await note("agent.list", weft.agent.list(after=agent[:-1], limit=1))
     key = await note("key.create", weft.key.create(agent, expires_in=600))
     await note("key.list", weft.key.list(agent))

@@ -13,7 +13,7 @@ import weft
 import weft.errors
 
 ROOT = Path(__file__).parents[2]
-HEAVY = {"apsw", "asyncio", "asyncpg", "click", "httpx2", "mcp", "msgspec", "starlette", "uvicorn"}
+HEAVY = {"apsw", "asyncio", "asyncpg", "click", "httpx2", "mcp", "msgspec", "obstore", "starlette", "uvicorn"}
 
 
 def run(program: str) -> str:

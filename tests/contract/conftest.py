@@ -12,13 +12,18 @@ from weft.storage.migrations.runner import migrate
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.connect import connect
+from weft.storage.sql.context import SqlSnapshotStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
+from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.storage.sql.switches import SqlSwitchStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -54,12 +59,19 @@ class SqlStores:
             "conventions": SqlConventionStore,
             "entries": SqlEntryStore,
             "events": SqlEventStore,
+            "jobs": SqlJobStore,
             "lines": SqlLineStore,
             "memory": SqlMemoryStore,
             "messages": SqlMessageStore,
             "objects": SqlObjectIndex,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
+            "prunings": SqlPruningLog,
+            "retention": SqlRetentionRules,
+            "reviews": SqlReviewStore,
             "sessions": SqlSessionStore,
+            "snapshot_index": SqlSnapshotIndex,
+            "snapshots": SqlSnapshotStore,
+            "switches": SqlSwitchStore,
         }
         for name, make in kinds.items():
             setattr(self, name, OneCallEach(database, tenant, make))

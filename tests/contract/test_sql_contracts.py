@@ -51,3 +51,31 @@ class TestMemoryStore(contracts.MemoryStoreContract):
 
 class TestObjectIndex(contracts.ObjectIndexContract):
     """The index of values outside the database, in SQL."""
+
+
+class TestSwitchStore(contracts.SwitchStoreContract):
+    """Who works on which branch, in SQL."""
+
+
+class TestSnapshotStore(contracts.SnapshotStoreContract):
+    """What agents hold in sessions, in SQL."""
+
+
+class TestJobStore(contracts.JobStoreContract):
+    """Jobs in SQL."""
+
+
+class TestPruningLog(contracts.PruningLogContract):
+    """What retention removed, in SQL."""
+
+
+class TestRetentionRules(contracts.RetentionRulesContract):
+    """Rules of retention in SQL."""
+
+
+class TestReviewStore(contracts.ReviewStoreContract):
+    """Merges under review in SQL."""
+
+
+class TestSnapshotIndex(contracts.SnapshotIndexContract):
+    """The index of all snapshots in SQL."""

@@ -39,6 +39,24 @@ def test_what_the_readme_shows_can_be_done_again(tmp_path: Path) -> None:
         run(ROOT / "README.md", tmp_path, {})
 
 
+@pytest.mark.req("US-CE-3")
+@pytest.mark.req("US-CE-4")
+@pytest.mark.req("US-CE-5")
+def test_the_stories_of_persistent_memory_run_and_end_well(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, ROOT / "examples" / "remember_and_go_back.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    assert "the next session knows: The price cache went" in told
+    assert "Context pulled: snapshot v2 -> v3" in told
+    assert "rolled back: v2 -> v3" in told
+    assert told.endswith("every hash matches: True\n")
+
+
 def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
     """Run the examples of a page in a process of their own."""
     example = subprocess.run(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 OPERATIONS = {operation.name: operation for operation in all_operations()}
 IN_SESSION = {"session_id": "s1"}
 AGENT = {"agent_id": "planner"}
+ON_LINE = {"context_id": "board:s1"}
 VALID: dict[str, dict[str, Any]] = {
     "board.list_keys": IN_SESSION,
     "board.read": {**IN_SESSION, "key": "goal"},
@@ -54,7 +55,36 @@ VALID: dict[str, dict[str, Any]] = {
     "memory.delete": {"key": "goal"},
     "memory.overview": {"agent_id": "admin"},
     "memory.inspect": AGENT,
+    "context.push": {"knowledge": [{"key": "goal", "value": 1}], "if_version": 0},
+    "context.pull": IN_SESSION,
+    "context.read": IN_SESSION,
+    "context.status": {},
+    "context.copy": {**AGENT, "from_agent_id": "analysis"},
+    "agent.define": {**AGENT, "role": "Plans"},
+    "agent.read_definition": AGENT,
     "events.read": {},
+    "history.log": ON_LINE,
+    "history.show": ON_LINE,
+    "history.read": ON_LINE,
+    "history.diff": {**ON_LINE, "from_version": "1"},
+    "history.blame": ON_LINE,
+    "history.verify": ON_LINE,
+    "history.bisect": {**ON_LINE, "key": "goal", "contains": "x"},
+    "history.snapshot": {**ON_LINE, "label": "another"},
+    "history.snapshots": {},
+    "history.rollback": {**ON_LINE, "target_version": "1"},
+    "history.branch": {**ON_LINE, "branch": "try"},
+    "history.branches": ON_LINE,
+    "history.switch": ON_LINE,
+    "history.delete_branch": {**ON_LINE, "branch": "try"},
+    "history.merge": {**ON_LINE, "from_context_id": "board:s1@try"},
+    "history.reviews": {},
+    "history.resolve": {"review_id": "review_1", "resolutions": {"goal": {"take": "ours"}}},
+    "history.abandon": {"review_id": "review_1"},
+    "history.set_retention": {"subject": "board", "days": None},
+    "history.retention": {},
+    "history.prune": {},
+    "history.prunings": {},
     "token.issue": {"agent_id": "planner", "agent_type": "planning", "api_key": "x"},
     "token.refresh": {},
     "token.revoke": {},
@@ -73,7 +103,8 @@ VALID: dict[str, dict[str, Any]] = {
 # Text that belongs in no name, and how much of it.
 HOSTILE = ("../x", "..\\x", "key\n", "\x00", "\x1b[2J", "\ud800", "x" * 2_000_000, "' OR 1=1 --", "%", "{}")
 # Any text is as good as another here; it is only compared or kept.
-FREE_TEXT = {"value", "purpose", "before", "after", "content", "query", "sender"}
+FREE_TEXT = {"value", "purpose", "before", "after", "content", "query", "sender", "reason", "contains"}
+FREE_TEXT |= {"role", "system_prompt"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 
 
@@ -112,7 +143,8 @@ async def test_malformed_requests_are_refused_and_change_nothing(lived_in: World
     for missing in operation.request.__struct_fields__[: len(valid)]:
         if missing in valid:
             await expect_refusal(lived_in, name, {k: v for k, v in valid.items() if k != missing})
-    for field, hint in get_type_hints(operation.request, include_extras=True).items():
+    hints = get_type_hints(operation.request, include_extras=True)
+    for field, hint in ((name, hints[name]) for name in operation.request.__struct_fields__):
         for odd in ODD:
             if not _fits(odd, hint):
                 await expect_refusal(lived_in, name, {**valid, field: odd})

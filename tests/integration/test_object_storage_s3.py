@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import http.client
-import logging
 import secrets
 import socket
 import threading
-import warnings
 from collections import deque
 from collections.abc import Callable
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import World, refused
 from weft.app.doctor import State, check_objects
 from weft.app.objects import Objects
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
 VALUE = b"a value too large for the database" * 1_000
 OTHER = b"other bytes, as many as before!!!!" * 1_000
-REGION = "us-east-1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,61 +151,24 @@ def _forwarding(upstream: str, request: BaseHTTPRequestHandler, body: bytes) -> 
     return forward
 
 
-@dataclass(frozen=True, slots=True)
-class SharedBucket:
-    """A bucket, as someone else has it in hand."""
-
-    name: str
-    client: Any
-
-    def names(self) -> list[str]:
-        return [each["Key"] for each in self.client.list_objects_v2(Bucket=self.name).get("Contents", [])]
-
-    def versions(self, key: str) -> list[str]:
-        listed = self.client.list_object_versions(Bucket=self.name, Prefix=key).get("Versions", [])
-        return [each["VersionId"] for each in listed]
-
-    def overwrite(self, key: str, content: bytes) -> None:
-        self.client.put_object(Bucket=self.name, Key=key, Body=content)
-
-    def set_versioning(self, status: str) -> None:
-        self.client.put_bucket_versioning(Bucket=self.name, VersioningConfiguration={"Status": status})
-
-
 @pytest.fixture(scope="module")
 def s3() -> Iterator[str]:
     """Return the address of an S3 service on this machine."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        from moto.server import ThreadedMotoServer  # noqa: PLC0415 - may warn when imported
-
-        logging.getLogger("werkzeug").setLevel(logging.ERROR)
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with s3_service() as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture
-def bucket(s3: str, credentials: None) -> Iterator[SharedBucket]:
+def bucket(s3: str) -> Iterator[SharedBucket]:
     """Return a fresh bucket with versions."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        import boto3  # noqa: PLC0415 - may warn when imported
-
-        client = boto3.client("s3", endpoint_url=s3, region_name=REGION)
-    bucket = SharedBucket(f"weft-{secrets.token_hex(6)}", client)
-    client.create_bucket(Bucket=bucket.name)
-    bucket.set_versioning("Enabled")
-    yield bucket
-    client.close()
+    with new_bucket(s3) as bucket:
+        yield bucket
 
 
 @pytest.fixture

@@ -14,12 +14,17 @@ import pytest
 import weft.storage.sql.access
 import weft.storage.sql.blobs
 import weft.storage.sql.board
+import weft.storage.sql.context
 import weft.storage.sql.events
 import weft.storage.sql.history
+import weft.storage.sql.jobs
 import weft.storage.sql.memory
 import weft.storage.sql.messages
 import weft.storage.sql.pruning
+import weft.storage.sql.retention
+import weft.storage.sql.reviews
 import weft.storage.sql.sessions
+import weft.storage.sql.switches
 import weft.storage.sql.verification
 from weft import Weft
 from weft.storage.sql.dialects.sqlite import DIALECT
@@ -28,18 +33,23 @@ STORES = (
     weft.storage.sql.access,
     weft.storage.sql.blobs,
     weft.storage.sql.board,
+    weft.storage.sql.context,
     weft.storage.sql.events,
     weft.storage.sql.history,
+    weft.storage.sql.jobs,
     weft.storage.sql.memory,
     weft.storage.sql.messages,
     weft.storage.sql.pruning,
+    weft.storage.sql.retention,
+    weft.storage.sql.reviews,
     weft.storage.sql.sessions,
+    weft.storage.sql.switches,
     weft.storage.sql.verification,
 )
 # Tables of which a tenant has a handful of rows, or statements that page through a tenant in order.
 SMALL = re.compile(r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs)\b")
 # What a statement itself has found so far.
-OWN = re.compile(r"^SCAN (a\d|page|senders|touched)$")
+OWN = re.compile(r"^SCAN (a\d|latest|page|senders|touched)$")
 
 
 def statements(module: ModuleType) -> list[str]:

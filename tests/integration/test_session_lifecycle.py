@@ -45,6 +45,7 @@ async def test_a_session_shows_its_purpose_settings_and_last_activity(world: Wor
         "is_active": True,
         "metadata": {"ticket": 7},
         "archived_at": None,
+        "branches": [],
     }
 
 

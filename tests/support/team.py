@@ -84,7 +84,7 @@ class Team:
 def team_process(data: Path, **settings: str) -> Iterator[Team]:
     with server_process(data, **{"rate_limits": "off", **settings}) as server:
         team = Team(server, data, {"admin": server.admin_key})
-        team.new_agent(agent_id="planner", agent_type="planning")
+        team.new_agent(agent_id="planner", agent_type="planning", clearance=3)
         team.new_agent(agent_id="analysis", parent_id="planner")
         team.new_agent(agent_id="reader", permissions=["read"])
         # In a thread of its own, as tests that are coroutines start servers too.

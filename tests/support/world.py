@@ -79,23 +79,23 @@ class Caller:
     async def write(self, key: str, value: str = "text", **terms: Any) -> Any:
         return await self.call("board.write", session_id=self.session, key=key, value=value, **terms)
 
-    async def read(self, key: str) -> Any:
-        return await self.call("board.read", session_id=self.session, key=key)
+    async def read(self, key: str, **where: Any) -> Any:
+        return await self.call("board.read", session_id=self.session, key=key, **where)
 
-    async def value(self, key: str) -> str:
-        return (await self.read(key))["value"]
+    async def value(self, key: str, **where: Any) -> str:
+        return (await self.read(key, **where))["value"]
 
     async def delete(self, key: str, **terms: Any) -> Any:
         return await self.call("board.delete", session_id=self.session, key=key, **terms)
 
-    async def list(self) -> Any:
-        return await self.call("board.list_keys", session_id=self.session)
+    async def list(self, **where: Any) -> Any:
+        return await self.call("board.list_keys", session_id=self.session, **where)
 
-    async def keys(self) -> list[str]:
-        return [entry["key"] for entry in (await self.list())["keys"]]
+    async def keys(self, **where: Any) -> list[str]:
+        return [entry["key"] for entry in (await self.list(**where))["keys"]]
 
-    async def size(self) -> int:
-        return (await self.list())["metadata"]["total_size_tokens"]
+    async def size(self, **where: Any) -> int:
+        return (await self.list(**where))["metadata"]["total_size_tokens"]
 
     async def batch(self, *keys: str) -> Any:
         return await self.call("board.read_batch", session_id=self.session, keys=list(keys))
@@ -103,11 +103,11 @@ class Caller:
     async def history(self, key: str, **which: Any) -> Any:
         return await self.call("board.read_history", session_id=self.session, key=key, **which)
 
-    async def snapshot(self, label: str) -> Any:
-        return await self.call("board.snapshot", session_id=self.session, label=label)
+    async def snapshot(self, label: str, **where: Any) -> Any:
+        return await self.call("board.snapshot", session_id=self.session, label=label, **where)
 
-    async def snapshots(self) -> list[str]:
-        answer = await self.call("board.list_snapshots", session_id=self.session)
+    async def snapshots(self, **where: Any) -> list[str]:
+        answer = await self.call("board.list_snapshots", session_id=self.session, **where)
         return [snapshot["label"] for snapshot in answer["snapshots"]]
 
     async def read_snapshot(self, label: str) -> dict[str, str]:
@@ -117,8 +117,8 @@ class Caller:
     async def compare(self, label: str, other: str | None = None) -> Any:
         return await self.call("board.compare_snapshots", session_id=self.session, from_label=label, to_label=other)
 
-    async def restore(self, label: str) -> Any:
-        return await self.call("board.restore_snapshot", session_id=self.session, label=label)
+    async def restore(self, label: str, **where: Any) -> Any:
+        return await self.call("board.restore_snapshot", session_id=self.session, label=label, **where)
 
     async def hygiene(self, **what: Any) -> Any:
         return await self.call("board.hygiene", session_id=self.session, **what)
@@ -220,7 +220,7 @@ class World:
         self.tenant, self.other_tenant = (f"{name}{secrets.token_hex(4)}" for name in ("home", "away"))
         self.admin = Caller(self.app, (await self.app.tenants.create(self.tenant)).admin_key)
         self.stranger = Caller(self.app, (await self.app.tenants.create(self.other_tenant)).admin_key)
-        self.planner = await self.admin.create_agent("planner", agent_type="planning")
+        self.planner = await self.admin.create_agent("planner", agent_type="planning", clearance=3)
         self.analysis = await self.admin.create_agent("analysis", parent_id="planner")
         self.review = await self.admin.create_agent("review-2", agent_type="review", parent_id="planner")
         await self.planner.create_session(SESSION)

@@ -88,7 +88,7 @@ def test_session_operations_are_shown_to_no_sub_agent() -> None:
 
 def test_whatever_changes_things_needs_a_permission_or_concerns_oneself() -> None:
     open_to_all = {o.name for o in REGISTRY if o.effect is Effect.WRITE and o.permission is None}
-    assert open_to_all == {"token.issue", "token.refresh", "token.revoke", "key.rotate"}
+    assert open_to_all == {"token.issue", "token.refresh", "token.revoke", "key.rotate", "context.pull"}
     readers_can = {o.name for o in REGISTRY if o.effect is Effect.WRITE and o.permission is Permission.READ}
     assert readers_can == set()
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from weft.app.auditing import Auditor
 from weft.app.caches import Cache, CacheFigures
 from weft.app.callers import Callers
+from weft.app.contexts import SqlContextReads
 from weft.app.dispatch import Arrival, Dispatcher
 from weft.app.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
 from weft.app.feed import LiveFeed
+from weft.app.jobs import Jobs
 from weft.app.measuring import Measuring
 from weft.app.metrics import Metrics
 from weft.app.needs import Resolver, Services
@@ -23,8 +25,10 @@ from weft.app.operations import all_operations
 from weft.app.rates import RateLimits
 from weft.app.tally import BufferedTally
 from weft.app.tenants import Tenants
+from weft.app.timelines import HistoryPruner, TimelineErrands
 from weft.app.transcript_reads import SqlTranscriptReads
 from weft.capabilities.access.operations import TokenLifetimes
+from weft.capabilities.context.model import ContextLimits
 from weft.capabilities.events.model import ENDINGS
 from weft.capabilities.events.operations import ReadEvents
 from weft.capabilities.memory.model import MemoryLimits
@@ -40,7 +44,7 @@ from weft.storage.sql.database import AccessChanged, Scope
 from weft.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from weft.app.dispatch import Guard
     from weft.capabilities.access.store import TokenCodec
@@ -76,9 +80,15 @@ class App:
         self._tally = BufferedTally()
         self._feed = LiveFeed(self.database)
         self._objects = Objects(self.database, connect_objects(settings), self.clock)
+        self._context_reads = SqlContextReads(self.database)
+        self._errands = TimelineErrands(self.database)
+        self.pruner = HistoryPruner(Jobs(self.database, self.clock))
         self._background: list[asyncio.Task[None]] = []
         codec = JwtCodec()
         resolver = Resolver(self._services(codec))
+        self._context_reads.use(resolver)
+        self._errands.use(resolver)
+        self.pruner.use(resolver)
         self._expiry = ExpiryWatch(self.database, self.clock, self._feed, resolver)
         self._dispatcher = Dispatcher(
             database=self.database,
@@ -102,8 +112,10 @@ class App:
         self._background = [
             asyncio.create_task(self._feed.run(), name="weft-feed"),
             asyncio.create_task(self._expiry.run(), name="weft-expiry"),
-            asyncio.create_task(self._write_tally_down_forever(), name="weft-tally"),
+            asyncio.create_task(_every(_TALLY_EVERY_SECONDS, self.settle), name="weft-tally"),
+            asyncio.create_task(_every(CLEAN_EVERY_SECONDS, self._objects.sweep), name="weft-objects"),
             asyncio.create_task(self.measuring.run(), name="weft-measuring"),
+            asyncio.create_task(self.pruner.run(), name="weft-pruning"),
         ]
         self.ready = True
 
@@ -170,7 +182,11 @@ class App:
             feed=self._feed,
             measurements=self.measuring,
             memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=CLEAN_EVERY_SECONDS),
+            context_limits=ContextLimits(settings.context_limit_mb),
+            context_reads=self._context_reads,
             staging=self._objects,
+            errands=self._errands,
+            pruner=self.pruner,
             offers=RegisteredOffers(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             searcher=Searcher(
@@ -198,8 +214,9 @@ class App:
             lambda _: self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on),
         )
 
-    async def _write_tally_down_forever(self) -> None:
-        while True:
-            await asyncio.sleep(_TALLY_EVERY_SECONDS)
-            with contextlib.suppress(WeftError):
-                await self._tally.flush(self.database)
+
+async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await asyncio.sleep(seconds)
+        with contextlib.suppress(WeftError):
+            await work()

@@ -39,7 +39,8 @@ class Auditor:
         response: Response | None = None,
     ) -> None:
         given = msgspec.structs.asdict(request)
-        detail = {name: value for name, value in given.items() if value is not None and name != "api_key"}
+        off_record = {"api_key", *operation.off_record}
+        detail = {name: value for name, value in given.items() if value is not None and name not in off_record}
         if response is not None:
             detail |= {name: getattr(response, name) for name in response.on_record}
         targets = [str(detail.pop(name)) for name in list(detail) if name.endswith("_id") or name in {"name", "label"}]

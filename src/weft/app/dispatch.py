@@ -243,7 +243,7 @@ def log_changes(scope: Scope, events: Sequence[NewEvent]) -> None:
     if not _changes.isEnabledFor(logging.INFO):
         return
     for event in events:
-        subject = {"key": event.subject} if event.type.startswith("board.") else {}
+        subject = {"key": event.subject} if event.type.startswith(("board.", "branch.")) else {}
         fields = {"tenant": scope.tenant, "session_id": event.session_id, **subject, "written_by": event.actor}
         # Made directly: a line for every write should not cost as much as a statement of it.
         line = {"name": _changes.name, "levelno": logging.INFO, "levelname": "INFO", "msg": event.type}

@@ -132,7 +132,7 @@ async def check_objects(settings: Settings) -> Finding:
     """Check that large values can be stored, read and removed, and get a version each where that is required."""
     where = settings.objects_url or str(settings.objects_folder)
     if not settings.objects_url and not settings.objects_folder.exists():
-        return Finding("Large values", State.OK, f"{where} will be made when it is first needed")
+        return _check_reach(settings, f"{where} will be made when it is first needed")
     path, content = f"{_PROBE}/{secrets.token_hex(8)}", secrets.token_bytes(16)
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
@@ -148,7 +148,7 @@ async def check_objects(settings: Settings) -> Finding:
         return Finding(
             "Large values", State.PROBLEM, f"{where} returns other bytes than it was given", "Do not use it."
         )
-    return Finding("Large values", State.OK, f"{where}{', with versions' if version else ''}")
+    return _check_reach(settings, f"{where}{', with versions' if version else ''}")
 
 
 async def check_valkey(url: str) -> Finding:
@@ -180,6 +180,14 @@ def check_port(host: str, port: int) -> Finding:
         step = "Restart the server so that it runs the version installed here."
         return Finding("Port", State.WARNING, f"Weft {running} answers at {where}, not {version('weft')}", step)
     return Finding("Port", State.OK, f"Weft {running} answers at {where}")
+
+
+def _check_reach(settings: Settings, detail: str) -> Finding:
+    """Check that whoever can reach the database can reach its large values too."""
+    if settings.objects_url or not _is_postgres(settings):
+        return Finding("Large values", State.OK, detail)
+    step = "Processes on several machines need one bucket: set the same WEFT_OBJECTS_URL for all of them."
+    return Finding("Large values", State.WARNING, f"{detail}; only this machine sees it", step)
 
 
 def _check_privacy(folder: Path) -> Finding:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from weft.app.dispatch import log_changes
 from weft.app.needs import Call
+from weft.app.system import system_actor
 from weft.capabilities.board.boards import Boards
+from weft.capabilities.history.model import MAIN, branch_of
 from weft.capabilities.memory.memories import Memories
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.sessions.model import session_of
 from weft.kernel.clock import to_micros
-from weft.kernel.errors import WeftError
-from weft.kernel.identity import Actor, Kind, Permission
+from weft.kernel.errors import Conflict, NotFound, WeftError
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.tenants import lines_to_expire, tenants_to_sweep
@@ -68,28 +69,17 @@ class ExpiryWatch:
         now = to_micros(self._clock.now())
         for tenant, line_id in await self._database.read(SYSTEM, lambda tx: lines_to_expire(tx, now, _AT_ONCE)):
             scope = Scope(tenant)
-            log_changes(scope, await self._database.write(scope, partial(self._bury, line_id)))
+            # It may have been closed or deleted meanwhile.
+            with contextlib.suppress(NotFound, Conflict):
+                log_changes(scope, await self._database.write(scope, partial(self._bury, line_id)))
 
     async def _bury(self, line_id: str, transaction: Transaction) -> Sequence[NewEvent]:
         # Another process may have done it meanwhile, and that is fine.
-        call = Call(_system(transaction.tenant), transaction)
+        call = Call(system_actor(transaction.tenant), transaction)
         memory = scope_of(line_id)
         if memory is None:
             # Opening a board to write is what buries.
-            await self._boards(call).to_write(session_of(line_id))
+            await self._boards(call).to_write(session_of(line_id), branch_of(line_id) or MAIN)
         else:
             await self._memories(call).bury_expired(memory)
         return transaction.published
-
-
-def _system(tenant: str) -> Actor:
-    return Actor(
-        tenant=tenant,
-        principal_id="system",
-        kind=Kind.HUMAN,
-        agent_type="system",
-        parent_is_agent=False,
-        permissions=frozenset(Permission),
-        clearance=5,
-        epoch=0,
-    )

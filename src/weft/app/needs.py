@@ -14,8 +14,10 @@ from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally, TokenCounters
+from weft.capabilities.context.model import ContextLimits
+from weft.capabilities.context.store import ContextReads, SnapshotStore
 from weft.capabilities.events.model import EventStore, Feed
-from weft.capabilities.history.store import LineStore, SwitchStore
+from weft.capabilities.history.store import LineStore, RetentionStore, SwitchStore
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessagePages, MessageStore
@@ -24,17 +26,28 @@ from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.performance.model import Measurements
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.timeline.store import (
+    Errands,
+    Pruner,
+    PruningLog,
+    RetentionRules,
+    ReviewStore,
+    SnapshotIndex,
+)
 from weft.capabilities.usage.operations import Offers
 from weft.kernel.clock import Clock
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
+from weft.storage.sql.context import SqlSnapshotStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
+from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
 from weft.storage.sql.switches import SqlSwitchStore
 
@@ -75,9 +88,13 @@ class Services:
     feed: Feed
     measurements: Measurements
     memory_limits: MemoryLimits
+    context_limits: ContextLimits
+    context_reads: ContextReads
     pages: MessagePages
     searcher: Searcher
     offers: Offers
+    errands: Errands
+    pruner: Pruner
     staging: Staging
 
 
@@ -104,10 +121,20 @@ class Resolver:
             ConventionStore: lambda call: SqlConventionStore(call.transaction),
             MemoryStore: lambda call: SqlMemoryStore(call.transaction),
             MemoryLimits: lambda _: services.memory_limits,
+            SnapshotStore: lambda call: SqlSnapshotStore(call.transaction),
+            ContextLimits: lambda _: services.context_limits,
+            ContextReads: lambda _: services.context_reads,
             MessageStore: lambda call: SqlMessageStore(call.transaction),
             MessagePages: lambda _: services.pages,
             Searcher: lambda _: services.searcher,
             Offers: lambda _: services.offers,
+            Errands: lambda _: services.errands,
+            Pruner: lambda _: services.pruner,
+            ReviewStore: lambda call: SqlReviewStore(call.transaction),
+            SnapshotIndex: lambda call: SqlSnapshotIndex(call.transaction),
+            RetentionStore: lambda call: SqlRetentionRules(call.transaction),
+            RetentionRules: lambda call: SqlRetentionRules(call.transaction),
+            PruningLog: lambda call: SqlPruningLog(call.transaction),
             EventStore: lambda call: SqlEventStore(call.transaction),
             ObjectIndex: lambda call: SqlObjectIndex(call.transaction),
             Staging: lambda _: services.staging,

@@ -9,7 +9,7 @@ from weft.capabilities.objects.model import GRACE_MICROS, ObjectBusy, ObjectMiss
 from weft.capabilities.objects.store import Standing
 from weft.kernel.clock import to_micros
 from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.objects import SqlObjectIndex, tenants_to_clear
+from weft.storage.sql.objects import SqlObjectIndex, removals_are_held, tenants_to_clear
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -75,6 +75,9 @@ class Objects:
 
     async def _clear(self, scope: Scope) -> int:
         now = self._now()
+        # Asked right before each claim: what is doomed after a hold began comes up for removal only minutes later.
+        if await self._database.read(SYSTEM, lambda tx: removals_are_held(tx, now)):
+            return 0
         claimed = await self._database.write(scope, lambda tx: SqlObjectIndex(tx).claim(now, _CLEARED_AT_ONCE))
         removed = await _few_at_once(lambda path: self._remove(path, now), claimed)
         gone = [path for path, is_gone in zip(claimed, removed, strict=True) if is_gone]

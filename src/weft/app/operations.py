@@ -10,6 +10,11 @@ import weft.capabilities.board.guidance
 import weft.capabilities.board.hygiene
 import weft.capabilities.board.inspection
 import weft.capabilities.board.operations
+import weft.capabilities.context.copying
+import weft.capabilities.context.definitions
+import weft.capabilities.context.pulling
+import weft.capabilities.context.pushing
+import weft.capabilities.context.status
 import weft.capabilities.events.operations
 import weft.capabilities.memory.inspection
 import weft.capabilities.memory.operations
@@ -19,6 +24,14 @@ import weft.capabilities.performance.operations
 import weft.capabilities.search.filters
 import weft.capabilities.search.operations
 import weft.capabilities.sessions.operations
+import weft.capabilities.timeline.branching
+import weft.capabilities.timeline.checking
+import weft.capabilities.timeline.comparing
+import weft.capabilities.timeline.merging
+import weft.capabilities.timeline.operations
+import weft.capabilities.timeline.retaining
+import weft.capabilities.timeline.reviewing
+import weft.capabilities.timeline.taking_back
 import weft.capabilities.usage.operations
 from weft.kernel.operation import Operation, Registry
 
@@ -33,7 +46,20 @@ _MODULES: tuple[ModuleType, ...] = (
     weft.capabilities.search.filters,
     weft.capabilities.memory.operations,
     weft.capabilities.memory.inspection,
+    weft.capabilities.context.pushing,
+    weft.capabilities.context.pulling,
+    weft.capabilities.context.status,
+    weft.capabilities.context.copying,
+    weft.capabilities.context.definitions,
     weft.capabilities.board.inspection,
+    weft.capabilities.timeline.operations,
+    weft.capabilities.timeline.comparing,
+    weft.capabilities.timeline.checking,
+    weft.capabilities.timeline.taking_back,
+    weft.capabilities.timeline.branching,
+    weft.capabilities.timeline.merging,
+    weft.capabilities.timeline.reviewing,
+    weft.capabilities.timeline.retaining,
     weft.capabilities.events.operations,
     weft.capabilities.access.operations,
     weft.capabilities.access.audit,

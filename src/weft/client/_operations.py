@@ -32,6 +32,11 @@ from weft.capabilities.board.operations import (
     SnapshotRestored,
     Snapshots,
 )
+from weft.capabilities.context.copying import ContextCopied
+from weft.capabilities.context.definitions import AgentDefined, DefinitionRead
+from weft.capabilities.context.pulling import ContextPulled, ContextRead
+from weft.capabilities.context.pushing import ContextPushed, Forgotten, Knowledge
+from weft.capabilities.context.status import ContextStatus
 from weft.capabilities.events.operations import Events
 from weft.capabilities.memory.inspection import MemoryInspected, MemoryOverview
 from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
@@ -42,6 +47,14 @@ from weft.capabilities.search.filters import MessagesBySender, MessagesByTime
 from weft.capabilities.search.operations import SearchResults
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, Sessions
+from weft.capabilities.timeline.branching import BranchDeleted, Branches, BranchInfo, Switched
+from weft.capabilities.timeline.checking import Bisected, Verified
+from weft.capabilities.timeline.comparing import Differences
+from weft.capabilities.timeline.merging import Merged
+from weft.capabilities.timeline.operations import Blamed, CommitShown, LineState, Log
+from weft.capabilities.timeline.retaining import HistoryPruned, Prunings, RetentionRule, RetentionRuleList
+from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewResolved, Reviews
+from weft.capabilities.timeline.taking_back import RolledBack, SnapshotList, SnapshotTaken
 from weft.capabilities.usage.operations import UsageGuidance
 from weft.client._calling import Caller, given
 
@@ -80,7 +93,36 @@ ROUTES: dict[str, tuple[str, str]] = {
     "memory.delete": ("DELETE", "/v1/memory/{key}"),
     "memory.overview": ("GET", "/v1/agents/{agent_id}/memory"),
     "memory.inspect": ("POST", "/v1/agents/{agent_id}/memory/inspect"),
+    "context.push": ("POST", "/v1/context/push"),
+    "context.pull": ("POST", "/v1/context/pull"),
+    "context.read": ("GET", "/v1/context"),
+    "context.status": ("GET", "/v1/context/status"),
+    "context.copy": ("POST", "/v1/agents/{agent_id}/context/copy"),
+    "agent.define": ("PUT", "/v1/agents/{agent_id}/definition"),
+    "agent.read_definition": ("GET", "/v1/agents/{agent_id}/definition"),
     "session.inspect": ("POST", "/v1/sessions/{session_id}/inspect"),
+    "history.log": ("GET", "/v1/history/{context_id}/log"),
+    "history.show": ("GET", "/v1/history/{context_id}/versions/{version}"),
+    "history.read": ("GET", "/v1/history/{context_id}/state"),
+    "history.blame": ("GET", "/v1/history/{context_id}/blame"),
+    "history.diff": ("GET", "/v1/history/{context_id}/diff"),
+    "history.verify": ("POST", "/v1/history/{context_id}/verify"),
+    "history.bisect": ("GET", "/v1/history/{context_id}/bisect"),
+    "history.snapshot": ("POST", "/v1/history/{context_id}/snapshots"),
+    "history.snapshots": ("GET", "/v1/history-snapshots"),
+    "history.rollback": ("POST", "/v1/history/{context_id}/rollback"),
+    "history.branch": ("POST", "/v1/history/{context_id}/branches"),
+    "history.branches": ("GET", "/v1/history/{context_id}/branches"),
+    "history.switch": ("POST", "/v1/history/{context_id}/switch"),
+    "history.delete_branch": ("DELETE", "/v1/history/{context_id}/branches/{branch}"),
+    "history.merge": ("POST", "/v1/history/{context_id}/merge"),
+    "history.reviews": ("GET", "/v1/history-reviews"),
+    "history.resolve": ("POST", "/v1/history-reviews/{review_id}/resolve"),
+    "history.abandon": ("POST", "/v1/history-reviews/{review_id}/abandon"),
+    "history.set_retention": ("PUT", "/v1/retention/{subject}"),
+    "history.retention": ("GET", "/v1/retention"),
+    "history.prune": ("POST", "/v1/history-prune"),
+    "history.prunings": ("GET", "/v1/history-prunings"),
     "events.read": ("GET", "/v1/events"),
     "token.issue": ("POST", "/v1/tokens"),
     "token.refresh": ("POST", "/v1/tokens/refresh"),
@@ -106,6 +148,46 @@ class AgentOperations:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
+
+    async def define(
+        self,
+        agent_id: str,
+        *,
+        role: str | None = None,
+        system_prompt: str | None = None,
+        guardrails: Sequence[dict[str, Any]] | None = None,
+        config: dict[str, Any] | None = None,
+        if_version: int | None = None,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> AgentDefined:
+        """Say what an agent is: its role, system prompt, guardrails and configuration.
+
+        For agents it stands below, and for humans with clearance 3 or higher and no lower than its own; never for
+        itself. A session under way keeps the definition it pulled until it pulls again.
+        """
+        return await self._caller.call(
+            "agent.define",
+            {
+                "agent_id": agent_id,
+                **given(
+                    role=role,
+                    system_prompt=system_prompt,
+                    guardrails=guardrails,
+                    config=config,
+                    if_version=if_version,
+                    reason=reason,
+                    step=step,
+                ),
+            },
+            AgentDefined,
+        )
+
+    async def read_definition(self, agent_id: str, *, version: str = "head") -> DefinitionRead:
+        """Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above."""
+        return await self._caller.call(
+            "agent.read_definition", {"agent_id": agent_id, "version": version}, DefinitionRead
+        )
 
     async def create(
         self,
@@ -184,17 +266,21 @@ class BoardOperations:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def list_keys(self, session_id: str) -> Keys:
+    async def list_keys(self, session_id: str, *, branch: str | None = None) -> Keys:
         """See what the board holds, with sizes but without values, so you can choose what is worth reading."""
-        return await self._caller.call("board.list_keys", {"session_id": session_id}, Keys)
+        return await self._caller.call("board.list_keys", {"session_id": session_id, **given(branch=branch)}, Keys)
 
-    async def read(self, session_id: str, key: str) -> EntryRead:
+    async def read(self, session_id: str, key: str, *, branch: str | None = None) -> EntryRead:
         """Read one entry."""
-        return await self._caller.call("board.read", {"session_id": session_id, "key": key}, EntryRead)
+        return await self._caller.call(
+            "board.read", {"session_id": session_id, "key": key, **given(branch=branch)}, EntryRead
+        )
 
-    async def read_batch(self, session_id: str, keys: Sequence[str]) -> EntriesRead:
+    async def read_batch(self, session_id: str, keys: Sequence[str], *, branch: str | None = None) -> EntriesRead:
         """Read several entries in one call, all as they stood at one moment."""
-        return await self._caller.call("board.read_batch", {"session_id": session_id, "keys": keys}, EntriesRead)
+        return await self._caller.call(
+            "board.read_batch", {"session_id": session_id, "keys": keys, **given(branch=branch)}, EntriesRead
+        )
 
     async def write(
         self,
@@ -206,6 +292,9 @@ class BoardOperations:
         ttl_seconds: int | None = None,
         readable_by: Sequence[str] | None = None,
         writable_by: Sequence[str] | None = None,
+        branch: str | None = None,
+        reason: str | None = None,
+        step: str | None = None,
     ) -> EntryWritten:
         """Create or overwrite one entry: conclusions and state that others need, not raw data.
 
@@ -218,50 +307,92 @@ class BoardOperations:
                 "key": key,
                 "value": value,
                 **given(
-                    if_version=if_version, ttl_seconds=ttl_seconds, readable_by=readable_by, writable_by=writable_by
+                    if_version=if_version,
+                    ttl_seconds=ttl_seconds,
+                    readable_by=readable_by,
+                    writable_by=writable_by,
+                    branch=branch,
+                    reason=reason,
+                    step=step,
                 ),
             },
             EntryWritten,
         )
 
-    async def delete(self, session_id: str, key: str, *, if_version: int | None = None) -> EntryDeleted:
+    async def delete(
+        self,
+        session_id: str,
+        key: str,
+        *,
+        if_version: int | None = None,
+        branch: str | None = None,
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> EntryDeleted:
         """Remove an entry that is no longer relevant."""
         return await self._caller.call(
-            "board.delete", {"session_id": session_id, "key": key, **given(if_version=if_version)}, EntryDeleted
+            "board.delete",
+            {
+                "session_id": session_id,
+                "key": key,
+                **given(if_version=if_version, branch=branch, reason=reason, step=step),
+            },
+            EntryDeleted,
         )
 
     async def read_history(
-        self, session_id: str, key: str, *, versions: Sequence[int] | None = None, life: int | None = None
+        self,
+        session_id: str,
+        key: str,
+        *,
+        versions: Sequence[int] | None = None,
+        life: int | None = None,
+        branch: str | None = None,
     ) -> History:
         """See how a key came to say what it says: its earlier versions, who wrote them and when."""
         return await self._caller.call(
-            "board.read_history", {"session_id": session_id, "key": key, **given(versions=versions, life=life)}, History
+            "board.read_history",
+            {"session_id": session_id, "key": key, **given(versions=versions, life=life, branch=branch)},
+            History,
         )
 
-    async def snapshot(self, session_id: str, label: str) -> SnapshotInfo:
+    async def snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotInfo:
         """Freeze the whole board under a name, to look back at or return to."""
-        return await self._caller.call("board.snapshot", {"session_id": session_id, "label": label}, SnapshotInfo)
+        return await self._caller.call(
+            "board.snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}, SnapshotInfo
+        )
 
-    async def list_snapshots(self, session_id: str) -> Snapshots:
+    async def list_snapshots(self, session_id: str, *, branch: str | None = None) -> Snapshots:
         """List the board's snapshots."""
-        return await self._caller.call("board.list_snapshots", {"session_id": session_id}, Snapshots)
+        return await self._caller.call(
+            "board.list_snapshots", {"session_id": session_id, **given(branch=branch)}, Snapshots
+        )
 
-    async def read_snapshot(self, session_id: str, label: str) -> SnapshotRead:
+    async def read_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRead:
         """Read the board as it was when a snapshot was taken."""
-        return await self._caller.call("board.read_snapshot", {"session_id": session_id, "label": label}, SnapshotRead)
+        return await self._caller.call(
+            "board.read_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}, SnapshotRead
+        )
 
-    async def compare_snapshots(self, session_id: str, from_label: str, *, to_label: str | None = None) -> Comparison:
+    async def compare_snapshots(
+        self, session_id: str, from_label: str, *, to_label: str | None = None, branch: str | None = None
+    ) -> Comparison:
         """Compare two snapshots, or a snapshot with the present board."""
         return await self._caller.call(
             "board.compare_snapshots",
-            {"session_id": session_id, "from_label": from_label, **given(to_label=to_label)},
+            {"session_id": session_id, "from_label": from_label, **given(to_label=to_label, branch=branch)},
             Comparison,
         )
 
-    async def restore_snapshot(self, session_id: str, label: str) -> SnapshotRestored:
-        """Return the whole board to a snapshot. Nothing is rewritten: the way back is recorded as new versions."""
+    async def restore_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRestored:
+        """Return the whole board to a snapshot; takes a clearance of 3.
+
+        Nothing is rewritten: the way back is recorded as new versions, and what the board held before gets a snapshot.
+        """
         return await self._caller.call(
-            "board.restore_snapshot", {"session_id": session_id, "label": label}, SnapshotRestored
+            "board.restore_snapshot",
+            {"session_id": session_id, "label": label, **given(branch=branch)},
+            SnapshotRestored,
         )
 
     async def guidance(
@@ -276,12 +407,133 @@ class BoardOperations:
             "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}, Guidance
         )
 
-    async def hygiene(self, session_id: str, *, stale_hours: float = 168.0, unread_hours: float = 1.0) -> Hygiene:
+    async def hygiene(
+        self, session_id: str, *, branch: str | None = None, stale_hours: float = 168.0, unread_hours: float = 1.0
+    ) -> Hygiene:
         """Check the board for raw dumps, likely secrets and personal data, stale, duplicate and unread keys."""
         return await self._caller.call(
             "board.hygiene",
-            {"session_id": session_id, "stale_hours": stale_hours, "unread_hours": unread_hours},
+            {
+                "session_id": session_id,
+                "stale_hours": stale_hours,
+                "unread_hours": unread_hours,
+                **given(branch=branch),
+            },
             Hygiene,
+        )
+
+
+class ContextOperations:
+    """The context operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def push(
+        self,
+        knowledge: Sequence[Knowledge],
+        *,
+        remove: Sequence[Forgotten] = (),
+        agent_id: str | None = None,
+        if_version: int | None = None,
+        session_id: str | None = None,
+        reason: str | None = None,
+        step: str | None = None,
+        branch: str | None = None,
+    ) -> ContextPushed:
+        """Save what you learned to your own persistent memory, all of it or nothing.
+
+        If your context has changed since the version you name, nothing is saved and you are told what changed: pull it,
+        merge, push again. What an agent is (role, system prompt, guardrails, clearance) cannot be reached by any push.
+        """
+        return await self._caller.call(
+            "context.push",
+            {
+                "knowledge": knowledge,
+                "remove": remove,
+                **given(
+                    agent_id=agent_id,
+                    if_version=if_version,
+                    session_id=session_id,
+                    reason=reason,
+                    step=step,
+                    branch=branch,
+                ),
+            },
+            ContextPushed,
+        )
+
+    async def pull(self, session_id: str, *, agent_id: str | None = None, branch: str | None = None) -> ContextPulled:
+        """Take your latest context into a session as a new immutable snapshot, and let go of the one before.
+
+        The answer says what changed. The session goes on with exactly this, whatever is pushed or edited meanwhile,
+        until you pull again.
+        """
+        return await self._caller.call(
+            "context.pull", {"session_id": session_id, **given(agent_id=agent_id, branch=branch)}, ContextPulled
+        )
+
+    async def read(
+        self,
+        session_id: str,
+        *,
+        memory_type: Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
+        | None = None,
+        key: str | None = None,
+        workflow_id: str | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> ContextRead:
+        """Read what you hold in a session: the snapshot you pulled, not what your context has become since.
+
+        With a key you get that entry with its whole value, wherever it is kept.
+        """
+        return await self._caller.call(
+            "context.read",
+            {
+                "session_id": session_id,
+                "limit": limit,
+                **given(memory_type=memory_type, key=key, workflow_id=workflow_id, cursor=cursor),
+            },
+            ContextRead,
+        )
+
+    async def status(
+        self, *, session_id: str | None = None, agent_id: str | None = None, branch: str | None = None
+    ) -> ContextStatus:
+        """See which version your context is at, and which one a session of yours holds."""
+        return await self._caller.call(
+            "context.status", given(session_id=session_id, agent_id=agent_id, branch=branch), ContextStatus
+        )
+
+    async def copy(
+        self,
+        agent_id: str,
+        from_agent_id: str,
+        *,
+        version: str = "head",
+        memory_types: Sequence[
+            Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
+        ] = ("conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"),
+        reason: str | None = None,
+        step: str | None = None,
+    ) -> ContextCopied:
+        """Make an agent's memory what another agent's was at a checkpoint. What an agent is stays as it is.
+
+        Needs clearance 4, and the right to change both agents. The memory it replaces gets a name, to return to.
+        """
+        return await self._caller.call(
+            "context.copy",
+            {
+                "agent_id": agent_id,
+                "from_agent_id": from_agent_id,
+                "version": version,
+                "memory_types": memory_types,
+                **given(reason=reason, step=step),
+            },
+            ContextCopied,
         )
 
 
@@ -335,6 +587,198 @@ class EventsOperations:
                 **given(session_id=session_id, after=after),
             },
             Events,
+        )
+
+
+class HistoryOperations:
+    """The history operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def log(
+        self, context_id: str, *, key: str | None = None, before_version: int | None = None, limit: int = 50
+    ) -> Log:
+        """See what was done to a line, newest first: who, when, why and to which keys."""
+        return await self._caller.call(
+            "history.log",
+            {"context_id": context_id, "limit": limit, **given(key=key, before_version=before_version)},
+            Log,
+        )
+
+    async def show(self, context_id: str, *, version: str = "head") -> CommitShown:
+        """Look at one commit: what it changed, and what it followed."""
+        return await self._caller.call("history.show", {"context_id": context_id, "version": version}, CommitShown)
+
+    async def read(self, context_id: str, *, version: str = "head", key: str | None = None) -> LineState:
+        """Read a line as it stood at any version.
+
+        A value that is kept outside the database comes only if its key is named.
+        """
+        return await self._caller.call(
+            "history.read", {"context_id": context_id, "version": version, **given(key=key)}, LineState
+        )
+
+    async def blame(self, context_id: str, *, version: str = "head", key: str | None = None) -> Blamed:
+        """See who made each entry what it was at a version, when, why and in which workflow step."""
+        return await self._caller.call(
+            "history.blame", {"context_id": context_id, "version": version, **given(key=key)}, Blamed
+        )
+
+    async def diff(
+        self,
+        context_id: str,
+        from_version: str,
+        *,
+        to_version: str = "head",
+        other_context_id: str | None = None,
+        text: bool = True,
+    ) -> Differences:
+        """Compare any two versions: which entries were added, removed and modified, and what their values say now."""
+        return await self._caller.call(
+            "history.diff",
+            {
+                "context_id": context_id,
+                "from_version": from_version,
+                "to_version": to_version,
+                "text": text,
+                **given(other_context_id=other_context_id),
+            },
+            Differences,
+        )
+
+    async def verify(self, context_id: str, *, deep: bool = False) -> Verified:
+        """Recompute every hash of a line, to know that nothing was altered since it was written."""
+        return await self._caller.call("history.verify", {"context_id": context_id, "deep": deep}, Verified)
+
+    async def bisect(
+        self, context_id: str, key: str, contains: str, *, from_version: str = "0", to_version: str = "head"
+    ) -> Bisected:
+        """Find the version in which a key first said something, looking at as few of its versions as possible."""
+        return await self._caller.call(
+            "history.bisect",
+            {
+                "context_id": context_id,
+                "key": key,
+                "contains": contains,
+                "from_version": from_version,
+                "to_version": to_version,
+            },
+            Bisected,
+        )
+
+    async def snapshot(self, context_id: str, label: str) -> SnapshotTaken:
+        """Give the present state of a line a name, to compare with or to return to. Needs clearance 3."""
+        return await self._caller.call("history.snapshot", {"context_id": context_id, "label": label}, SnapshotTaken)
+
+    async def snapshots(
+        self, *, context_id: str | None = None, agent_id: str | None = None, cursor: str | None = None, limit: int = 50
+    ) -> SnapshotList:
+        """List the snapshots of every line you may see, newest first: one index of all checkpoints."""
+        return await self._caller.call(
+            "history.snapshots",
+            {"limit": limit, **given(context_id=context_id, agent_id=agent_id, cursor=cursor)},
+            SnapshotList,
+        )
+
+    async def rollback(
+        self, context_id: str, target_version: str, *, reason: str | None = None, step: str | None = None
+    ) -> RolledBack:
+        """Make a line say what it said at an earlier version. Nothing is rewritten: the way back is a new version.
+
+        A board or an agent's definition needs clearance 3, persistent memory clearance 4.
+        """
+        return await self._caller.call(
+            "history.rollback",
+            {"context_id": context_id, "target_version": target_version, **given(reason=reason, step=step)},
+            RolledBack,
+        )
+
+    async def branch(self, context_id: str, branch: str, *, from_version: str = "head") -> BranchInfo:
+        """Start a branch from any version of a line, to try something without touching the line itself."""
+        return await self._caller.call(
+            "history.branch", {"context_id": context_id, "branch": branch, "from_version": from_version}, BranchInfo
+        )
+
+    async def branches(self, context_id: str) -> Branches:
+        """List the branches of a line, and the branches of those."""
+        return await self._caller.call("history.branches", {"context_id": context_id}, Branches)
+
+    async def switch(self, context_id: str, *, branch: str | None = None) -> Switched:
+        """Work on another branch from now on. Only your own calls are meant, and those that name a branch are not."""
+        return await self._caller.call("history.switch", {"context_id": context_id, **given(branch=branch)}, Switched)
+
+    async def delete_branch(self, context_id: str, branch: str, *, force: bool = False) -> BranchDeleted:
+        """Remove a branch for good. What was merged stays where it was merged to."""
+        return await self._caller.call(
+            "history.delete_branch", {"context_id": context_id, "branch": branch, "force": force}, BranchDeleted
+        )
+
+    async def merge(
+        self, context_id: str, from_context_id: str, *, reason: str | None = None, step: str | None = None
+    ) -> Merged:
+        """Bring what another line changed into this one. If both changed the same keys, a human is asked to decide.
+
+        Works both ways: a branch into its line, and the line into its branch.
+        """
+        return await self._caller.call(
+            "history.merge",
+            {"context_id": context_id, "from_context_id": from_context_id, **given(reason=reason, step=step)},
+            Merged,
+        )
+
+    async def reviews(
+        self,
+        *,
+        context_id: str | None = None,
+        state: Literal["open", "resolved", "abandoned"] | None = None,
+        cursor: str | None = None,
+        limit: int = 20,
+    ) -> Reviews:
+        """List merges that wait for a human, or were decided by one, with what each side says."""
+        return await self._caller.call(
+            "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}, Reviews
+        )
+
+    async def resolve(
+        self, review_id: str, resolutions: dict[str, Resolution], *, reason: str | None = None
+    ) -> ReviewResolved:
+        """Decide a merge, key by key. Only a human can, and only about what both sides say now."""
+        return await self._caller.call(
+            "history.resolve",
+            {"review_id": review_id, "resolutions": resolutions, **given(reason=reason)},
+            ReviewResolved,
+        )
+
+    async def abandon(self, review_id: str) -> ReviewAbandoned:
+        """Give up a merge that waits for a decision. Both lines stay as they are."""
+        return await self._caller.call("history.abandon", {"review_id": review_id}, ReviewAbandoned)
+
+    async def set_retention(
+        self, subject: str, *, days: Literal[30, 90, 365] | None = None, versions: int | None = None
+    ) -> RetentionRule:
+        """Say how long old values of a line, or of a sort of lines, are kept. Neither set keeps everything."""
+        return await self._caller.call(
+            "history.set_retention", {"subject": subject, **given(days=days, versions=versions)}, RetentionRule
+        )
+
+    async def retention(self) -> RetentionRuleList:
+        """See how long old values are kept."""
+        return await self._caller.call("history.retention", {}, RetentionRuleList)
+
+    async def prune(self, *, context_id: str | None = None) -> HistoryPruned:
+        """Remove old values whose time is over now, instead of waiting for the daily run.
+
+        What a snapshot, a branch or a session needs is never removed, and that a value existed stays on record.
+        """
+        return await self._caller.call("history.prune", given(context_id=context_id), HistoryPruned)
+
+    async def prunings(self, *, context_id: str | None = None, cursor: str | None = None, limit: int = 50) -> Prunings:
+        """See what retention has removed, newest first."""
+        return await self._caller.call(
+            "history.prunings", {"limit": limit, **given(context_id=context_id, cursor=cursor)}, Prunings
         )
 
 
@@ -640,12 +1084,14 @@ class SessionOperations:
         """See a session you work in at a glance: its state, the latest messages for you, and figures."""
         return await self._caller.call("session.overview", {"session_id": session_id}, SessionOverview)
 
-    async def inspect(self, session_id: str) -> Inspection:
-        """Look at everything a session holds, values included, and check that its history is intact.
+    async def inspect(self, session_id: str, *, branch: str | None = None) -> Inspection:
+        """Look at everything a session's board holds, values included, and check that its history is intact.
 
         For admins only; every use is written to the audit log.
         """
-        return await self._caller.call("session.inspect", {"session_id": session_id}, Inspection)
+        return await self._caller.call(
+            "session.inspect", {"session_id": session_id, **given(branch=branch)}, Inspection
+        )
 
 
 class SigningKeyOperations:
@@ -730,8 +1176,10 @@ class Operations:
         self.agent = AgentOperations(caller)
         self.audit = AuditOperations(caller)
         self.board = BoardOperations(caller)
+        self.context = ContextOperations(caller)
         self.conventions = ConventionsOperations(caller)
         self.events = EventsOperations(caller)
+        self.history = HistoryOperations(caller)
         self.key = KeyOperations(caller)
         self.memory = MemoryOperations(caller)
         self.message = MessageOperations(caller)

@@ -9,7 +9,8 @@ import msgspec
 from weft.kernel.ids import NAME_PATTERN
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=NAME_PATTERN)]
-ShortText = Annotated[str, msgspec.Meta(max_length=200)]
+# One line of text that every database keeps and every log can show.
+ShortText = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
 # The largest whole number that every JSON reader keeps exact.
 LARGEST = 2**53
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]

@@ -103,7 +103,8 @@ class Preparation:
 class Operation:
     """Everything any face needs to know of one operation.
 
-    An ``audited`` one leaves a row in the audit log. Others must not wait for a ``heavy`` request, which reads much.
+    An ``audited`` one leaves a row in the audit log, without the fields that are ``off_record``: values.
+    Others must not wait for a ``heavy`` request, which reads much.
     One that takes a session_id mostly works in that session, and a connection for one session fills it in.
     """
 
@@ -119,6 +120,7 @@ class Operation:
     audience: Audience
     errors: tuple[type[WeftError], ...]
     audited: bool
+    off_record: frozenset[str]
     heavy: Callable[[Any], bool]
     session: SessionUse
     help: str
@@ -200,6 +202,7 @@ def operation(
     audience: Audience = Audience.EVERYONE,
     errors: Iterable[type[WeftError]] = (),
     audited: bool = False,
+    off_record: Iterable[str] = (),
     heavy: bool | Callable[[Any], bool] = False,
     session: SessionUse = SessionUse.WORKS_IN,
     prepare: Callable[..., Awaitable[None]] | None = None,
@@ -222,6 +225,7 @@ def operation(
             audience=audience,
             errors=tuple(errors),
             audited=audited,
+            off_record=frozenset(off_record),
             heavy=heavy if callable(heavy) else lambda _: heavy,
             session=session,
             help=inspect.cleandoc(run.__doc__ or ""),

@@ -18,6 +18,7 @@ import msgspec
 
 from weft.capabilities.board.operations import Keys
 from weft.capabilities.events.model import Interest
+from weft.capabilities.history.model import MAIN
 from weft.capabilities.performance.operations import COLLECTION_INTERVAL
 from weft.kernel.errors import NotFound
 from weft.kernel.identity import ANYONE
@@ -83,14 +84,15 @@ def _board(uri: str, session_id: str) -> Resource:
     return Resource(
         uri,
         "board.list_keys",
-        {"session_id": session_id},
+        {"session_id": session_id, "branch": MAIN},
         Interest(session_id, types=_ABOUT_BOARDS),
         session_id,
     )
 
 
 def _entry(uri: str, session_id: str, key: str) -> Resource:
-    request = {"session_id": session_id}
+    # What a subscriber is told of is the board itself, so that is what the address means, whoever switched to where.
+    request = {"session_id": session_id, "branch": MAIN}
     interest = Interest(session_id, keys=(key,), types=_ABOUT_BOARDS)
     if "*" in key or "?" in key:
         return Resource(uri, "board.list_keys", request, interest, session_id)

@@ -96,5 +96,10 @@ _GROUPED_HELP = {
         "The board: working memory shared by every agent of a session. Keep distilled state on it (conclusions, "
         "decisions, open questions), never raw data or secrets. Call list_keys first, read only what you need, "
         "update keys rather than adding new ones, delete what is settled."
-    )
+    ),
+    "context_history": (
+        "The history of boards and of what agents are and know: who changed what and why, how it stood at any version, "
+        "what differs between two; snapshots, branches and merges. Every line is named by a context_id such as "
+        "board:SESSION. Begin with log; to go back to a version use rollback_context."
+    ),
 }

@@ -24,7 +24,7 @@ READDRESSING = "message.visibility_changed"
 
 
 # What these are about is a snapshot's label, which may read like a key.
-_ABOUT_LABELS = frozenset({"board.snapshot", "board.restored"})
+_ABOUT_LABELS = frozenset({"board.snapshot", "board.restored", "branch.snapshot", "branch.restored"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Interest:
 
 
 def _is_about_a_key(event: Event) -> bool:
-    return event.type.startswith("board.") and event.type not in _ABOUT_LABELS
+    return event.type.startswith(("board.", "branch.")) and event.type not in _ABOUT_LABELS
 
 
 class Page(NamedTuple):

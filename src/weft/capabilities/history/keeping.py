@@ -14,12 +14,23 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Head, Point, Version
 
 
+class Earlier(NamedTuple):
+    """A moment that is brought back: what it is called, and when it was."""
+
+    name: str
+    at: int
+
+
 class Why(NamedTuple):
-    """What a commit says of itself. ``merged`` is the other line's moment that it brings in."""
+    """What a commit says of itself. ``merged`` is the other line's moment that it brings in.
+
+    Where an earlier moment is brought back, keys have as much time left as they had then; else they end when they end.
+    """
 
     reason: str
     step: str | None = None
     merged: Point | None = None
+    restored: Earlier | None = None
 
 
 class OpenLine(Protocol):
@@ -39,7 +50,8 @@ class LockedLine(OpenLine, Protocol):
     async def apply(self, state: Mapping[str, Version | None], why: Why) -> Head:
         """Make keys say what these versions said (None: make them go), as one new commit, and tell whom it concerns.
 
-        Versions without a value that is still kept are refused with VersionPruned. Nothing to change is no commit.
+        Versions without a value that is still kept are refused with VersionPruned. Nothing to change is no commit,
+        but for a merge: that it took place must be known to the next one.
         """
         ...
 

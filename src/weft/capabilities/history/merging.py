@@ -11,7 +11,7 @@ from weft.capabilities.history.model import Point, meeting_point
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.capabilities.history.model import Change, Stretch, Version
+    from weft.capabilities.history.model import Change, Recorded, Stretch, Version
     from weft.capabilities.history.store import LineStore
 
 
@@ -88,7 +88,7 @@ async def states_apart(lines: LineStore, one: Point, other: Point, *, values: bo
 async def common_past(lines: LineStore, ours: Point, theirs: Point) -> Point | None:
     """Return the last moment that both sides know of, counting what merges brought over; None if they never met.
 
-    Where merges went both ways at once there may be several; the latest is taken.
+    Where merges went both ways at once there may be several, none before the other; the latest is taken.
     """
     known_to_us, known_to_them = await _known(lines, ours), await _known(lines, theirs)
     both = known_to_us.keys() & known_to_them.keys()
@@ -96,8 +96,8 @@ async def common_past(lines: LineStore, ours: Point, theirs: Point) -> Point | N
     found = [commit for line_id, seq in shared.items() if (commit := await lines.commit_at(line_id, seq)) is not None]
     if not found:
         return Point(theirs.line_id, 0, bytes(32)) if shared else None
-    last = max(found, key=lambda recorded: (recorded.commit.committed_at, recorded.commit.seq))
-    return Point(last.commit.line_id, last.commit.seq, last.hash)
+    last = max(await _furthest(lines, found), key=lambda known: (known.commit.committed_at, known.commit.seq))
+    return _point(last)
 
 
 def state_by_key(versions: Sequence[Version]) -> State:
@@ -121,10 +121,29 @@ async def _known(lines: LineStore, point: Point) -> dict[str, int]:
     return known
 
 
+async def _furthest(lines: LineStore, found: Sequence[Recorded]) -> list[Recorded]:
+    """Return the moments that are not part of another's past; clocks alone cannot tell which came first."""
+    if len(found) == 1:
+        return [*found]
+    pasts = {one.commit.line_id: await _known(lines, _point(one)) for one in found}
+    return [
+        one
+        for one in found
+        if not any(
+            line_id != one.commit.line_id and known.get(one.commit.line_id, -1) >= one.commit.seq
+            for line_id, known in pasts.items()
+        )
+    ]
+
+
 async def _is_still_there(lines: LineStore, merged: Point) -> bool:
     """Tell whether a merged moment can still be read: a branch of the same name may be another by now."""
     found = await lines.commit_at(merged.line_id, merged.seq)
     return found is not None and found.hash == merged.hash
+
+
+def _point(recorded: Recorded) -> Point:
+    return Point(recorded.commit.line_id, recorded.commit.seq, recorded.hash)
 
 
 def _behind(past: Sequence[Stretch], seq: int) -> list[Stretch]:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 EMPTY = bytes(32)
 # Between a line and the name of its branch; names hold no such sign, so only branches have it.
 BRANCH_MARK = "@"
+# What the line itself is called among its branches.
+MAIN = "main"
 # Behind every commit there can be.
 LATEST = 2**62
 _PRUNE_EVERY = 8
@@ -148,8 +150,12 @@ class Commit(msgspec.Struct, frozen=True):
     changes: tuple[Change, ...]
     merged: Point | None = None
 
-    def hash_after(self, *parents: bytes) -> bytes:
-        """Return the commit's identity, given the hashes of the commits it follows.
+    def hash_after(self, *parents: bytes, weight: int | None = None) -> bytes:
+        """Return the commit's identity, given the hashes of the commits it follows and what the line weighs then."""
+        return hashlib.sha256(self.content_after(*parents, weight=weight)).digest()
+
+    def content_after(self, *parents: bytes, weight: int | None = None) -> bytes:
+        """Return what the hash covers.
 
         It says what was done and after what, not on which line: a line is only a name for a commit and its past.
         Changes count in the order of their keys, as storage does not keep the order in which they were made.
@@ -168,7 +174,9 @@ class Commit(msgspec.Struct, frozen=True):
         )
         if self.merged is not None:
             content += (self.merged.line_id, self.merged.seq)
-        return hashlib.sha256(_encode(content)).digest()
+        if weight is not None:
+            content += (weight,)
+        return _encode(content)
 
 
 class Recorded(msgspec.Struct, frozen=True):
@@ -201,7 +209,7 @@ class Tag(msgspec.Struct, frozen=True):
 
     def seal(self, commit_hash: bytes) -> bytes:
         """Return what tells whether the tag is still the one that was set."""
-        content = (self.label, self.seq, self.created_by, self.created_at, commit_hash.hex())
+        content = (self.label, self.seq, self.created_by, self.created_at, self.automatic, commit_hash.hex())
         return hashlib.sha256(_encode(content)).digest()
 
 

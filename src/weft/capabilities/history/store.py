@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.history.model import Commit, Head, Line, Point, Recorded, Stretch, Tag, Version
 
@@ -14,6 +14,13 @@ class Limits(NamedTuple):
     """Which old values may go: those replaced before a moment, or behind so many newer ones. None sets no limit."""
 
     replaced_before: int | None
+    versions: int | None
+
+
+class Rule(NamedTuple):
+    """How long old values of a line stay: for so many days, or so many versions of each key. None sets no limit."""
+
+    days: int | None
     versions: int | None
 
 
@@ -41,7 +48,7 @@ class LineStore(Protocol):
     """
 
     async def create(self, line_id: str) -> None:
-        """Start an empty line."""
+        """Start an empty line, unless there is one already."""
         ...
 
     async def branch(self, line_id: str, base: Point, *, weight: int, next_expiry_at: int | None) -> bool:
@@ -164,4 +171,27 @@ class LineStore(Protocol):
 
     async def erase(self, line_id: str) -> None:
         """Remove a line with everything only it refers to."""
+        ...
+
+
+class RetentionStore(Protocol):
+    """The rules a tenant has set for how long old values stay."""
+
+    async def rules(self) -> Mapping[str, Rule]:
+        """Return the rules by what they are for: a sort of line, or one line, whose own rule goes first."""
+        ...
+
+
+class SwitchStore(Protocol):
+    """Who works on which branch of what. To whoever is not in it, a line means the line itself.
+
+    A switch outlives its branch: whoever made it must be told, not find themselves on the line itself.
+    """
+
+    async def branch_of(self, trunk: str, principal_id: str) -> str | None:
+        """Return the branch that a principal has switched to, whether or not it is still there."""
+        ...
+
+    async def switch(self, trunk: str, principal_id: str, branch: str | None) -> None:
+        """Have a principal work on a branch from now on; None: on the line itself."""
         ...

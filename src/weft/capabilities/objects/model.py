@@ -86,14 +86,24 @@ class Pointer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             pointer = msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ObjectDamaged("The pointer to a large value cannot be read.") from error
-        place = _PLACE.match(pointer.object)
-        named = place is not None and is_name(place["tenant"]) and is_name(place["owner"])
-        if place is None or not named or place["sha256"] != pointer.sha256 or pointer.size < 0:
+        if pointer != cls.at(pointer.object, pointer.size):
             raise ObjectDamaged("The pointer to a large value leads nowhere.")
         return pointer
 
+    @classmethod
+    def at(cls, path: str, size: int) -> Pointer:
+        """Return the pointer to a place, refusing one that we could not have chosen."""
+        place = _PLACE.match(path)
+        if place is None or not (is_name(place["tenant"]) and is_name(place["owner"])) or size < 0:
+            raise ObjectDamaged("The pointer to a large value leads nowhere.")
+        return cls(path, place["sha256"], size)
+
     def encode(self) -> str:
         return msgspec.json.encode(self, order="deterministic").decode()
+
+    @property
+    def owner(self) -> str:
+        return self.object.split("/")[1]
 
     def is_of(self, tenant: str) -> bool:
         return self.object.startswith(f"{tenant}/")

@@ -28,16 +28,33 @@ _BY_NAME: dict[str, Any] = {
     "visibility": "admin_only",
     "agent_id": "reviewer",
     "agent_type": "claude",
+    "context_id": "board:session_a1b2c3d4e5f60718",
+    "from_context_id": "board:session_a1b2c3d4e5f60718@try_postgres",
+    "branch": "try_postgres",
+    "from_version": "12",
+    "target_version": "before_release",
+    "contains": "PostgreSQL",
+    "review_id": "review_0123456789abcdef",
+    "resolutions": {"current_phase": {"take": "theirs"}},
+    "subject": "work_artifacts",
+    "days": 90,
+    "knowledge": [{"key": "billing/limit", "value": "100 calls a minute"}],
+    "from_agent_id": "planner",
     "key_id": "key_0123456789abcdef",
     "name": "release",
     "groups": [{"title": "Where the work stands", "keys": [{"key": "current_phase", "purpose": "the phase now"}]}],
+}
+# What a call must say although no field of it is required by itself.
+_BESIDES: dict[str, dict[str, Any]] = {
+    "context.push": {"if_version": 0},
+    "agent.define": {"role": "Reviews what others wrote"},
 }
 
 
 def example_request(operation: Operation, actor: Actor) -> dict[str, Any]:
     """Return arguments for the operation's tool: what it requires, and nothing else."""
     required = [field.name for field in msgspec.structs.fields(operation.request) if field.required]
-    arguments = {name: _BY_NAME[name] for name in required}
+    arguments = {name: _BY_NAME[name] for name in required} | _BESIDES.get(operation.name, {})
     if operation.name in _ABOUT_ONESELF:
         arguments["agent_id"] = actor.principal_id
     return {"action": operation.action, **arguments} if operation.action else arguments

@@ -57,13 +57,16 @@ def known_migrations() -> list[Migration]:
     return [Migration(step.name.removesuffix(".sql"), step.read_text("utf-8")) for step in steps]
 
 
-async def migrate(database: Database, clock: Clock) -> list[str]:
-    """Apply what is missing, in order, and return the names. Safe to call from several processes at once."""
+async def migrate(database: Database, clock: Clock, *, steps: int | None = None) -> list[str]:
+    """Apply what is missing, in order, and return the names. Safe to call from several processes at once.
+
+    ``steps`` stops after so many of the known ones.
+    """
 
     async def apply(transaction: Transaction) -> list[str]:
         await transaction.run(_RECORD)
         applied = await _applied(transaction)
-        missing = [step for step in known_migrations() if step.name not in applied]
+        missing = [step for step in known_migrations()[:steps] if step.name not in applied]
         for step in missing:
             await transaction.run(step.sql)
             await transaction.run(

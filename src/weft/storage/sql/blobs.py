@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.storage.sql.content import pack
+from weft.storage.sql.content import pack, text_of
 from weft.storage.sql.objects import SqlObjectIndex
 
 if TYPE_CHECKING:
@@ -13,6 +13,12 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 _SWEEP_AT_ONCE = 200
+# A statement for so many at once; the last is named again where there are fewer.
+_READ_AT_ONCE = 50
+_READ = f"""
+SELECT hash, content FROM blobs
+WHERE tenant = $1 AND hash IN ({", ".join(f"${place}" for place in range(2, _READ_AT_ONCE + 2))})
+"""  # noqa: S608 - placeholders
 
 
 class SqlBlobs:
@@ -36,6 +42,16 @@ class SqlBlobs:
             pack(content),
             outside,
         )
+
+    async def read(self, hashes: Iterable[bytes]) -> dict[bytes, str]:
+        """Return those of the values that are kept, by their hashes."""
+        wanted = list(dict.fromkeys(hashes))
+        found: dict[bytes, str] = {}
+        for start in range(0, len(wanted), _READ_AT_ONCE):
+            some = wanted[start : start + _READ_AT_ONCE]
+            some += some[-1:] * (_READ_AT_ONCE - len(some))
+            found |= {row[0]: text_of(row[1]) for row in await self._tx.all(_READ, self._tenant, *some)}
+        return found
 
     async def forget(self, hashes: Iterable[bytes]) -> int:
         """Drop the values that no change refers to any more, and return how many bytes that frees."""

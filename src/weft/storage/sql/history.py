@@ -45,11 +45,13 @@ WITH touched(key) AS (
 def _last_changes(keys: str, line: str, upto: str, *, values: bool) -> str:
     """Return the statement for the last change of each of these keys up to a commit, with its value or without."""
     joined = "LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0" if values else ""
+    # Materialized, as PostgreSQL might else go through all that ever happened to a key to find the last of it.
     return f"""
-    {keys} SELECT {VERSION}{", b.content" if values else ""} FROM touched
-    JOIN changes c ON c.tenant = $1 AND c.line_id = {line} AND c.key = touched.key AND c.seq = (
-        SELECT MAX(x.seq) FROM changes x
-        WHERE x.tenant = $1 AND x.line_id = {line} AND x.key = touched.key AND x.seq <= {upto})
+    {keys}, latest(key, seq) AS MATERIALIZED (
+        SELECT touched.key, (SELECT MAX(x.seq) FROM changes x
+            WHERE x.tenant = $1 AND x.line_id = {line} AND x.key = touched.key AND x.seq <= {upto}) FROM touched)
+    SELECT {VERSION}{", b.content" if values else ""} FROM latest
+    JOIN changes c ON c.tenant = $1 AND c.line_id = {line} AND c.key = latest.key AND c.seq = latest.seq
     JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq {joined}
     """  # noqa: S608 - our own SQL
 
@@ -60,6 +62,7 @@ _COMMIT = f"""
 SELECT {COMMIT}, {CHANGE} FROM commits k
 LEFT JOIN changes c ON c.tenant = k.tenant AND c.line_id = k.line_id AND c.seq = k.seq
 """  # noqa: S608 - our own column names
+_ONE_COMMIT = _COMMIT + "WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq = $3 ORDER BY c.key"
 _LOG = f"""
 {_COMMIT}
 WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq IN (
@@ -91,7 +94,7 @@ class SqlLineStore:
 
     async def create(self, line_id: str) -> None:
         await self._tx.run(
-            "INSERT INTO lines (tenant, line_id, seq, head, weight) VALUES ($1, $2, 0, $3, 0)",
+            "INSERT INTO lines (tenant, line_id, seq, head, weight) VALUES ($1, $2, 0, $3, 0) ON CONFLICT DO NOTHING",
             self._tenant,
             line_id,
             EMPTY,
@@ -300,8 +303,9 @@ class SqlLineStore:
         return found
 
     async def commit_at(self, line_id: str, seq: int) -> Recorded | None:
-        found = await self.log(line_id, seq, 1)
-        return found[0] if found and found[0].commit.seq == seq else None
+        stretch = (await self.past(line_id, seq))[0]
+        rows = await self._tx.all(_ONE_COMMIT, self._tenant, stretch.line_id, seq)
+        return recorded(rows) if rows else None
 
     async def weight_at(self, line_id: str, seq: int) -> int | None:
         if seq == 0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.memory.model import Held, MemoryEntry, MemoryScope, Remembered, ScopeSize
+from weft.storage.sql.blobs import SqlBlobs
 from weft.storage.sql.content import text_of
 
 if TYPE_CHECKING:
@@ -22,12 +23,6 @@ SELECT {_COLUMNS}, b.content FROM memory_entries e JOIN blobs b ON b.tenant = e.
 """  # noqa: S608 - our own column names
 _HELD = "SELECT weight, expired FROM memory_owners WHERE tenant = $1 AND principal_id = $2 "
 _NOTHING = Held(0, 0)
-# A statement for so many at once; the last is named again where there are fewer.
-_VALUES_AT_ONCE = 50
-_VALUES = f"""
-SELECT hash, content FROM blobs
-WHERE tenant = $1 AND hash IN ({", ".join(f"${place}" for place in range(2, _VALUES_AT_ONCE + 2))})
-"""  # noqa: S608 - placeholders
 
 
 class SqlMemoryStore:
@@ -99,13 +94,7 @@ class SqlMemoryStore:
         return None if row is None else Remembered(_entry(row), text_of(row[10]))
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
-        wanted = list(dict.fromkeys(blob_hashes))
-        found: dict[bytes, str] = {}
-        for start in range(0, len(wanted), _VALUES_AT_ONCE):
-            some = wanted[start : start + _VALUES_AT_ONCE]
-            some += some[-1:] * (_VALUES_AT_ONCE - len(some))
-            found |= {row[0]: text_of(row[1]) for row in await self._tx.all(_VALUES, self._tenant, *some)}
-        return found
+        return await SqlBlobs(self._tx).read(blob_hashes)
 
     async def put(self, scope: MemoryScope, entry: MemoryEntry) -> None:
         await self._tx.run(

@@ -17,17 +17,19 @@ _NO_VERSION = ""
 _OBJECT = "SELECT path, state, size, version, at FROM objects WHERE tenant = $1 AND path = $2 "
 # Whoever dooms an object knows no time; its time of grace begins when it is first noticed.
 _UNNOTICED = 0
+# No backup takes as long; one that died keeps objects from being removed no longer than this.
+_HOLD_MICROS = 24 * 3_600 * 1_000_000
 _DUE = "state <> 'kept' AND at <= $1 AND (state IN ('doomed', 'deleting') OR at <= $2)"
 
 
 class SqlObjectIndex:
-    """Objects, as rows of one tenant."""
+    """Objects, as rows of one tenant: the transaction's, or the one the system names."""
 
     __slots__ = ("_tenant", "_tx")
 
-    def __init__(self, transaction: Transaction) -> None:
+    def __init__(self, transaction: Transaction, tenant: str | None = None) -> None:
         self._tx = transaction
-        self._tenant = transaction.tenant
+        self._tenant = transaction.tenant if tenant is None else tenant
 
     async def begin(self, path: str, size: int, now: int) -> Begun:
         await self._tx.run(
@@ -148,6 +150,30 @@ async def tenants_to_clear(transaction: Transaction, now: int, limit: int) -> li
         limit,
     )
     return list(dict.fromkeys(row[0] for row in rows))
+
+
+async def hold_removals(transaction: Transaction, holder: str, now: int) -> None:
+    """Have no object removed, of any tenant, while someone reads them all."""
+    await transaction.run("DELETE FROM jobs WHERE tenant = '' AND job LIKE 'hold:%' AND lease_until <= $1", now)
+    await transaction.run(
+        """
+        INSERT INTO jobs (tenant, job, cursor, holder, lease_until, due_at, progress)
+        VALUES ('', $1, '', $2, $3, $4, '')
+        """,
+        f"hold:{holder}",
+        holder,
+        now + _HOLD_MICROS,
+        now,
+    )
+
+
+async def release_removals(transaction: Transaction, holder: str) -> None:
+    await transaction.run("DELETE FROM jobs WHERE tenant = '' AND job = $1", f"hold:{holder}")
+
+
+async def removals_are_held(transaction: Transaction, now: int) -> bool:
+    sql = "SELECT 1 FROM jobs WHERE tenant = '' AND job LIKE 'hold:%' AND lease_until > $1 LIMIT 1"
+    return await transaction.one(sql, now) is not None
 
 
 def _stored(row: tuple[str, str, int, str | None, int] | None) -> StoredObject | None:

@@ -6,6 +6,7 @@ every store of two fresh tenants, where each call of a method is a transaction o
 
 from weft.testing.contracts.access import AccessStoreContract, AuditStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
+from weft.testing.contracts.context import SnapshotStoreContract
 from weft.testing.contracts.events import EventStoreContract
 from weft.testing.contracts.history import LineStoreContract
 from weft.testing.contracts.history_branches import BranchContract
@@ -15,6 +16,14 @@ from weft.testing.contracts.messages import MessageStoreContract
 from weft.testing.contracts.objects import ObjectIndexContract
 from weft.testing.contracts.sessions import SessionStoreContract
 from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.switches import SwitchStoreContract
+from weft.testing.contracts.timeline import (
+    JobStoreContract,
+    PruningLogContract,
+    RetentionRulesContract,
+    ReviewStoreContract,
+    SnapshotIndexContract,
+)
 
 __all__ = [
     "AccessStoreContract",
@@ -23,11 +32,18 @@ __all__ = [
     "ConventionStoreContract",
     "EntryStoreContract",
     "EventStoreContract",
+    "JobStoreContract",
     "LineStoreContract",
     "MemoryStoreContract",
     "MessageStoreContract",
     "ObjectIndexContract",
     "PruningContract",
+    "PruningLogContract",
+    "RetentionRulesContract",
+    "ReviewStoreContract",
     "SessionStoreContract",
+    "SnapshotIndexContract",
+    "SnapshotStoreContract",
     "Stores",
+    "SwitchStoreContract",
 ]

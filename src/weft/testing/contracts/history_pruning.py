@@ -102,14 +102,10 @@ class PruningContract:
         assert await kept(stores) == [None, "2", None, "4", "5"]
         assert await state(stores, 2, DEEPER) == {"a": "2"}
 
-    async def test_a_moment_of_the_shared_past_named_from_a_branch_stays(self, stores: Stores) -> None:
+    async def test_a_moment_of_the_shared_past_pinned_from_a_branch_stays(self, stores: Stores) -> None:
         await five_versions(stores)
         await branch(stores, DRAFT, 4)
         await stores.lines.pin(DRAFT, 2, "session:s1:a")
-        await stores.lines.tag(DRAFT, Tag("early", 1, "orchestrator", 1))
-        await prune(stores, versions=1)
-        assert await kept(stores) == ["1", "2", None, "4", "5"]
-        await stores.lines.untag(DRAFT, "early")
         await prune(stores, versions=1)
         assert await kept(stores) == [None, "2", None, "4", "5"]
 

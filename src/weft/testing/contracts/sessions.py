@@ -1,8 +1,9 @@
 """The contract of SessionStore."""
-# ruff: noqa: S101 - tests that others run
+# ruff: noqa: S101, PLR2004 - tests that others run
 
 from __future__ import annotations
 
+from weft.capabilities.history.model import EMPTY, Author, Commit, Point
 from weft.capabilities.sessions.model import Session, SessionConfig
 from weft.capabilities.sessions.store import Position
 from weft.testing.contracts.stores import Stores
@@ -50,6 +51,33 @@ class SessionStoreContract:
         await stores.sessions.erase("s1")
         assert await stores.sessions.find("s1") is None
         assert await stores.sessions.add(session("s1"))
+
+    async def test_the_branches_of_a_board_belong_to_its_session(self, stores: Stores) -> None:
+        await stores.sessions.add(session("s1"))
+        await stores.lines.create("board:s1")
+        for name in ("b", "a"):
+            await stores.lines.branch(f"board:s1@{name}", Point("board:s1", 0, EMPTY), weight=0, next_expiry_at=None)
+        assert list(await stores.sessions.branches(session("s1"))) == []
+        await stores.sessions.add_branches("s1", 2)
+        found = await stores.sessions.find("s1")
+        assert found is not None
+        assert found.branches == 2
+        assert list(await stores.sessions.branches(found)) == ["a", "b"]
+        assert list(await stores.sessions.lines("s1")) == ["board:s1", "board:s1@a", "board:s1@b"]
+
+    async def test_what_was_last_done_on_a_branch_is_a_sessions_activity(self, stores: Stores) -> None:
+        await stores.sessions.add(session("s1"))
+        await stores.lines.create("board:s1")
+        await stores.lines.branch("board:s1@a", Point("board:s1", 0, EMPTY), weight=0, next_expiry_at=None)
+        await stores.sessions.add_branches("s1", 1)
+        found = await stores.sessions.find("s1")
+        assert found is not None
+        assert await stores.sessions.last_activity(found) == 1
+        head = await stores.lines.lock("board:s1@a")
+        assert head is not None
+        commit = Commit("board:s1@a", 1, Author("orchestrator", "planner"), 7, "write", None, ())
+        await stores.lines.append(head, commit, weight=0, next_expiry_at=None)
+        assert await stores.sessions.last_activity(found) == 7
 
     async def test_tenants_have_their_own_sessions(self, stores: Stores, elsewhere: Stores) -> None:
         await stores.sessions.add(session("s1"))

@@ -7,13 +7,16 @@ from typing import Protocol
 from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
+from weft.capabilities.context.store import SnapshotStore
 from weft.capabilities.events.model import EventStore
-from weft.capabilities.history.store import LineStore
+from weft.capabilities.history.store import LineStore, SwitchStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.timeline.store import PruningLog, RetentionRules, ReviewStore, SnapshotIndex
 from weft.kernel.events import Outbox
+from weft.kernel.jobs import JobStore
 
 
 class Stores(Protocol):
@@ -24,9 +27,16 @@ class Stores(Protocol):
     conventions: ConventionStore
     entries: EntryStore
     events: EventStore
+    jobs: JobStore
     lines: LineStore
     memory: MemoryStore
     messages: MessageStore
     objects: ObjectIndex
     outbox: Outbox
+    prunings: PruningLog
+    retention: RetentionRules
+    reviews: ReviewStore
     sessions: SessionStore
+    snapshot_index: SnapshotIndex
+    snapshots: SnapshotStore
+    switches: SwitchStore

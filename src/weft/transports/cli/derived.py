@@ -9,6 +9,7 @@ import click
 
 from weft.transports.cli.commands import JSON, Command, Group
 from weft.transports.cli.fields import given, parameters
+from weft.transports.cli.history import FORMS
 from weft.transports.cli.render import show
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from weft.transports.cli.target import Target
 
 # What cannot be taken back is asked about first, where somebody is there to answer.
-IRREVERSIBLE = frozenset({"session.delete", "key.revoke", "signing_key.rotate"})
+IRREVERSIBLE = frozenset(
+    {"session.delete", "history.delete_branch", "history.prune", "key.revoke", "signing_key.rotate"}
+)
 
 _YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask whether you are sure.")
 
@@ -51,7 +54,8 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
         if operation.name in IRREVERSIBLE and not options["yes"] and interactive():
             click.confirm(f"{operation.summary} Are you sure?", abort=True, err=True)
         target: Target = ctx.obj
-        show(target.call(operation, given(ctx, operation)), as_json=options["as_json"])
+        answer = target.call(operation, given(ctx, operation))
+        show(answer, as_json=options["as_json"], form=FORMS.get(type(answer)))
 
     return call
 

@@ -30,6 +30,8 @@ _WRITTEN = {
     "init": _Entry("editors", "Connect Claude Code, Cursor or VS Code."),
     "doctor": _Entry("checkup", "Check this installation and say what to do."),
     "tenant": _Entry("tenants", "Make and list tenants."),
+    "push": _Entry("knowledge", "Save what was learned to your persistent memory."),
+    "pull": _Entry("knowledge", "Take your latest context into a session."),
     "db": _Entry("database", "Migrate, back up and restore the database."),
     "version": _Entry("checkup", "Show which Weft this is."),
 }
@@ -39,6 +41,8 @@ _GROUPS = {
     "message": "What a session's agents say to each other, each seen by whom it is meant for.",
     "search": "Find messages by what they say, who sent them and when.",
     "memory": "What you keep for yourself: global or for one session, with lifetimes.",
+    "context": "What you are and know beyond a session: push, pull, read.",
+    "history": "Versions of everything: log, diff, snapshots, rollback, branches, merges, retention.",
     "events": "What happened, in order.",
     "conventions": "The keys a domain's agents agree on.",
     "agent": "Agents and humans: who may do what.",
@@ -52,6 +56,7 @@ _GROUPS = {
 _SECTIONS = {
     "Start here": ("demo", "serve", "mcp", "init", "doctor"),
     "Work in sessions": ("session", "board", "message", "search", "memory", "events", "conventions"),
+    "Keep and go back": ("push", "pull", "context", "history"),
     "Say who may do what": ("agent", "key", "token", "signing-key", "audit", "usage"),
     "Run an installation": ("tenant", "db", "performance", "version"),
 }
@@ -64,6 +69,7 @@ Examples:
   weft board list-keys
   weft message add "Ready for review."
   weft memory set next_step "Ask Dana about the invoices"
+  weft history log board:launch
   weft events read --after 0 --json
   weft --url https://weft.example.com board read goal
 

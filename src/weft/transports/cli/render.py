@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
 
@@ -21,9 +21,9 @@ _REPEATS = {"agent_id": "sender", "match_preview": "content"}
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
-def show(response: msgspec.Struct, *, as_json: bool) -> None:
-    """Print an answer: exactly as JSON, or for people."""
-    click.echo(_json(response) if as_json else render(response))
+def show(response: msgspec.Struct, *, as_json: bool, form: Callable[[Any], str] | None = None) -> None:
+    """Print an answer: exactly as JSON, or for people, in a form of its own if it has one."""
+    click.echo(_json(response) if as_json else (form or render)(response))
 
 
 def render(response: msgspec.Struct) -> str:
@@ -91,6 +91,9 @@ def row(item: msgspec.Struct) -> dict[str, str]:
 
 
 def cell(value: Any) -> str:  # noqa: ANN401 - whatever an answer holds
+    if isinstance(value, msgspec.Struct):
+        # In a cell there is room for what a thing is called, which is what its first field says.
+        value = getattr(value, value.__struct_fields__[0])
     match value:
         case None:
             return ""

@@ -1,0 +1,179 @@
+"""What history costs: a write, a rollback and a branch on short and long lines, narrow and wide boards, and a diff.
+
+None but the diff may depend on how much there is: the ratio is that of the grown board to a fresh one.
+"""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.grown_board import (
+    GROWN,
+    KEYS,
+    LONG,
+    SPREAD,
+    WIDE,
+    backend_cost,
+    compare_warm,
+    fill_boards,
+    grow_postgres,
+    grow_sqlite,
+    process_cost,
+)
+from benchmarks.harness import Row, limited
+from benchmarks.postgres import postgres_database, postgres_server
+from benchmarks.servers import call, folder, open_app
+from benchmarks.wire import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from benchmarks.grown_board import Calls
+    from weft.app.app import App
+
+_MOST = 1.3
+_LINE = f"board:{GROWN}"
+_FEWER = 100
+_DIFF_BELOW_MILLIS = 50
+_MILLIS = 1_000
+
+
+class Sizes(NamedTuple):
+    """How much is measured, on boards of which size."""
+
+    rounds: int
+    calls: int
+    commits: int
+    entries: int
+    apart: int
+
+
+_QUICK = Sizes(rounds=2, calls=10, commits=200, entries=200, apart=200)
+_FULL = Sizes(rounds=5, calls=60, commits=100_000, entries=10_000, apart=10_000)
+
+
+class Growth(NamedTuple):
+    """One way in which a board grows."""
+
+    name: str
+    statements: Sequence[str]
+    size: int
+
+
+class Side(NamedTuple):
+    """A board that is measured, and the PostgreSQL database it is in, if it is in one."""
+
+    app: App
+    database: str | None
+
+    def cost(self, operation: Calls, calls: int) -> Callable[[], Awaitable[float]]:
+        if self.database is None:
+            return process_cost(self.app, operation, calls)
+        return backend_cost(self.app, operation, calls, self.database)
+
+
+def run(*, quick: bool) -> list[Row]:
+    sizes = _QUICK if quick else _FULL
+    return [*run_async(_on_sqlite(sizes)), *run_async(_on_postgres(sizes))]
+
+
+async def _on_sqlite(sizes: Sizes) -> list[Row]:
+    with folder() as data:
+
+        async def made(name: str, growth: Growth | None) -> Side:
+            url = str(data / f"{name}.db")
+            await fill_boards(url, ["s0", GROWN])
+            if growth is not None:
+                grow_sqlite(url, growth.statements, growth.size)
+            return Side(await open_app(url), None)
+
+        return await _measured("sqlite", sizes, made)
+
+
+async def _on_postgres(sizes: Sizes) -> list[Row]:
+    with postgres_server() as server:
+
+        async def made(name: str, growth: Growth | None) -> Side:
+            url = await postgres_database(server, name)
+            await fill_boards(url, ["s0", GROWN])
+            await grow_postgres(url, growth.statements if growth else (), growth.size if growth else 0)
+            return Side(await open_app(url), name)
+
+        return await _measured("postgres", sizes, made)
+
+
+async def _measured(database: str, sizes: Sizes, made: Callable[[str, Growth | None], Awaitable[Side]]) -> list[Row]:
+    rows = []
+    for growth in (Growth("commits", LONG, sizes.commits), Growth("entries", WIDE, sizes.entries)):
+        rows += await _grown(database, sizes, growth, made)
+    # Where every commit has a key of its own the answer itself is long, so that has no target.
+    for growth, below in (
+        (Growth("100_keys", SPREAD, sizes.apart), _DIFF_BELOW_MILLIS),
+        (Growth("as_many_keys", WIDE, sizes.apart), None),
+    ):
+        side = await made(f"diff_{growth.name}", growth)
+        await _diff(side.app, sizes.apart)
+        taken = [await _diff(side.app, sizes.apart) for _ in range(sizes.rounds * 2)]
+        named = f"history_cost.{database}.diff.{sizes.apart}_apart.{growth.name}"
+        taken_ms = median(taken)
+        rows.append(limited(named, taken_ms, "ms", below=below) if below else Row(named, round(taken_ms, 1), "ms"))
+        await side.app.close()
+    return rows
+
+
+async def _grown(
+    database: str, sizes: Sizes, growth: Growth, made: Callable[[str, Growth | None], Awaitable[Side]]
+) -> list[Row]:
+    # PostgreSQL plans longer once it has statistics, so what must not grow is compared with a board that has them too.
+    few = growth.size // _FEWER
+    large = await made(f"large_{growth.name}", growth)
+    fresh = await made(f"fresh_{growth.name}", None)
+    small = await made(f"small_{growth.name}", growth._replace(size=few))
+    rows = []
+    for name, operation, other, number in (
+        ("write", _write, fresh, KEYS),
+        ("rollback", _Rollbacks(), small, few + KEYS),
+        ("branch", _branch, small, few + KEYS),
+    ):
+        result = await compare_warm(sizes.rounds, *(side.cost(operation, sizes.calls) for side in (large, other)))
+        named = f"history_cost.{database}.{name}.{growth.size}_{growth.name}"
+        rows.append(result.row(named, "us CPU/call", f"with {number} {growth.name}", at_most=_MOST))
+    for side in (large, fresh, small):
+        await side.app.close()
+    return rows
+
+
+async def _write(app: App, turn: int) -> None:
+    await call(app, "board.write", session_id=GROWN, key="key_0", value=_text(turn))
+
+
+class _Rollbacks:
+    """Takes a board back by one commit, which the write or the rollback before it made."""
+
+    def __init__(self) -> None:
+        self._versions: dict[int, int] = {}
+
+    async def __call__(self, app: App, turn: int) -> None:
+        if id(app) not in self._versions:
+            await _write(app, -1 - turn)
+            (commit,) = (await call(app, "history.log", context_id=_LINE, limit=1))["commits"]
+            self._versions[id(app)] = commit["version"]
+        target = str(self._versions[id(app)] - 1)
+        done = await call(app, "history.rollback", context_id=_LINE, target_version=target)
+        self._versions[id(app)] = done["version"]
+
+
+async def _branch(app: App, turn: int) -> None:
+    await call(app, "history.branch", context_id=_LINE, branch=f"branch_{turn}", from_version=str(KEYS // 2))
+
+
+async def _diff(app: App, apart: int) -> float:
+    started = time.perf_counter()
+    await call(app, "history.diff", context_id=_LINE, from_version=str(KEYS), to_version=str(KEYS + apart), text=True)
+    return (time.perf_counter() - started) * _MILLIS
+
+
+def _text(turn: int) -> str:
+    return f"{turn} " + "what was found so far " * 8

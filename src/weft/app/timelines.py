@@ -1,0 +1,107 @@
+"""Transactions on lines that operations ask for themselves, and the daily pruning of all of them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from weft.app.needs import Call
+from weft.app.system import system_actor
+from weft.capabilities.history.model import SYSTEM
+from weft.capabilities.timeline.pruning import Errand, HistoryPruning, Spot, Tally
+from weft.capabilities.timeline.store import Pruned
+from weft.capabilities.timeline.timelines import Timelines
+from weft.kernel.jobs import Progress
+from weft.storage.sql.database import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from weft.app.jobs import Jobs
+    from weft.app.needs import Resolver, Source
+    from weft.kernel.identity import Actor
+    from weft.storage.sql.database import Database, Transaction
+
+T = TypeVar("T")
+
+# As long as somebody who asked for all of it should wait; what is left then goes on by itself.
+_PRUNE_SECONDS = 20.0
+PRUNE = "history.prune"
+_encode = msgspec.json.Encoder().encode
+
+
+class TimelineErrands:
+    """Lines, opened in transactions of their own. What it opens them with is known once the app is put together."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._timelines: Source | None = None
+
+    def use(self, resolver: Resolver) -> None:
+        self._timelines = resolver.source(Timelines)
+
+    async def read(self, actor: Actor, work: Callable[[Timelines], Awaitable[T]], *, heavy: bool = False) -> T:
+        return await self._database.read(_scope(actor), lambda tx: work(self._opened(actor, tx)), heavy=heavy)
+
+    async def write(self, actor: Actor, work: Callable[[Timelines], Awaitable[T]]) -> T:
+        return await self._database.write(_scope(actor), lambda tx: work(self._opened(actor, tx)))
+
+    def _opened(self, actor: Actor, transaction: Transaction) -> Timelines:
+        assert self._timelines is not None  # noqa: S101 - the app is put together before it is called
+        opened: Timelines = self._timelines(Call(actor, transaction))
+        return opened
+
+
+class PruneJob:
+    """Pruning as a job: of all lines of a tenant once a day, or of one line at once."""
+
+    def __init__(self, pruning: Source, errand: Errand) -> None:
+        self._pruning = pruning
+        self._errand = errand
+        self.name = PRUNE if errand.only is None else f"{PRUNE} {errand.only}"
+        self.daily = errand.only is None
+
+    async def step(self, transaction: Transaction, progress: Progress) -> tuple[Progress, bool]:
+        pruning: HistoryPruning = self._pruning(Call(system_actor(transaction.tenant), transaction))
+        spot = _decoded(progress.cursor, Spot)
+        following, tally = await pruning.step(spot, _decoded(progress.done, Tally), self._errand)
+        cursor = "" if following is None else _encode(following).decode()
+        return Progress(cursor, _encode(tally).decode()), following is None
+
+
+class HistoryPruner:
+    """The pruning job, by itself and on demand."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._pruning: Source | None = None
+
+    def use(self, resolver: Resolver) -> None:
+        self._pruning = resolver.source(HistoryPruning)
+
+    async def prune(self, actor: Actor, line_id: str | None) -> Pruned:
+        job = self._job(Errand(line_id, actor.participant))
+        run = await self._jobs.run(actor.tenant, job, seconds=_PRUNE_SECONDS if job.daily else None)
+        tally = _decoded(run.done, Tally)
+        return Pruned(run.started, run.finished, tally.versions, tally.bytes)
+
+    async def run_due(self) -> None:
+        """Prune every tenant whose turn it is."""
+        await self._jobs.run_due(self._job(Errand(None, SYSTEM.participant)))
+
+    async def run(self) -> None:
+        """Prune every tenant once a day for as long as the process lives."""
+        await self._jobs.run_forever(self._job(Errand(None, SYSTEM.participant)))
+
+    def _job(self, errand: Errand) -> PruneJob:
+        assert self._pruning is not None  # noqa: S101 - the app is put together before it is called
+        return PruneJob(self._pruning, errand)
+
+
+def _scope(actor: Actor) -> Scope:
+    return Scope(actor.tenant, actor.epoch)
+
+
+def _decoded(text: str, kind: type[T]) -> T:
+    return msgspec.json.decode(text, type=kind) if text else kind()

@@ -1,0 +1,228 @@
+"""Contexts and definitions as lines: what the operations on history ask of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.access.grants import check_may_edit
+from weft.capabilities.context.contexts import Contexts, OpenContext
+from weft.capabilities.context.model import DEFINITION, ContextLine, PartAt, is_overdue, kept_since
+from weft.capabilities.context.restoring import take_over, take_over_parts
+from weft.capabilities.context.rights import (
+    EDITOR_CLEARANCE,
+    check_clearance,
+    check_may_define,
+    find_agent,
+    may_look_into,
+)
+from weft.capabilities.history.keeping import Why
+from weft.capabilities.history.model import SYSTEM, Act, Head, LineNotFound
+from weft.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from weft.capabilities.context.contexts import OpenPart
+    from weft.capabilities.history.model import Version
+
+_ROLLBACK_CLEARANCE = 4
+_DEFINITION_CLEARANCE = 3
+# Under which name history keeps what a root's snapshots, and its branches, still refer to.
+_NAMED_BY_ROOT = "root:"
+
+
+class ContextLines(msgspec.Struct, frozen=True):
+    """The keeper of contexts' lines, and of agents' definitions."""
+
+    contexts: Contexts
+
+    async def to_read(self, line_id: str) -> OpenContextLine:
+        line = await self._known(line_id)
+        found = await self.contexts.lines.find(line_id)
+        if found is None or not await self._is_part_of_a_context(line):
+            raise _no_line(line_id)
+        return OpenContextLine(self.contexts, line, found.head)
+
+    async def to_write(self, line_id: str) -> LockedContextLine:
+        """Open a line for its owner or for those above it; a definition only for those above."""
+        line = await self._known(line_id)
+        await self._check_may_change(line)
+        if not await self._is_part_of_a_context(line):
+            raise _no_line(line_id)
+        context = await self.contexts.open(line.owner, line.branch)
+        head = context.root if line.part is None else await self.contexts.lines.lock(line_id)
+        if head is None:
+            raise _no_line(line_id)
+        return LockedContextLine(self.contexts, line, head, context)
+
+    def rollback_clearance(self, line_id: str) -> int:
+        return _DEFINITION_CLEARANCE if ContextLine.parse(line_id).part == DEFINITION else _ROLLBACK_CLEARANCE
+
+    async def expire(self, line_id: str, at_most: int) -> bool:
+        """Turn entries that retention has ended into history, so many at once; True if there may be more.
+
+        A part whose branch is gone goes with it.
+        """
+        line = ContextLine.parse(line_id)
+        if line.part is None:
+            return False
+        if not await self._is_part_of_a_context(line):
+            await self._erase_left_over(line)
+            return False
+        context = await self.contexts.open(line.owner, line.branch)
+        part = await context.part(line.part)
+        ended = sorted(await part.overdue(), key=lambda version: version.change.key)[:at_most]
+        for version in ended:
+            part.remove(version, Act.EXPIRE)
+        await context.commit([part], Why("expire"), SYSTEM)
+        return len(ended) == at_most
+
+    async def hold(self, line_id: str) -> None:
+        """Keep a part from losing what snapshots and branches of the whole context refer to, as they are now."""
+        lines, line = self.contexts.lines, ContextLine.parse(line_id)
+        holder = f"{_NAMED_BY_ROOT}{line_id}"
+        await lines.unpin(holder)
+        if line.part is None:
+            return
+        for root, seq in sorted(await self._moments_named(line)):
+            named = await lines.latest(root, line.part, seq)
+            if named is not None and PartAt.named_by(named).line == line_id:
+                await lines.pin(line_id, PartAt.named_by(named).seq, holder)
+
+    async def _erase_left_over(self, line: ContextLine) -> None:
+        # Whoever begins a branch holds the lock of the whole context, so behind it a branch that is gone stays gone.
+        await self.contexts.open(line.owner)
+        if not await self._is_part_of_a_context(line):
+            await self.contexts.lines.erase(line.line_id)
+
+    async def _moments_named(self, line: ContextLine) -> set[tuple[str, int]]:
+        """Return the moments of the whole context that have a name, or that a branch has come from or stands at."""
+        lines, trunk = self.contexts.lines, ContextLine(line.owner, None, None).line_id
+        branches = await lines.branches(trunk)
+        moments = {(branch.head.line_id, branch.head.seq) for branch in branches}
+        moments |= {(branch.base_line or trunk, branch.base_seq) for branch in branches}
+        for root in (trunk, *(branch.head.line_id for branch in branches)):
+            moments |= {(root, tag.seq) for tag in await lines.tags(root)}
+        return moments
+
+    async def _known(self, line_id: str) -> ContextLine:
+        """Return what a line's name says, if its owner is there for the caller."""
+        line = ContextLine.parse(line_id)
+        owner = await self.contexts.access.principal(line.owner)
+        if owner is None or not await may_look_into(self.contexts.actor, owner, self.contexts.access):
+            error = _no_line(line_id)
+            error.denial = owner is not None
+            raise error
+        return line
+
+    async def _check_may_change(self, line: ContextLine) -> None:
+        actor, access = self.contexts.actor, self.contexts.access
+        owner = await find_agent(line.owner, access)
+        if line.part == DEFINITION:
+            await check_may_define(actor, owner, access)
+        elif actor.principal_id != owner.principal_id:
+            await check_may_edit(actor, owner, access)
+            check_clearance(actor, EDITOR_CLEARANCE)
+
+    async def _is_part_of_a_context(self, line: ContextLine) -> bool:
+        """Tell whether a part's branch is still one of its context."""
+        if line.branch is None or line.part is None:
+            return True
+        root = await self.contexts.lines.find(line.root.line_id)
+        if root is None:
+            return False
+        named = await self.contexts.lines.latest(root.head.line_id, line.part, root.head.seq)
+        return named is not None and PartAt.named_by(named).line == line.line_id
+
+
+@dataclass(frozen=True, slots=True)
+class OpenContextLine:
+    """A line of a context, opened to read."""
+
+    contexts: Contexts
+    line: ContextLine
+    head: Head
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        """Return all of them; what retention has ended says nothing any more, unless a snapshot still names it."""
+        found = [*versions]
+        since = kept_since(self.line, await self.contexts.retention.rules(), self.contexts.now)
+        ended = [version for version in found if is_overdue(version, since)]
+        if not ended:
+            return found
+        named = await self._last_named()
+        return [
+            structs.replace(version, value=None) if is_overdue(version, since) and version.seq > named else version
+            for version in found
+        ]
+
+    async def _last_named(self) -> int:
+        """Return the last moment that a snapshot of this line, or of the whole context, may name."""
+        lines = self.contexts.lines
+        tags = [tag.seq for tag in await lines.tags(self.line.line_id)]
+        for tag in await lines.tags(self.line.root.line_id):
+            named = await lines.latest(self.line.root.line_id, self.line.part or "", tag.seq)
+            tags += [PartAt.named_by(named).seq] if named else []
+        return max(tags, default=0)
+
+
+@dataclass(slots=True)
+class LockedContextLine:
+    """A line of a context whose root is locked: nobody else changes any part of it until the transaction ends."""
+
+    contexts: Contexts
+    line: ContextLine
+    head: Head
+    context: OpenContext
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        return await OpenContextLine(self.contexts, self.line, self.head).visible(versions)
+
+    async def apply(self, state: Mapping[str, Version | None], why: Why) -> Head:
+        parts = await self._parts(state, why)
+        if any(part.line.part == DEFINITION and part.changes for part in parts):
+            owner = await find_agent(self.line.owner, self.contexts.access)
+            await check_may_define(self.contexts.actor, owner, self.contexts.access)
+        # The root takes note of a merge only if it was the root that was merged.
+        await self.context.commit(parts, why if self.line.part is None else why._replace(merged=None))
+        await self._announce_definition(parts)
+        self.head = self.context.root if self.line.part is None else await self._part_head()
+        return self.head
+
+    async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+        event = self.contexts.event(event_type, self.line.owner, data)
+        await self.contexts.outbox.publish(structs.replace(event, subject=subject))
+
+    async def note_branches(self, change: int) -> None:
+        """Refuse to branch a part by itself: a context branches as a whole, and its parts as they are changed."""
+        del change
+        if self.line.part is not None:
+            root = self.line.root.line_id
+            raise InvalidInput(
+                f"context_id: a part has no branches of its own; name the whole context, {root}", field="context_id"
+            )
+
+    async def _parts(self, state: Mapping[str, Version | None], why: Why) -> list[OpenPart]:
+        if self.line.part is None:
+            return await take_over_parts(self.context, state, why.merged)
+        part = await self.context.part(self.line.part)
+        await take_over(part, state)
+        part.merged = why.merged
+        return [part]
+
+    async def _announce_definition(self, parts: Iterable[OpenPart]) -> None:
+        for part in parts:
+            if part.line.part == DEFINITION and part.changes and part.at:
+                data = {"version": part.at.seq, "context_version": self.context.root.seq, "changed": [*part.changes]}
+                await self.contexts.outbox.publish(self.contexts.event("agent.defined", self.line.owner, data))
+
+    async def _part_head(self) -> Head:
+        return await self.contexts.lines.lock(self.line.line_id) or self.head
+
+
+def _no_line(line_id: str) -> LineNotFound:
+    return LineNotFound(f"There is no line '{line_id[:100]}'.", resource_type="line", resource_id=line_id[:100])

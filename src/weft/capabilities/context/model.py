@@ -1,0 +1,266 @@
+"""The parts of an agent's context, the lines that keep them, and the rules their entries obey.
+
+A part is a line of its own. Above all of an agent's parts stands the root, whose every commit names a part's new head:
+its number is the version of the whole context.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal, NamedTuple
+from urllib.parse import unquote
+
+import msgspec
+
+from weft.capabilities.history.model import LineNotFound, Point, branch_of, line_name, trunk_of
+from weft.kernel.errors import Conflict, ContentTooLarge, Forbidden, InvalidInput, NotFound
+from weft.kernel.ids import is_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from weft.capabilities.history.model import Change, Version
+    from weft.capabilities.history.store import Rule
+
+DEFINITION = "definition"
+INLINE_BYTES = 32_768
+MAX_VALUE_BYTES = 16 * 1_048_576
+_ROOT = "context"
+_AGENT = "agent"
+_DAY_MICROS = 86_400_000_000
+_DEFAULT_DAYS = {"work_artifacts": 90}
+_KEY = re.compile(r"[A-Za-z0-9_:/-][A-Za-z0-9_.:/-]{0,199}\Z")
+_SEGMENTS = re.compile(r"[/:.\\]")
+_SEPARATORS = re.compile(r"[\W_]")
+# Behind a key, for what its writer said about the value. Keys that are pushed hold no such sign.
+_METADATA = "#metadata"
+# However often a name was percent-encoded, it is not read as more than so many times.
+_ENCODED_AT_MOST = 5
+# What an agent is, in the words one may try to reach it by.
+_WHAT_AN_AGENT_IS = frozenset(
+    {
+        *("role", "roles", "roledefinition", "persona", "agentpersona", "definition", "agentdefinition"),
+        *("systemprompt", "systemmessage", "systeminstructions", "config", "configuration"),
+        *("guardrail", "guardrails", "layer", "layers", "contextlayers", "policy", "policies"),
+        *("platformrules", "tenantpolicies", "teamguidelines"),
+        *("clearance", "clearancelevel", "permission", "permissions"),
+    }
+)
+
+MemoryTypeName = Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
+
+
+class MemoryType(StrEnum):
+    """The sorts of persistent memory."""
+
+    CONVERSATION_CONTEXT = "conversation_context"
+    LEARNED_KNOWLEDGE = "learned_knowledge"
+    TEAM_PREFERENCES = "team_preferences"
+    WORK_ARTIFACTS = "work_artifacts"
+
+
+class SelfModification(Forbidden):
+    """An agent cannot change what it is."""
+
+    code = "SELF_MODIFICATION"
+    hint = "Choose another key for what you learned. Those above an agent change what it is, with define_agent."
+    related = ("push_context",)
+    recoverable = False
+
+
+class ContextLimitExceeded(Conflict):
+    """The context cannot hold this much more."""
+
+    code = "CONTEXT_LIMIT_EXCEEDED"
+    hint = "Remove what is no longer needed with push_context and its field remove, then push again."
+    related = ("push_context", "read_context")
+
+
+class ContextNotPulled(Conflict):
+    """You hold no context in this session."""
+
+    code = "CONTEXT_NOT_PULLED"
+    hint = "Call pull_context with this session_id first: it gives the session a snapshot of your context."
+    related = ("pull_context",)
+
+
+class ContextKeyNotFound(NotFound):
+    """The context has no such entry."""
+
+    code = "CONTEXT_KEY_NOT_FOUND"
+    hint = "See the entries there are with read_context and no key; pull_context gives you the latest ones."
+    related = ("read_context", "pull_context")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextLimits:
+    """What one agent's context may hold."""
+
+    limit_mb: int
+
+    @property
+    def total_bytes(self) -> int:
+        return self.limit_mb * 1_048_576
+
+
+class EntryPlace(NamedTuple):
+    """An entry's place in a context: its part and its key."""
+
+    part: str
+    key: str
+
+    @property
+    def memory_type(self) -> str:
+        return self.part.partition(":")[0]
+
+    @property
+    def workflow_id(self) -> str | None:
+        return self.part.partition(":")[2] or None
+
+
+class PartAt(msgspec.Struct, frozen=True):
+    """Where a part stands: what the root says of it."""
+
+    line: str
+    seq: int
+    hash: str
+
+    @classmethod
+    def of(cls, point: Point) -> PartAt:
+        return cls(point.line_id, point.seq, point.hash.hex())
+
+    @classmethod
+    def named_by(cls, version: Version) -> PartAt:
+        return msgspec.json.decode(version.value or "", type=cls)
+
+    @property
+    def point(self) -> Point:
+        return Point(self.line, self.seq, bytes.fromhex(self.hash))
+
+    def encode(self) -> str:
+        return msgspec.json.encode(self, order="deterministic").decode()
+
+
+class ContextLine(NamedTuple):
+    """What a line's name says: whose context, which part of it (None: all of it), on which branch."""
+
+    owner: str
+    part: str | None
+    branch: str | None
+
+    @classmethod
+    def parse(cls, line_id: str) -> ContextLine:
+        """Take a line's name apart, refusing one that no line of a context can have."""
+        sort, _, rest = trunk_of(line_id).partition(":")
+        owner, _, part = rest.partition(":")
+        found = cls(owner, DEFINITION if sort == _AGENT else part or None, branch_of(line_id))
+        if found.line_id != line_id or not found.is_well_formed:
+            raise LineNotFound(f"There is no line '{line_id[:100]}'.", resource_id=line_id[:100])
+        return found
+
+    @property
+    def is_well_formed(self) -> bool:
+        known = self.part is None or self.part == DEFINITION or _is_memory_part(self.part)
+        return known and is_name(self.owner) and (self.branch is None or is_name(self.branch))
+
+    @property
+    def line_id(self) -> str:
+        if self.part == DEFINITION:
+            return f"{_AGENT}:{self.owner}"
+        trunk = f"{_ROOT}:{self.owner}" if self.part is None else f"{_ROOT}:{self.owner}:{self.part}"
+        return line_name(trunk, self.branch)
+
+    @property
+    def root(self) -> ContextLine:
+        return ContextLine(self.owner, None, self.branch)
+
+
+def _is_memory_part(part: str) -> bool:
+    memory_type, _, workflow_id = part.partition(":")
+    if memory_type == MemoryType.CONVERSATION_CONTEXT:
+        return is_name(workflow_id)
+    return part in set(MemoryType)
+
+
+def part_of(memory_type: str, workflow_id: str | None, field: str) -> str:
+    """Return the name of the part that a sort of memory is kept in; each workflow has one of its own."""
+    of_workflow = memory_type == MemoryType.CONVERSATION_CONTEXT
+    if of_workflow != (workflow_id is not None):
+        problem = "is needed for" if of_workflow else "is only for"
+        raise InvalidInput(
+            f"{field}: workflow_id {problem} the memory type conversation_context", field=f"{field}.workflow_id"
+        )
+    return f"{memory_type}:{workflow_id}" if of_workflow else memory_type
+
+
+def metadata_key(key: str) -> str:
+    """Return the key under which a part keeps what was said about the value of another."""
+    return key + _METADATA
+
+
+def is_metadata(key: str) -> bool:
+    return key.endswith(_METADATA)
+
+
+def check_key(key: str, field: str) -> None:
+    """Refuse a key that names what an agent is, however it is written, or that is not of the accepted form."""
+    if any(name in _WHAT_AN_AGENT_IS for name in _names_in(key)):
+        raise SelfModification(
+            f"The key '{key[:80]}' names what an agent is, which no push can change.", field=field, key=key[:80]
+        )
+    if not is_well_formed(key):
+        raise InvalidInput(
+            f"{field}: use 1 to 200 letters, digits and any of _.:/- , without a leading dot or two in a row",
+            field=field,
+        )
+
+
+def is_well_formed(key: str) -> bool:
+    return _KEY.match(key) is not None and ".." not in key
+
+
+def check_value_size(size: int, field: str) -> None:
+    if size > MAX_VALUE_BYTES:
+        raise ContentTooLarge(
+            f"{field}: the value has {size} bytes; one entry may have {MAX_VALUE_BYTES}.",
+            field=field,
+            value_size=size,
+            limit_bytes=MAX_VALUE_BYTES,
+        )
+
+
+def weight_of(change: Change) -> int:
+    """Return what an entry counts for. Its key does too: a context of nothing but keys must fill up as well."""
+    return len(change.key) + change.meta.size
+
+
+def kept_since(line: ContextLine, rules: Mapping[str, Rule], now: int) -> int | None:
+    """Return the moment before which entries of a part are gone, whether or not anyone has removed them yet."""
+    if line.part is None or line.part == DEFINITION:
+        return None
+    sort = line.part.partition(":")[0]
+    subjects = (line.line_id, trunk_of(line.line_id), sort)
+    rule = next((rules[subject] for subject in subjects if subject in rules), None)
+    days = _DEFAULT_DAYS.get(sort) if rule is None else rule.days
+    return None if days is None else now - days * _DAY_MICROS
+
+
+def is_overdue(version: Version, since: int | None) -> bool:
+    return since is not None and version.committed_at <= since
+
+
+def holder_in(session_id: str, principal_id: str) -> str:
+    """Return the name under which history keeps what an agent holds in a session."""
+    return f"session:{session_id}:{principal_id}"
+
+
+def _names_in(key: str) -> Iterator[str]:
+    """Yield the names that a key may be meant for: each of its segments, and all of it."""
+    plain = unicodedata.normalize("NFKC", key)
+    for _ in range(_ENCODED_AT_MOST):
+        plain = unicodedata.normalize("NFKC", unquote(plain))
+    for name in (plain, *_SEGMENTS.split(plain)):
+        yield _SEPARATORS.sub("", name).casefold()

@@ -1,0 +1,330 @@
+"""Saving what a session learned to the agent's own persistent memory: all of it, or nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import msgspec
+
+from weft.capabilities.access.model import AgentId
+from weft.capabilities.context.changes import steps_between
+from weft.capabilities.context.content import Given, Said, inline, lies_outside, outside
+from weft.capabilities.context.contexts import ContextAt, Contexts, OpenContext
+from weft.capabilities.context.model import (
+    ContextLimitExceeded,
+    EntryPlace,
+    MemoryTypeName,
+    SelfModification,
+    check_key,
+    check_value_size,
+    metadata_key,
+    part_of,
+)
+from weft.capabilities.context.rights import check_own
+from weft.capabilities.history.keeping import Why
+from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict
+from weft.capabilities.objects.model import ObjectBusy, ObjectStorageUnavailable
+from weft.capabilities.objects.staging import Staging
+from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound, find_session
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
+from weft.kernel.fields import Count, Name, ShortText
+from weft.kernel.given_json import Metadata, encode_given, metadata_json
+from weft.kernel.identity import Actor, Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.context.contexts import OpenPart
+
+_TOLD_AT_MOST = 100
+_BINARY = "application/octet-stream"
+
+Own = Annotated[AgentId | None, msgspec.Meta(description="Your own agent_id, or left out.")]
+Branch = Annotated[
+    Name | None,
+    msgspec.Meta(description="A branch of your context, or main; the one you switched to if left out."),
+]
+Reason = Annotated[ShortText | None, msgspec.Meta(description="Why, for the log.")]
+Step = Annotated[Name | None, msgspec.Meta(description="The workflow step this belongs to.")]
+# Longer than a key may be, so that one written in a roundabout way is understood before it is refused.
+EntryKey = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=1_000, description="1 to 200 letters, digits and any of _.:/- , such as billing/limit."
+    ),
+]
+MemoryTypeField = Annotated[MemoryTypeName, msgspec.Meta(description="Which sort of memory.")]
+OfWorkflow = Annotated[
+    Name | None, msgspec.Meta(description="The workflow, for the memory type conversation_context and no other.")
+]
+
+
+class Knowledge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing to remember: any JSON, or bytes as base64."""
+
+    key: EntryKey
+    value: Annotated[Any, msgspec.Meta(description="Any JSON value; or else base64.")] = msgspec.UNSET
+    base64: Annotated[bytes | None, msgspec.Meta(description="Bytes instead of a value, as base64.")] = None
+    memory_type: MemoryTypeField = "learned_knowledge"
+    workflow_id: OfWorkflow = None
+    media_type: Annotated[
+        Annotated[str, msgspec.Meta(max_length=100, pattern=r"^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+\Z")] | None,
+        msgspec.Meta(description=f"What the bytes are, such as image/png; {_BINARY} if left out."),
+    ] = None
+    metadata: Metadata = None
+
+
+class Forgotten(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One thing to remember no longer."""
+
+    key: EntryKey
+    memory_type: MemoryTypeField = "learned_knowledge"
+    workflow_id: OfWorkflow = None
+
+
+class PushContext(Request):
+    """What was learned, what can go, and for which version of your context this was decided."""
+
+    knowledge: Annotated[
+        tuple[Knowledge, ...],
+        msgspec.Meta(max_length=200, description="What to save; an entry of the same key is replaced."),
+    ]
+    remove: Annotated[tuple[Forgotten, ...], msgspec.Meta(max_length=200, description="Entries to remove.")] = ()
+    agent_id: Own = None
+    if_version: Annotated[
+        Count | None,
+        msgspec.Meta(
+            description="The version of your context this is made for, 0 if nothing was pushed yet; otherwise "
+            "VERSION_CONFLICT. May be left out in a session where you pulled: then what that session knows counts."
+        ),
+    ] = None
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="The session in which this was learned.")] = None
+    reason: Reason = None
+    step: Step = None
+    branch: Branch = None
+
+
+class ChangedEntry(Response):
+    """An entry that was changed, and how."""
+
+    memory_type: str
+    key: str
+    act: str
+    version: int
+    workflow_id: str | None = None
+
+
+class ContextPushed(Response, kw_only=True, omit_defaults=False):
+    """Your context as it is now. Nothing changed is no new version."""
+
+    on_record = ("version", "changed")
+
+    success: Literal[True] = True
+    agent_id: str
+    context_id: str
+    previous_version: int
+    version: int
+    snapshot: str
+    changed: list[ChangedEntry]
+    unchanged: int
+    pushed_at: datetime
+
+
+class _Entry(NamedTuple):
+    """What is to become of one entry; nothing said: it is to go."""
+
+    place: EntryPlace
+    given: Given | None = None
+
+
+async def stage_push(request: PushContext, actor: Actor, staging: Staging) -> None:
+    """Store what belongs outside the database, before the transaction that refers to it."""
+    check_own(actor, request.agent_id)
+    contents = [
+        entry.given.content
+        for entry in _entries(request)
+        if entry.given and lies_outside(entry.given, entry.place.memory_type)
+    ]
+    if contents:
+        await staging.stage(actor.tenant, actor.principal_id, contents, epoch=actor.epoch)
+
+
+@operation(
+    "context.push",
+    tool="push_context",
+    http="POST /v1/context/push",
+    permission=Permission.WRITE,
+    rate=RateClass.MEMORY,
+    effect=Effect.WRITE,
+    audited=True,
+    off_record=("knowledge", "remove"),
+    prepare=stage_push,
+    errors=(
+        VersionConflict,
+        SelfModification,
+        PermissionDenied,
+        ContentTooLarge,
+        ContextLimitExceeded,
+        SessionNotFound,
+        BranchNotFound,
+        ObjectStorageUnavailable,
+        ObjectBusy,
+    ),
+)
+async def push_context(request: PushContext, contexts: Contexts) -> ContextPushed:
+    """Save what you learned to your own persistent memory, all of it or nothing.
+
+    If your context has changed since the version you name, nothing is saved and you are told what changed: pull it,
+    merge, push again. What an agent is (role, system prompt, guardrails, clearance) cannot be reached by any push.
+    """
+    entries = _entries(request)
+    actor = contexts.actor
+    session = await find_session(request.session_id, actor, contexts.sessions) if request.session_id else None
+    context = await contexts.open_own(request.branch)
+    await _check_version(context, await _expected(request, context))
+    previous = context.root.seq
+    parts = {name: await context.part(name) for name in sorted({entry.place.part for entry in entries})}
+    changed = [entry for entry in entries if await _apply(entry, parts[entry.place.part], actor)]
+    await context.commit(parts.values(), Why(request.reason or "push", request.step))
+    if session is not None and context.root.seq > previous:
+        await contexts.snapshots.learn(session.session_id, context.owner, context.root.line_id, context.root.seq)
+    pushed = [_changed_entry(entry.place, parts[entry.place.part]) for entry in changed]
+    if pushed:
+        await _announce(context, session, previous, pushed)
+    return ContextPushed(
+        agent_id=context.owner,
+        context_id=context.root.line_id,
+        previous_version=previous,
+        version=context.root.seq,
+        snapshot=context.root.hash.hex(),
+        changed=pushed,
+        unchanged=len(entries) - len(changed),
+        pushed_at=from_micros(context.now),
+    )
+
+
+def _entries(request: PushContext) -> list[_Entry]:
+    """Check what was sent and return it by its places; each may be named once."""
+    entries = [_known(item, f"knowledge[{place}]") for place, item in enumerate(request.knowledge)]
+    entries += [_Entry(_place(item, f"remove[{place}]")) for place, item in enumerate(request.remove)]
+    twice = [place.key for place, times in Counter(entry.place for entry in entries).items() if times > 1]
+    if twice:
+        raise InvalidInput(f"knowledge: the key '{twice[0]}' is named twice", field="knowledge")
+    return entries
+
+
+def _known(item: Knowledge, field: str) -> _Entry:
+    place = _place(item, field)
+    if (item.value is msgspec.UNSET) == (item.base64 is None):
+        raise InvalidInput(f"{field}: give either a value or base64", field=field)
+    if item.base64 is None and item.media_type is not None:
+        raise InvalidInput(f"{field}: media_type is for base64; a value is JSON", field=f"{field}.media_type")
+    metadata = None if not item.metadata else metadata_json(item.metadata)
+    if item.base64 is None:
+        given = Given(encode_given(f"{field}.value", item.value), None, metadata)
+    else:
+        given = Given(item.base64, item.media_type or _BINARY, metadata)
+    check_value_size(len(given.content), field)
+    return _Entry(place, given)
+
+
+def _place(item: Knowledge | Forgotten, field: str) -> EntryPlace:
+    check_key(item.key, f"{field}.key")
+    return EntryPlace(part_of(item.memory_type, item.workflow_id, field), item.key)
+
+
+async def _expected(request: PushContext, context: OpenContext) -> int:
+    """Return the version this push is made for: as named, or as the session knows it."""
+    if request.if_version is not None:
+        return request.if_version
+    held = None
+    if request.session_id is not None:
+        held = await context.needs.snapshots.find(request.session_id, context.owner)
+    if held is None or held.line_id != context.root.line_id:
+        raise InvalidInput(
+            "if_version: say which version this is made for, or push in a session where you pulled this context",
+            hint="Call pull_context and pass its to_version as if_version; 0 if nothing was pushed yet.",
+            field="if_version",
+        )
+    return held.known
+
+
+async def _check_version(context: OpenContext, expected: int) -> None:
+    root = context.root
+    if root.seq == expected:
+        return
+    raise VersionConflict(
+        f"Your context is at version {root.seq}, not {expected}.",
+        hint="Look at changed_since, pull_context, merge your change, and push with if_version = current_version.",
+        related=("pull_context", "push_context"),
+        current_version=root.seq,
+        expected_version=expected,
+        changed_since=await _changed_since(context, expected),
+    )
+
+
+async def _changed_since(context: OpenContext, version: int) -> list[dict[str, Any]]:
+    lines, root = context.needs.lines, context.root
+    if version > root.seq:
+        return []
+    then = await ContextAt(lines, Point(root.line_id, version, b"")).parts()
+    steps = await steps_between(lines, then, await context.present.parts(), _TOLD_AT_MOST)
+    return [
+        {
+            "memory_type": step.place.memory_type,
+            **({"workflow_id": step.place.workflow_id} if step.place.workflow_id else {}),
+            "key": step.place.key,
+            "act": step.act,
+            "version": step.version,
+            "by": step.commit.commit.author.participant,
+            "at": from_micros(step.commit.commit.committed_at),
+        }
+        for step in steps
+    ]
+
+
+async def _apply(entry: _Entry, part: OpenPart, actor: Actor) -> bool:
+    """Have an entry say what was pushed, or go; False if nothing changes."""
+    key, given = entry.place.key, entry.given
+    if given is None:
+        await part.delete(metadata_key(key))
+        return await part.delete(key)
+    beside = lies_outside(given, entry.place.memory_type)
+    said = outside(given, actor.tenant, actor.principal_id) if beside else inline(given)
+    if not await part.write(key, said):
+        return False
+    if given.metadata is None:
+        await part.delete(metadata_key(key))
+    else:
+        # Anew, so that it lasts as long as the value it belongs to.
+        about = Said(given.metadata, ChangeMeta(size=len(given.metadata.encode())))
+        await part.write(metadata_key(key), about, anew=True)
+    return True
+
+
+def _changed_entry(place: EntryPlace, part: OpenPart) -> ChangedEntry:
+    change = part.changes[place.key]
+    return ChangedEntry(
+        memory_type=place.memory_type,
+        key=place.key,
+        act=change.act,
+        version=change.version,
+        workflow_id=place.workflow_id,
+    )
+
+
+async def _announce(
+    context: OpenContext, session: Session | None, previous: int, pushed: Sequence[ChangedEntry]
+) -> None:
+    data = {
+        "context_id": context.root.line_id,
+        "previous_version": previous,
+        "version": context.root.seq,
+        "memory_types": sorted({entry.memory_type for entry in pushed}),
+        "entries": len(pushed),
+    }
+    await context.needs.outbox.publish(context.needs.event("context.pushed", context.owner, data, session))

@@ -1,0 +1,89 @@
+"""Having a context say what some version of it said, or what another said."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.context.changes import parts_apart
+from weft.capabilities.context.content import said_by
+from weft.capabilities.context.model import DEFINITION, ContextLine, PartAt, check_value_size
+from weft.capabilities.history.merging import alike
+from weft.capabilities.history.model import LineNotFound, VersionPruned
+from weft.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.capabilities.context.contexts import OpenContext, OpenPart
+    from weft.capabilities.history.model import Point, Version
+
+_SEPARATOR = "/"
+
+
+async def take_over(part: OpenPart, state: Mapping[str, Version | None]) -> None:
+    """Have entries of a part say what these versions said (None: have them go), with the next commit."""
+    for key, version in sorted(state.items()):
+        if version is None:
+            await part.delete(key)
+            continue
+        said = said_by(version)
+        if said is None:
+            raise VersionPruned(f"What '{key}' said then is no longer kept.", key=key)
+        check_value_size(said.meta.size, key)
+        await part.write(key, said)
+
+
+async def take_over_parts(
+    context: OpenContext, state: Mapping[str, Version | None], merged: Point | None
+) -> list[OpenPart]:
+    """Have parts say what they said where these versions of the root name them; return those parts.
+
+    A merge may also bring single entries, by the name PART/KEY. No part has a slash in its name.
+    """
+    # What an agent is has no branches, so a merge brings none of it, and a branch has none of it to take back.
+    with_definition = merged is None and context.line.branch is None
+    names = {name.partition(_SEPARATOR)[0] for name in state}
+    parts = [await context.part(name) for name in sorted(names) if name != DEFINITION or with_definition]
+    for part in parts:
+        if part.name in state:
+            await _take_over_whole(part, state[part.name])
+        await take_over(part, _entries_of(part.name, state))
+        part.merged = None if merged is None else await _named_at(part, merged)
+    return parts
+
+
+async def _take_over_whole(part: OpenPart, named: Version | None) -> None:
+    target = None if named is None else await _checked(part, named)
+    ours, theirs = await parts_apart(part.context.needs.lines, part.at, target, values=True)
+    keys = ours.keys() | theirs.keys()
+    await take_over(part, {key: theirs.get(key) for key in keys if not alike(ours.get(key), theirs.get(key))})
+
+
+def _entries_of(part: str, state: Mapping[str, Version | None]) -> dict[str, Version | None]:
+    prefix = part + _SEPARATOR
+    return {name.removeprefix(prefix): version for name, version in state.items() if name.startswith(prefix)}
+
+
+async def _named_at(part: OpenPart, root: Point) -> Point | None:
+    """Return where a part stood at a moment of the whole context, if it was there."""
+    named = await part.context.needs.lines.latest(root.line_id, part.name, root.seq)
+    return None if named is None else PartAt.named_by(named).point
+
+
+async def _checked(part: OpenPart, named: Version) -> PartAt:
+    """Return where a version of the root says this part is; one decided by hand may say anything."""
+    try:
+        target = PartAt.named_by(named)
+        line, point = ContextLine.parse(target.line), target.point
+    except (msgspec.MsgspecError, ValueError, LineNotFound) as error:
+        raise _not_of(part) from error
+    commit = await part.context.needs.lines.commit_at(point.line_id, point.seq)
+    if (line.owner, line.part) != (part.line.owner, part.name) or commit is None or commit.hash != point.hash:
+        raise _not_of(part)
+    return target
+
+
+def _not_of(part: OpenPart) -> InvalidInput:
+    return InvalidInput(f"{part.name}: a whole context names versions of its own parts, and nothing else")

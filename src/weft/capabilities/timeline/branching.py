@@ -1,0 +1,272 @@
+"""Branches of any line: another way on from any moment, at no cost, until it is merged or deleted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from weft.capabilities.history.merging import common_past
+from weft.capabilities.history.model import (
+    MAIN,
+    BranchNotFound,
+    Line,
+    LineNotFound,
+    Point,
+    VersionNotFound,
+    line_name,
+    trunk_of,
+)
+from weft.capabilities.timeline.merges import close_review
+from weft.capabilities.timeline.model import (
+    HEAD,
+    BranchExists,
+    BranchInUse,
+    BranchName,
+    BranchNotMerged,
+    ContextId,
+    ReviewState,
+    VersionName,
+    sort_of,
+)
+from weft.capabilities.timeline.operations import TOOL
+from weft.capabilities.timeline.timelines import Timelines
+from weft.kernel.errors import InvalidInput
+from weft.kernel.fields import Name
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from weft.capabilities.history.model import Head
+
+_MANY_REVIEWS = 1_000
+
+
+class MakeBranch(Request):
+    """From which moment, and what to call it."""
+
+    context_id: ContextId
+    branch: BranchName
+    from_version: VersionName = HEAD
+
+
+class BranchInfo(Response, kw_only=True, omit_defaults=True):
+    """A branch, where it stands and where it came from."""
+
+    branch: str
+    context_id: str
+    version: int
+    hash: str
+    from_context_id: str
+    from_version: int
+
+
+class ListBranches(Request):
+    """Whose branches."""
+
+    context_id: ContextId
+
+
+class Branches(Response, kw_only=True, omit_defaults=False):
+    """Every branch of a line, and the one that your calls mean unless they say otherwise."""
+
+    context_id: str
+    current: str
+    branches: list[BranchInfo]
+
+
+class SwitchBranch(Request):
+    """Which branch your calls should mean."""
+
+    context_id: ContextId
+    branch: Annotated[Name | None, msgspec.Meta(description="The branch; main or nothing for the line itself.")] = None
+
+
+class Switched(Response, kw_only=True, omit_defaults=False):
+    """From now on your calls mean this branch, unless they name another."""
+
+    context_id: str
+    branch: str
+
+
+class DeleteBranch(Request):
+    """Which branch to remove for good."""
+
+    context_id: ContextId
+    branch: BranchName
+    force: Annotated[bool, msgspec.Meta(description="Even if what it says was not merged.")] = False
+
+
+class BranchDeleted(Response, kw_only=True, omit_defaults=False):
+    """The branch is gone. ``version`` and ``hash`` are where it stood."""
+
+    deleted: str
+    version: int
+    hash: str
+
+
+@operation(
+    "history.branch",
+    tool=TOOL,
+    action="branch",
+    http="POST /v1/history/{context_id}/branches",
+    status=201,
+    permission=Permission.WRITE,
+    rate=RateClass.BOARD,
+    effect=Effect.WRITE,
+    errors=(LineNotFound, VersionNotFound, BranchExists),
+)
+async def make_branch(request: MakeBranch, timelines: Timelines) -> BranchInfo:
+    """Start a branch from any version of a line, to try something without touching the line itself."""
+    if request.branch in {MAIN, HEAD}:
+        raise InvalidInput(f"branch: '{request.branch}' has a meaning already; choose another name", field="branch")
+    line = await timelines.to_write(request.context_id)
+    base = await timelines.moment(line, request.from_version)
+    name = line_name(trunk_of(request.context_id), request.branch)
+    # Only a board has keys that expire, and which of them lie before this moment is known when it is looked.
+    next_expiry_at = timelines.now if sort_of(name) == "board" else None
+    weight = await _weight(timelines, line.head, base)
+    if not await timelines.lines.branch(name, base, weight=weight, next_expiry_at=next_expiry_at):
+        raise BranchExists(f"There is a branch '{request.branch}' already.", resource_id=request.branch)
+    await line.note_branches(1)
+    await line.announce("history.branched", request.branch, {"context_id": name, "version": base.seq})
+    return _branch_info(await _found(timelines, name, request.branch))
+
+
+@operation(
+    "history.branches",
+    tool=TOOL,
+    action="branches",
+    http="GET /v1/history/{context_id}/branches",
+    permission=Permission.READ,
+    rate=RateClass.BOARD,
+    effect=Effect.READ,
+    errors=(LineNotFound,),
+)
+async def list_branches(request: ListBranches, timelines: Timelines) -> Branches:
+    """List the branches of a line, and the branches of those."""
+    trunk = trunk_of(request.context_id)
+    await timelines.to_read(request.context_id)
+    current = await timelines.switches.branch_of(trunk, timelines.actor.principal_id)
+    return Branches(
+        context_id=trunk,
+        current=current or MAIN,
+        branches=[_branch_info(line) for line in await timelines.lines.branches(trunk)],
+    )
+
+
+@operation(
+    "history.switch",
+    tool=TOOL,
+    action="switch",
+    http="POST /v1/history/{context_id}/switch",
+    permission=Permission.WRITE,
+    rate=RateClass.BOARD,
+    effect=Effect.WRITE,
+    errors=(LineNotFound, BranchNotFound),
+)
+async def switch_branch(request: SwitchBranch, timelines: Timelines) -> Switched:
+    """Work on another branch from now on. Only your own calls are meant, and those that name a branch are not."""
+    trunk = trunk_of(request.context_id)
+    await timelines.to_read(trunk)
+    branch = None if request.branch == MAIN else request.branch
+    if branch is not None:
+        await _found(timelines, line_name(trunk, branch), branch)
+    await timelines.switches.switch(trunk, timelines.actor.principal_id, branch)
+    return Switched(context_id=line_name(trunk, branch), branch=branch or MAIN)
+
+
+@operation(
+    "history.delete_branch",
+    tool=TOOL,
+    action="delete_branch",
+    http="DELETE /v1/history/{context_id}/branches/{branch}",
+    permission=Permission.WRITE,
+    rate=RateClass.BOARD,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(LineNotFound, BranchNotFound, BranchInUse, BranchNotMerged),
+)
+async def delete_branch(request: DeleteBranch, timelines: Timelines) -> BranchDeleted:
+    """Remove a branch for good. What was merged stays where it was merged to."""
+    trunk = trunk_of(request.context_id)
+    line = await timelines.to_write(trunk)
+    name = line_name(trunk, request.branch)
+    if await timelines.lines.lock(name) is None:
+        raise _no_branch(request.branch)
+    found = await _found(timelines, name, request.branch)
+    children = await timelines.lines.children(name)
+    if children:
+        raise BranchInUse(f"Branches go on from '{request.branch}'.", branches=[*children])
+    if not (request.force or await _is_merged(timelines, found)):
+        raise BranchNotMerged(f"The branch '{request.branch}' says something that was not merged.")
+    await _abandon_reviews(timelines, trunk, name)
+    await timelines.lines.erase(name)
+    # Whoever had switched to it is told so by their next call: to go on with the line itself is theirs to decide.
+    await line.note_branches(-1)
+    head = found.head
+    await line.announce("history.branch_deleted", request.branch, {"context_id": name, "version": head.seq})
+    return BranchDeleted(deleted=request.branch, version=head.seq, hash=head.hash.hex())
+
+
+async def _abandon_reviews(timelines: Timelines, trunk: str, name: str) -> None:
+    """Close what was to be decided about a branch that will be gone, and let go of what was kept for it."""
+    reviews = [*await timelines.reviews.newest(None, _MANY_REVIEWS, name, ReviewState.OPEN)]
+    for line_id in (trunk, *(line.head.line_id for line in await timelines.lines.branches(trunk))):
+        review = await timelines.reviews.open_for(line_id, name)
+        reviews += [] if review is None else [review]
+    for review in reviews:
+        await close_review(timelines, review, ReviewState.ABANDONED)
+
+
+async def _found(timelines: Timelines, name: str, branch: str) -> Line:
+    found = await timelines.lines.find(name)
+    if found is None:
+        raise _no_branch(branch)
+    return found
+
+
+def _no_branch(branch: str) -> BranchNotFound:
+    return BranchNotFound(f"There is no branch '{branch}'.", resource_type="branch", resource_id=branch)
+
+
+async def _weight(timelines: Timelines, head: Head, base: Point) -> int:
+    """Return what the line weighed at a moment; commits of long ago did not note it."""
+    if base.seq == head.seq:
+        return head.weight
+    noted = await timelines.lines.weight_at(base.line_id, base.seq)
+    if noted is not None:
+        return noted
+    state = await timelines.lines.state_at(base.line_id, base.seq, values=False)
+    return sum(version.change.meta.tokens for version in state)
+
+
+async def _is_merged(timelines: Timelines, branch: Line) -> bool:
+    """Tell whether the line a branch came from, or the trunk, knows all that the branch says."""
+    ours = branch.head
+    if ours.seq == branch.base_seq:
+        return True
+    for line_id in dict.fromkeys([branch.base_line, branch.trunk]):
+        other = await timelines.lines.find(line_id) if line_id else None
+        if other is None:
+            continue
+        shared = await common_past(timelines.lines, _point(other.head), _point(ours))
+        if shared is not None and (shared.seq, shared.hash) == (ours.seq, ours.hash):
+            return True
+    return False
+
+
+def _point(head: Head) -> Point:
+    return Point(head.line_id, head.seq, head.hash)
+
+
+def _branch_info(line: Line) -> BranchInfo:
+    return BranchInfo(
+        branch=line.branch or MAIN,
+        context_id=line.head.line_id,
+        version=line.head.seq,
+        hash=line.head.hash.hex(),
+        from_context_id=line.base_line or "",
+        from_version=line.base_seq,
+    )

@@ -1,0 +1,151 @@
+"""Bringing two lines together: what is taken over, what is in conflict, and the review that a human decides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
+
+from weft.capabilities.history.committing import keep_moment
+from weft.capabilities.history.merging import Merge, alike, common_past, three_way
+from weft.capabilities.history.model import Point
+from weft.capabilities.timeline.model import Review, ReviewState, Sides, UnrelatedLines
+from weft.capabilities.timeline.parts import is_whole_context, merge_parts
+from weft.capabilities.timeline.timelines import present
+from weft.kernel.ids import new_ordered_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.capabilities.history.keeping import LockedLine, OpenLine, Why
+    from weft.capabilities.history.merging import Conflict
+    from weft.capabilities.history.model import Head, Version
+    from weft.capabilities.timeline.timelines import Timelines
+
+
+class Meeting(NamedTuple):
+    """Two lines that are to become one again: where each stands, where they parted, and what becomes of their keys."""
+
+    ours: Point
+    theirs: Point
+    base: Point
+    outcome: Merge = Merge({}, ())
+    standing: Mapping[str, Version] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether our line knows all that theirs says already."""
+        return (self.base.seq, self.base.hash) == (self.theirs.seq, self.theirs.hash)
+
+    @property
+    def conflicts(self) -> tuple[Sides, ...]:
+        return tuple(map(_sides, self.outcome.conflicts))
+
+
+async def meet(timelines: Timelines, line: OpenLine, source: OpenLine) -> Meeting:
+    """Find out what merging a line into another would do."""
+    ours, theirs = present(line.head), present(source.head)
+    base = await common_past(timelines.lines, ours, theirs)
+    if base is None:
+        raise UnrelatedLines(f"'{theirs.line_id}' and '{ours.line_id}' have no common past.")
+    if Meeting(ours, theirs, base).is_over:
+        return Meeting(ours, theirs, base)
+    then, there = await timelines.states(base, theirs, values=True)
+    here, _ = await timelines.states(ours, theirs, values=True)
+    # What they left as it was is not in question, whatever became of it here.
+    moved = {key for key in then.keys() | there.keys() if not alike(then.get(key), there.get(key))}
+    outcome = three_way(*(_only(state, moved) for state in (then, here, there)))
+    if is_whole_context(ours.line_id):
+        outcome = await merge_parts(timelines.lines, outcome)
+    return Meeting(ours, theirs, base, outcome, here)
+
+
+async def bring_in(
+    timelines: Timelines, line: LockedLine, meeting: Meeting, taken: Mapping[str, Version | None], why: Why
+) -> Head:
+    """Take over what was decided, as one commit that says from where; the state before it gets a name."""
+    if taken:
+        await keep_moment(timelines.lines, line.head, "before-merge", timelines.actor.participant, timelines.now)
+    after = await line.apply(taken, why._replace(merged=meeting.theirs))
+    told = {"context_id": line.head.line_id, "from": meeting.theirs.line_id, "version": after.seq}
+    await line.announce("history.merged", meeting.theirs.line_id, told)
+    return after
+
+
+async def put_up_for_review(timelines: Timelines, line: LockedLine, meeting: Meeting, reason: str) -> Review:
+    """Have a human decide. A merge that waits for a decision already is not put up twice."""
+    known = await timelines.reviews.open_for(meeting.ours.line_id, meeting.theirs.line_id)
+    if known is not None:
+        return await refresh_review(timelines, known, meeting)
+    review = _of_meeting(
+        Review(
+            review_id=f"review_{new_ordered_id()}",
+            line_id=meeting.ours.line_id,
+            source_line=meeting.theirs.line_id,
+            state=ReviewState.OPEN,
+            ours_seq=0,
+            theirs_seq=0,
+            base_line="",
+            base_seq=0,
+            conflicts=(),
+            reason=reason,
+            opened_by=timelines.actor.participant,
+            opened_at=timelines.now,
+        ),
+        meeting,
+    )
+    await timelines.reviews.add(review)
+    await _hold(timelines, review)
+    told = {"context_id": review.line_id, "from": review.source_line, "conflicts": len(review.conflicts)}
+    await line.announce("history.review_opened", review.review_id, told)
+    return review
+
+
+async def refresh_review(timelines: Timelines, review: Review, meeting: Meeting) -> Review:
+    """Bring a review up to date with two lines that went on meanwhile."""
+    refreshed = _of_meeting(review, meeting)
+    await timelines.reviews.update(refreshed)
+    await timelines.lines.unpin(review.holder)
+    await _hold(timelines, refreshed)
+    return refreshed
+
+
+async def close_review(timelines: Timelines, review: Review, state: ReviewState) -> Review:
+    """Put on record how a review ended, and let go of what was kept for it."""
+    closed = structs.replace(review, state=state, decided_by=timelines.actor.participant, decided_at=timelines.now)
+    await timelines.reviews.update(closed)
+    await timelines.lines.unpin(review.holder)
+    return closed
+
+
+async def _hold(timelines: Timelines, review: Review) -> None:
+    """Keep what the review is about from being pruned until it is decided."""
+    for line_id, seq in (
+        (review.line_id, review.ours_seq),
+        (review.source_line, review.theirs_seq),
+        (review.base_line, review.base_seq),
+    ):
+        await timelines.lines.pin(line_id, seq, review.holder)
+
+
+def _of_meeting(review: Review, meeting: Meeting) -> Review:
+    return structs.replace(
+        review,
+        ours_seq=meeting.ours.seq,
+        theirs_seq=meeting.theirs.seq,
+        base_line=meeting.base.line_id,
+        base_seq=meeting.base.seq,
+        conflicts=meeting.conflicts,
+    )
+
+
+def _sides(conflict: Conflict) -> Sides:
+    return Sides(conflict.key, *map(_hash, (conflict.base, conflict.ours, conflict.theirs)))
+
+
+def _hash(version: Version | None) -> str | None:
+    return None if version is None or version.change.blob_hash is None else version.change.blob_hash.hex()
+
+
+def _only(state: Mapping[str, Version], keys: set[str]) -> dict[str, Version]:
+    return {key: version for key, version in state.items() if key in keys}

@@ -1,0 +1,157 @@
+"""Merging lines: what goes together by itself does, and what does not is put before a human."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from weft.capabilities.history.keeping import Why
+from weft.capabilities.history.merging import Conflict
+from weft.capabilities.history.model import (
+    LineNotFound,
+    Version,
+    VersionPruned,
+)
+from weft.capabilities.timeline.merges import (
+    Meeting,
+    bring_in,
+    close_review,
+    meet,
+    put_up_for_review,
+)
+from weft.capabilities.timeline.model import (
+    ContextId,
+    Reason,
+    ReviewState,
+    Step,
+    UnrelatedLines,
+)
+from weft.capabilities.timeline.operations import TOOL
+from weft.capabilities.timeline.timelines import Timelines, seen
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.history.keeping import OpenLine
+
+
+class MergeLine(Request):
+    """What to merge into what."""
+
+    context_id: Annotated[ContextId, msgspec.Meta(description="The line that takes over what the other one changed.")]
+    from_context_id: Annotated[ContextId, msgspec.Meta(description="The line whose changes are brought in.")]
+    reason: Reason = None
+    step: Step = None
+
+
+class Side(Response, kw_only=True, omit_defaults=False):
+    """What a key in conflict says on one side; ``value`` is null if it was pruned or is kept elsewhere."""
+
+    value: str | None
+    key_version: int
+    author: str
+    at: datetime
+
+
+class ConflictInfo(Response, kw_only=True, omit_defaults=False):
+    """A key that both sides changed: as it was, as it is here and as it is there. Null: it is not there."""
+
+    key: str
+    base: Side | None
+    ours: Side | None
+    theirs: Side | None
+
+
+class Merged(Response, kw_only=True, omit_defaults=True):
+    """The lines are merged, or a human has to decide first. ``hidden_conflicts`` counts keys you may not read."""
+
+    on_record = ("merged", "version", "review_id")
+
+    context_id: str
+    merged: bool
+    version: int
+    taken: tuple[str, ...] = ()
+    review_id: str | None = None
+    conflicts: tuple[ConflictInfo, ...] = ()
+    hidden_conflicts: int = 0
+
+
+@operation(
+    "history.merge",
+    tool=TOOL,
+    action="merge",
+    http="POST /v1/history/{context_id}/merge",
+    permission=Permission.WRITE,
+    rate=RateClass.BOARD,
+    effect=Effect.WRITE,
+    errors=(LineNotFound, UnrelatedLines, VersionPruned, PermissionDenied),
+)
+async def merge_line(request: MergeLine, timelines: Timelines) -> Merged:
+    """Bring what another line changed into this one. If both changed the same keys, a human is asked to decide.
+
+    Works both ways: a branch into its line, and the line into its branch.
+    """
+    line = await timelines.to_write(request.context_id)
+    source = await timelines.to_read(request.from_context_id)
+    meeting = await meet(timelines, line, source)
+    reason = request.reason or f"merge {meeting.theirs.line_id}"
+    if meeting.outcome.conflicts:
+        review = await put_up_for_review(timelines, line, meeting, reason)
+        conflicts = await visible_conflicts(meeting.outcome.conflicts, line, source)
+        return Merged(
+            context_id=request.context_id,
+            merged=False,
+            version=meeting.ours.seq,
+            review_id=review.review_id,
+            conflicts=conflicts,
+            hidden_conflicts=len(meeting.outcome.conflicts) - len(conflicts),
+        )
+    known = await known_keys(meeting, line, source)
+    after = line.head
+    if not meeting.is_over:
+        after = await bring_in(timelines, line, meeting, meeting.outcome.taken, Why(reason, request.step))
+    waiting = await timelines.reviews.open_for(meeting.ours.line_id, meeting.theirs.line_id)
+    if waiting is not None:
+        await close_review(timelines, waiting, ReviewState.RESOLVED)
+    return Merged(context_id=request.context_id, merged=True, version=after.seq, taken=tuple(known))
+
+
+async def known_keys(meeting: Meeting, line: OpenLine, source: OpenLine) -> list[str]:
+    """Return those of the keys that go together by themselves which the caller may know of."""
+    taken = meeting.outcome.taken
+    brought = {key: version for key, version in taken.items() if version is not None}
+    gone = {key: meeting.standing[key] for key in taken if key not in brought and key in meeting.standing}
+    return sorted({*await seen(source, brought), *await seen(line, gone)})
+
+
+async def visible_conflicts(
+    conflicts: Sequence[Conflict], line: OpenLine, source: OpenLine
+) -> tuple[ConflictInfo, ...]:
+    """Return the conflicts about keys that the caller may read on both sides."""
+    ours = await seen(line, {c.key: c.ours for c in conflicts if c.ours is not None})
+    theirs = await seen(source, {c.key: c.theirs for c in conflicts if c.theirs is not None})
+    before = await seen(line, {c.key: c.base for c in conflicts if c.base is not None})
+    return tuple(
+        ConflictInfo(key=c.key, base=_side(c.base), ours=_side(c.ours), theirs=_side(c.theirs))
+        for c in conflicts
+        if (c.ours is None or c.key in ours)
+        and (c.theirs is None or c.key in theirs)
+        and (c.base is None or c.key in before)
+    )
+
+
+def _side(version: Version | None) -> Side | None:
+    if version is None:
+        return None
+    return Side(
+        value=None if version.change.meta.outside else version.value,
+        key_version=version.change.version,
+        author=version.author,
+        at=from_micros(version.committed_at),
+    )

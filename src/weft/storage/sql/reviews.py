@@ -1,0 +1,160 @@
+"""Merges under review, and the index of all snapshots, in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.timeline.model import NamedMoment, Review, ReviewState, Sides
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.timeline.store import SnapshotPosition
+    from weft.storage.sql.database import Row, Transaction
+
+_REVIEW = """
+SELECT review_id, line_id, source_line, state, ours_seq, theirs_seq, base_line, base_seq, conflicts, reason,
+       opened_by, opened_at, decided_by, decided_at
+FROM reviews
+"""
+_CONFLICTS = 8
+_STATE = 3
+_SNAPSHOT = "SELECT line_id, label, seq, created_by, created_at, automatic FROM tags "
+# Behind every id there can be, in any order of letters, and every moment.
+_LAST_ID = "zzzz"
+_LAST_MOMENT = 2**62
+_encode = msgspec.json.Encoder().encode
+_conflicts = msgspec.json.Decoder(tuple[Sides, ...])
+
+
+class SqlReviewStore:
+    """Reviews, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def add(self, review: Review) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO reviews (tenant, review_id, line_id, source_line, state, ours_seq, theirs_seq, base_line,
+                                 base_seq, conflicts, reason, opened_by, opened_at, decided_by, decided_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+            """,
+            self._tenant,
+            review.review_id,
+            review.line_id,
+            review.source_line,
+            review.state,
+            review.ours_seq,
+            review.theirs_seq,
+            review.base_line,
+            review.base_seq,
+            _encode(review.conflicts).decode(),
+            review.reason,
+            review.opened_by,
+            review.opened_at,
+            review.decided_by,
+            review.decided_at,
+        )
+
+    async def find(self, review_id: str) -> Review | None:
+        row = await self._tx.one(_REVIEW + "WHERE tenant = $1 AND review_id = $2", self._tenant, review_id)
+        return None if row is None else _review(row)
+
+    async def open_for(self, line_id: str, source_line: str) -> Review | None:
+        row = await self._tx.one(
+            _REVIEW
+            + """
+            WHERE tenant = $1 AND line_id = $2 AND source_line = $3 AND state = 'open'
+            ORDER BY opened_at DESC LIMIT 1
+            """,
+            self._tenant,
+            line_id,
+            source_line,
+        )
+        return None if row is None else _review(row)
+
+    async def update(self, review: Review) -> None:
+        await self._tx.run(
+            """
+            UPDATE reviews SET state = $1, ours_seq = $2, theirs_seq = $3, base_line = $4, base_seq = $5,
+                               conflicts = $6, decided_by = $7, decided_at = $8
+            WHERE tenant = $9 AND review_id = $10
+            """,
+            review.state,
+            review.ours_seq,
+            review.theirs_seq,
+            review.base_line,
+            review.base_seq,
+            _encode(review.conflicts).decode(),
+            review.decided_by,
+            review.decided_at,
+            self._tenant,
+            review.review_id,
+        )
+
+    async def newest(
+        self, before: str | None, limit: int, line_id: str | None, state: ReviewState | None
+    ) -> Sequence[Review]:
+        rows = await self._tx.all(
+            _REVIEW
+            + """
+            WHERE tenant = $1 AND review_id < $2 AND line_id = COALESCE($3, line_id) AND state = COALESCE($4, state)
+            ORDER BY review_id DESC LIMIT $5
+            """,
+            self._tenant,
+            before or _LAST_ID,
+            line_id,
+            state,
+            limit,
+        )
+        return [_review(row) for row in rows]
+
+
+class SqlSnapshotIndex:
+    """The snapshots of every line of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def newest(self, before: SnapshotPosition | None, limit: int, line_id: str | None) -> Sequence[NamedMoment]:
+        position = before or (_LAST_MOMENT, "", "")
+        if line_id is None:
+            rows = await self._tx.all(
+                _SNAPSHOT
+                + """
+                WHERE tenant = $1 AND (created_at, line_id, label) < ($2, $3, $4)
+                ORDER BY created_at DESC, line_id DESC, label DESC LIMIT $5
+                """,
+                self._tenant,
+                *position,
+                limit,
+            )
+        else:
+            rows = await self._tx.all(
+                _SNAPSHOT
+                + """
+                WHERE tenant = $1 AND line_id = $2 AND (created_at, line_id, label) < ($3, $4, $5)
+                ORDER BY created_at DESC, line_id DESC, label DESC LIMIT $6
+                """,
+                self._tenant,
+                line_id,
+                *position,
+                limit,
+            )
+        return [NamedMoment(*row)._replace(automatic=bool(row[-1])) for row in rows]
+
+
+def _review(row: Row) -> Review:
+    fields = list(row)
+    fields[_STATE] = ReviewState(fields[_STATE])
+    fields[_CONFLICTS] = _conflicts.decode(fields[_CONFLICTS])
+    return Review(*fields)

@@ -1,0 +1,40 @@
+"""The contract of SwitchStore."""
+# ruff: noqa: S101 - tests that others run
+
+from __future__ import annotations
+
+from weft.testing.contracts.stores import Stores
+
+LINE = "board:s1"
+
+
+class SwitchStoreContract:
+    """Who works on which branch is remembered for each line and principal."""
+
+    async def test_whoever_never_switched_is_on_no_branch(self, stores: Stores) -> None:
+        assert await stores.switches.branch_of(LINE, "planner") is None
+
+    async def test_a_switch_lasts_until_the_next_and_is_only_ones_own(self, stores: Stores) -> None:
+        await stores.switches.switch(LINE, "planner", "left")
+        await stores.switches.switch(LINE, "analysis", "right")
+        await stores.switches.switch(LINE, "planner", "middle")
+        assert await stores.switches.branch_of(LINE, "planner") == "middle"
+        assert await stores.switches.branch_of(LINE, "analysis") == "right"
+        assert await stores.switches.branch_of("board:s2", "planner") is None
+
+    async def test_one_can_switch_back_to_the_line_itself(self, stores: Stores) -> None:
+        await stores.switches.switch(LINE, "planner", "left")
+        await stores.switches.switch(LINE, "planner", None)
+        assert await stores.switches.branch_of(LINE, "planner") is None
+        await stores.switches.switch(LINE, "planner", None)
+
+    async def test_erasing_a_line_forgets_who_switched_on_it(self, stores: Stores) -> None:
+        await stores.switches.switch(LINE, "planner", "left")
+        await stores.lines.erase(LINE)
+        assert await stores.switches.branch_of(LINE, "planner") is None
+
+    async def test_tenants_have_their_own_switches(self, stores: Stores, elsewhere: Stores) -> None:
+        await stores.switches.switch(LINE, "planner", "left")
+        assert await elsewhere.switches.branch_of(LINE, "planner") is None
+        await elsewhere.switches.switch(LINE, "planner", None)
+        assert await stores.switches.branch_of(LINE, "planner") == "left"

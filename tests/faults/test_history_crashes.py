@@ -1,0 +1,259 @@
+"""Whatever fails while history is changed, it is as it was before or as it should be after, and never in between."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import support.historian
+from support.world import SESSION
+from weft.capabilities.history.model import blob_hash
+from weft.kernel.errors import WeftError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from support.world import World
+    from weft.testing.clock import FrozenClock
+
+pytestmark = [pytest.mark.req("SC-08"), pytest.mark.req("CE-F22"), pytest.mark.req("CE-F25")]
+
+PATIENCE = 60
+BOARD = f"board:{SESSION}"
+DRAFT = f"{BOARD}@draft"
+TABLES = (
+    *("lines", "commits", "changes", "blobs", "tags", "pins", "switches", "reviews", "retention", "prunings"),
+    *("entries", "sessions", "events", "doubtful_blobs"),
+)
+RETAINED = ("lines", "commits", "changes", "blobs", "tags", "pins", "entries", "prunings")
+
+
+_EVERY_ROW = "SELECT * FROM {} WHERE tenant = $1"
+
+
+class Crash(Exception):
+    """The process would have died here."""
+
+
+@dataclass
+class Fuse:
+    """Blows at one statement: right before it is run, or right after."""
+
+    at: int
+    after: bool
+    run: int = 0
+
+    def burn(self, *, done: bool) -> None:
+        self.run += not done
+        if self.run == self.at and self.after is done:
+            raise Crash
+
+
+class Fused:
+    """A transaction that dies with the fuse."""
+
+    def __init__(self, transaction: Any, fuse: Fuse) -> None:
+        object.__setattr__(self, "_parts", (transaction, fuse))
+
+    def __getattr__(self, name: str) -> Any:
+        transaction, fuse = object.__getattribute__(self, "_parts")
+        found = getattr(transaction, name)
+        if name not in {"one", "all", "run", "changed"}:
+            return found
+
+        async def statement(*values: Any) -> Any:
+            fuse.burn(done=False)
+            answer = await found(*values)
+            fuse.burn(done=True)
+            return answer
+
+        return statement
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(object.__getattribute__(self, "_parts")[0], name, value)
+
+
+async def picture(world: World, tables: tuple[str, ...] = TABLES) -> dict[str, list[str]]:
+    """Return every row there is."""
+    return {
+        table: sorted(str(tuple(row)) for row in await world.rows(_EVERY_ROW.format(table), world.tenant))
+        for table in tables
+    }
+
+
+async def crashing(world: World, patch: pytest.MonkeyPatch, fuse: Fuse, act: Callable[[], Awaitable[Any]]) -> bool:
+    """Do something while the fuse burns; tell whether it blew."""
+    database = world.app.database
+    write = database.write
+    with patch.context() as patched:
+        patched.setattr(database, "write", lambda scope, work: write(scope, lambda tx: work(Fused(tx, fuse))))
+        try:
+            await act()
+        except (Crash, WeftError):
+            assert fuse.run >= fuse.at, "it failed, but not because of the fuse"
+            return True
+    return False
+
+
+async def expect_intact(world: World) -> None:
+    for (line_id,) in await world.rows("SELECT line_id FROM lines WHERE tenant = $1", world.tenant):
+        if line_id.startswith("board:"):
+            verified = await world.planner.call("history.verify", context_id=line_id)
+            assert verified["intact"], verified
+    assert (await world.admin.inspect())["history_intact"]
+
+
+async def two_sides(world: World) -> None:
+    """Make a board with a branch on which some keys went another way."""
+    for number in range(3):
+        await world.planner.write("goal", f"goal {number}")
+        await world.planner.write(f"k{number}", "base")
+    await world.planner.snapshot("mark")
+    await world.planner.call("history.branch", context_id=BOARD, branch="draft")
+    await world.planner.write("k1", "ours")
+    await world.planner.delete("k2")
+    await world.planner.write("k3", "theirs", branch="draft")
+    await world.planner.delete("k0", branch="draft")
+
+
+def on_lines(operation: str, **raw: Any) -> Callable[[World], Awaitable[Any]]:
+    return lambda world: world.planner.call(operation, **raw)
+
+
+async def resolve(world: World) -> None:
+    (review,) = (await world.admin.call("history.reviews", state="open"))["reviews"]
+    chosen = {"goal": {"take": "theirs"}}
+    await world.admin.call("history.resolve", review_id=review["review_id"], resolutions=chosen)
+
+
+async def abandon(world: World) -> None:
+    (review,) = (await world.admin.call("history.reviews", state="open"))["reviews"]
+    await world.planner.call("history.abandon", review_id=review["review_id"])
+
+
+ACTS: dict[str, Callable[[World], Awaitable[Any]]] = {
+    "rollback": on_lines("history.rollback", context_id=BOARD, target_version="2"),
+    "rollback of a branch": on_lines("history.rollback", context_id=DRAFT, target_version="mark"),
+    "restore": lambda world: world.planner.restore("mark"),
+    "snapshot": on_lines("history.snapshot", context_id=BOARD, label="another"),
+    "branch": on_lines("history.branch", context_id=BOARD, branch="other", from_version="3"),
+    "switch": on_lines("history.switch", context_id=BOARD, branch="draft"),
+    "delete of a branch": on_lines("history.delete_branch", context_id=BOARD, branch="draft", force=True),
+    "merge": on_lines("history.merge", context_id=BOARD, from_context_id=DRAFT),
+    "merge into a branch": on_lines("history.merge", context_id=DRAFT, from_context_id=BOARD),
+}
+CONFLICTS: dict[str, Callable[[World], Awaitable[Any]]] = {
+    "merge with a conflict": on_lines("history.merge", context_id=BOARD, from_context_id=DRAFT),
+    "resolve": resolve,
+    "abandon": abandon,
+}
+
+
+async def expect_no_trace(world: World, patch: pytest.MonkeyPatch, act: Callable[[World], Awaitable[Any]]) -> None:
+    """Have something crash at each of its statements, until there are no more and it is done."""
+    before = await picture(world)
+    blown = 0
+    while await crashing(world, patch, Fuse(blown + 1, after=blown % 2 == 0), lambda: act(world)):
+        blown += 1
+        assert await picture(world) == before, f"statement {blown} left something"
+    assert blown > 1
+    assert await picture(world) != before
+    await expect_intact(world)
+
+
+@pytest.mark.parametrize("name", ACTS)
+async def test_a_crash_at_any_statement_leaves_no_trace(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    await two_sides(world)
+    await expect_no_trace(world, monkeypatch, ACTS[name])
+
+
+@pytest.mark.parametrize("name", CONFLICTS)
+async def test_a_crash_while_a_conflict_is_dealt_with_leaves_no_trace(
+    world: World, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    await two_sides(world)
+    await world.planner.write("goal", "our goal")
+    await world.planner.write("goal", "their goal", branch="draft")
+    if name != "merge with a conflict":
+        await CONFLICTS["merge with a conflict"](world)
+    await expect_no_trace(world, monkeypatch, CONFLICTS[name])
+
+
+@pytest.mark.req("CE-F55")
+async def test_pruning_that_crashes_anywhere_ends_as_if_nothing_had_happened(
+    world: World, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await two_sides(world)
+    for number in range(5):
+        await world.planner.write("goal", f"later goal {number}")
+    rule = {"subject": "board", "days": None, "versions": 1}
+    await world.admin.call("history.set_retention", **rule)
+    marked = await world.planner.read_snapshot("mark")
+    seen = [await picture(world, RETAINED)]
+    for at in range(1, 500):
+        blew = await crashing(
+            world, monkeypatch, Fuse(at, after=at % 2 == 0), lambda: world.admin.call("history.prune")
+        )
+        seen.append(await picture(world, RETAINED))
+        await expect_intact(world)
+        assert await world.planner.read_snapshot("mark") == marked
+        if not blew:
+            break
+        # Whoever held the job is dead; its lease runs out.
+        clock.advance(hours=1)
+    clock.advance(hours=1)
+    await world.admin.call("history.prune")
+    end = await picture(world, RETAINED)
+    assert end != seen[0]
+    order = [state for place, state in enumerate(seen) if state not in seen[:place]]
+    kept = [len(state["blobs"]) for state in order]
+    assert kept == sorted(kept, reverse=True)
+    lines = 2
+    assert len(order) <= lines + 1
+    assert await world.planner.read_snapshot("mark") == marked
+
+
+async def test_what_was_acknowledged_survives_a_process_killed_while_it_merges_and_takes_back(world: World) -> None:
+    board = await world.planner.create_session("long", keep_versions=1_000_000, max_total_tokens=1_000_000)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(support.historian.__file__)),
+        world.url,
+        world.planner.credential,
+        "long",
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE):
+        output = b"".join([await process.stdout.readline() for _ in range(150)])
+        process.send_signal(signal.SIGKILL)
+        output += await process.stdout.read()
+        await process.wait()
+    await world.close_app(world.app)
+    world.app = await world.another_app()
+    world.admin, board = world.admin.at(world.app), board.at(world.app)
+    # On PostgreSQL, the dead client's last transaction may still be ending; a write waits for its lock.
+    await board.write("alive", "again")
+    acknowledged = [line.split() for line in output.decode().splitlines()]
+    assert {line[0] for line in acknowledged} == {"wrote", "at"}
+    for kind, line_id, what in acknowledged:
+        if kind == "at":
+            await board.call("history.show" if what != "0" else "history.log", context_id=line_id, **_version(what))
+        else:
+            written = "SELECT seq FROM changes WHERE tenant = $1 AND line_id = $2 AND blob_hash = $3"
+            assert await world.rows(written, world.tenant, line_id, blob_hash(what)), (line_id, what)
+    for line_id in {line[1] for line in acknowledged}:
+        assert (await board.call("history.verify", context_id=line_id))["intact"]
+    assert (await world.admin.in_session("long").inspect())["history_intact"]
+
+
+def _version(number: str) -> dict[str, str]:
+    return {} if number == "0" else {"version": number}

@@ -1,0 +1,287 @@
+"""What an agent is: said by those above it, never by itself, and taken up when it pulls."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.contexts import entries, held, known, problems, pull, push, stopping_at, version_of
+from support.world import outcome, refused
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+WHOLE = {
+    "role": "Plans launches",
+    "system_prompt": "You plan é 🚢",
+    "guardrails": [{"scope": "tools", "prohibited": ["mail"]}],
+    "config": {"model": "large", "depth": 2},
+}
+
+
+async def define(by: Caller, agent: str, **what: Any) -> Any:
+    return await by.call("agent.define", agent_id=agent, **what)
+
+
+async def definition(by: Caller, agent: str, **which: Any) -> Any:
+    return await by.call("agent.read_definition", agent_id=agent, **which)
+
+
+@pytest.mark.req("CE-F20")
+async def test_a_definition_is_read_back_as_it_was_said_at_every_version(world: World) -> None:
+    empty = await definition(world.admin, "planner")
+    assert (empty["version"], empty["role"], empty["guardrails"], empty["config"]) == (0, None, [], {})
+    first = await define(world.admin, "planner", **WHOLE, reason="founded")
+    assert (first["previous_version"], first["version"], first["changed"]) == (0, 1, [*WHOLE])
+    second = await define(world.admin, "planner", role="Reviews", config=WHOLE["config"])
+    assert (second["version"], second["context_version"], second["changed"]) == (2, 2, ["role"])
+    then = await definition(world.planner, "planner", version="1")
+    assert {key: then[key] for key in WHOLE} == WHOLE
+    assert [(await definition(world.planner, "planner", version=v))["role"] for v in ("0", "1", "2", "head")] == [
+        None,
+        "Plans launches",
+        "Reviews",
+        "Reviews",
+    ]
+    again = await define(world.admin, "planner", role="Reviews")
+    assert (again["version"], again["changed"]) == (2, [])
+    assert await problems(world) == []
+    for version in ("3", "nothing", "9" * 20, "../x"):
+        with refused("VERSION_NOT_FOUND"):
+            await definition(world.planner, "planner", version=version)
+
+
+@pytest.mark.req("CE-F19")
+async def test_only_those_above_an_agent_say_what_it_is(world: World) -> None:
+    child = await world.admin.create_agent("child", parent_id="analysis")
+    high = await world.admin.create_agent("high", parent_id="planner", clearance=4)
+    lead = await world.admin.create_agent("lead", kind="human", clearance=3)
+    low = await world.admin.create_agent("low", kind="human", clearance=2)
+    for by, agent, expected in [
+        (world.planner, "analysis", "ok"),
+        (world.planner, "child", "ok"),
+        (world.analysis, "child", "ok"),
+        (lead, "planner", "ok"),
+        (lead, "high", "PERMISSION_DENIED"),
+        (world.admin, "high", "ok"),
+        (world.planner, "high", "PERMISSION_DENIED"),
+        (world.review, "analysis", "PERMISSION_DENIED"),
+        (child, "analysis", "PERMISSION_DENIED"),
+        (world.analysis, "planner", "PERMISSION_DENIED"),
+        (high, "admin", "PERMISSION_DENIED"),
+        (low, "planner", "PERMISSION_DENIED"),
+        (lead, "admin", "PERMISSION_DENIED"),
+        (world.admin, "nobody", "AGENT_NOT_FOUND"),
+        (world.stranger, "planner", "AGENT_NOT_FOUND"),
+    ]:
+        assert await outcome(define(by, agent, role="x")) == expected, (by, agent)
+
+
+@pytest.mark.req("CE-E")
+async def test_nobody_says_what_they_are_themselves_and_trying_is_on_record(world: World) -> None:
+    for who, agent in ((world.planner, "planner"), (world.analysis, "analysis"), (world.admin, "admin")):
+        with refused("SELF_MODIFICATION"):
+            await define(who, agent, role="x", guardrails=[])
+        denied = (await world.admin.audit(outcome="denied"))[0]
+        assert (denied["action"], denied["principal_id"], denied["detail"]["code"]) == (
+            "agent.define",
+            agent,
+            "SELF_MODIFICATION",
+        )
+
+
+async def test_a_definition_is_known_to_the_agent_those_above_it_and_admins(world: World) -> None:
+    await define(world.planner, "analysis", role="Analyses")
+    await world.admin.create_agent("auditor", permissions=["read", "admin"])
+    for who in (world.analysis, world.planner, world.admin):
+        assert (await definition(who, "analysis"))["role"] == "Analyses"
+    for who in (world.review, world.stranger):
+        with refused("AGENT_NOT_FOUND"):
+            await definition(who, "analysis")
+    told = {event["type"] for event in (await world.analysis.events(session_id="s1"))["events"]}
+    assert "agent.defined" not in told
+    assert "agent.defined" in {event["type"] for event in (await world.planner.events())["events"]}
+
+
+@pytest.mark.req("CE-E")
+async def test_an_edit_made_for_another_version_is_refused(world: World) -> None:
+    await define(world.admin, "planner", role="First", if_version=0)
+    with refused("VERSION_CONFLICT") as caught:
+        await define(world.admin, "planner", role="Second", if_version=0)
+    assert caught.value.context == {"current_version": 1, "expected_version": 0}
+    second = await world.another_app()
+    calls = [
+        define(by, "planner", role=f"r{n}", if_version=1)
+        for n, by in enumerate([world.admin, world.admin.at(second)] * 2)
+    ]
+    assert sorted(await asyncio.gather(*map(outcome, calls))) == ["VERSION_CONFLICT"] * 3 + ["ok"]
+
+
+async def test_a_definition_is_checked_before_it_is_kept(world: World) -> None:
+    assert (await define(world.admin, "planner"))["changed"] == []
+    for what in ({"role": "\ud800"}, {"guardrails": ["text"]}, {"config": [1]}, {"config": {"x": float("inf")}}):
+        with refused("INVALID_INPUT_FORMAT"):
+            await define(world.admin, "planner", **what)
+    with refused("CONTENT_TOO_LARGE"):
+        await define(world.admin, "planner", config={"x": "y" * 300_000})
+    assert (await definition(world.admin, "planner"))["version"] == 0
+
+
+async def test_the_audit_log_tells_of_an_edit_but_not_what_it_says(world: World) -> None:
+    await define(world.admin, "planner", role="s3cr3t", guardrails=[{"s3cr3t": 1}], reason="because")
+    (done,) = [row for row in await world.admin.audit() if row["action"] == "agent.define"]
+    assert (done["target"], done["detail"]["changed"], done["detail"]["reason"]) == (
+        "planner",
+        ["role", "guardrails"],
+        "because",
+    )
+    assert "s3cr3t" not in str(await world.admin.audit())
+    assert "s3cr3t" not in str(await world.admin.events())
+
+
+@pytest.mark.req("CE-F22")
+@pytest.mark.req("US-CE-5")
+async def test_taking_a_definition_back_is_an_edit(world: World) -> None:
+    boss = await world.admin.create_agent("boss", clearance=4)
+    await define(world.admin, "boss", role="First")
+    await define(world.admin, "boss", role="Second", guardrails=[{"no": 1}])
+    with refused("SELF_MODIFICATION"):
+        await boss.call("history.rollback", context_id="agent:boss", target_version="1")
+    with refused("LINE_NOT_FOUND"):
+        await world.planner.call("history.rollback", context_id="agent:boss", target_version="1")
+    done = await world.admin.call("history.rollback", context_id="agent:boss", target_version="1")
+    assert (done["version"], done["written"], done["removed"]) == (3, ["role"], ["guardrails"])
+    now = await definition(boss, "boss")
+    assert (now["role"], now["guardrails"], now["version"]) == ("First", [], 3)
+    assert await version_of(boss) == 3
+    told = [event["data"]["changed"] for event in (await boss.events())["events"] if event["type"] == "agent.defined"]
+    assert told[-1] == ["guardrails", "role"]
+
+
+@pytest.mark.req("CE-F56")
+@pytest.mark.req("CE-E")
+async def test_an_agent_that_takes_its_memory_back_cannot_take_its_definition_back_with_it(world: World) -> None:
+    boss = await world.admin.create_agent("boss", clearance=4)
+    await define(world.admin, "boss", guardrails=[])
+    await push(boss, known("a", 1), if_version=1)
+    await push(boss, known("a", 2), if_version=2)
+    await define(world.admin, "boss", guardrails=[{"no": "mail"}])
+    with refused("SELF_MODIFICATION"):
+        await boss.call("history.rollback", context_id="context:boss", target_version="2")
+    assert (await definition(boss, "boss"))["guardrails"] == [{"no": "mail"}]
+    await boss.call("history.rollback", context_id="context:boss:learned_knowledge", target_version="1")
+    pulled = await pull(boss)
+    assert (entries(pulled), pulled["context"]["guardrails"]) == ({"a": 1}, [{"no": "mail"}])
+    await world.admin.call("history.rollback", context_id="context:boss", target_version="2")
+    pulled = await pull(boss)
+    assert (entries(pulled), pulled["context"]["guardrails"]) == ({"a": 1}, [])
+    assert await problems(world) == []
+
+
+@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-F25")
+async def test_no_branch_keeps_an_older_definition(world: World) -> None:
+    await define(world.admin, "planner", guardrails=[])
+    await push(world.planner, known("a", 1), if_version=1)
+    await world.planner.call("history.branch", context_id="context:planner", branch="lax", from_version="1")
+    await define(world.admin, "planner", guardrails=[{"no": "mail"}])
+    pulled = await pull(world.planner, branch="lax")
+    assert (pulled["context"]["guardrails"], entries(pulled)) == ([{"no": "mail"}], {})
+    await define(world.admin, "planner", guardrails=[{"no": "phone"}])
+    assert (await held(world.planner))["definition"]["guardrails"] == [{"no": "mail"}]
+    assert (await pull(world.planner, branch="lax"))["context"]["guardrails"] == [{"no": "phone"}]
+    await world.planner.call("history.merge", context_id="context:planner", from_context_id="context:planner@lax")
+    assert (await definition(world.planner, "planner"))["guardrails"] == [{"no": "phone"}]
+    assert await problems(world) == []
+
+
+@pytest.mark.req("CE-F56")
+@pytest.mark.req("CE-F22")
+async def test_taking_a_whole_context_back_takes_every_part_back_as_one_version(world: World) -> None:
+    first = [known("a", 1, metadata={"m": 1}), known("p", 1, memory_type="team_preferences")]
+    await push(world.planner, *first, if_version=0)
+    await push(world.planner, known("a", 2), known("new", 1), if_version=1)
+    workflow = {"memory_type": "conversation_context", "workflow_id": "w"}
+    gone = [{"key": "p", "memory_type": "team_preferences"}]
+    await push(world.planner, known("c", 1, **workflow), if_version=2, remove=gone)
+    with refused("PERMISSION_DENIED") as caught:
+        await world.planner.call("history.rollback", context_id="context:planner", target_version="1")
+    assert caught.value.context["required_clearance"] == 4
+    done = await world.admin.call("history.rollback", context_id="context:planner", target_version="1", reason="bad")
+    assert (done["version"], await version_of(world.planner)) == (4, 4)
+    pulled = await pull(world.planner)
+    assert entries(pulled) == {"a": 1, "p": 1}
+    assert pulled["context"]["memory"]["learned_knowledge"][0]["metadata"] == {"m": 1}
+    await world.admin.call("history.rollback", context_id="context:planner", target_version="3")
+    assert entries(await pull(world.planner)) == {"a": 2, "c": 1, "new": 1}
+    assert [row["outcome"] for row in await world.admin.audit() if row["action"] == "history.rollback"][:2] == [
+        "done",
+        "done",
+    ]
+    assert await problems(world) == []
+
+
+@pytest.mark.req("MW-11")
+async def test_one_agent_is_given_what_another_remembered_at_a_checkpoint(world: World) -> None:
+    await push(world.planner, known("a", 1), known("w", "x" * 40_000), if_version=0)
+    await world.admin.call("history.snapshot", context_id="context:planner", label="good")
+    await push(world.planner, known("a", 2), known("p", 1, memory_type="team_preferences"), if_version=1)
+    await define(world.admin, "planner", role="Plans")
+    await push(world.analysis, known("own", 1), known("q", 1, memory_type="team_preferences"), if_version=0)
+    copied = await world.admin.call(
+        "context.copy", agent_id="analysis", from_agent_id="planner", version="good", memory_types=["learned_knowledge"]
+    )
+    assert (copied["from_version"], copied["version"], copied["written"], copied["removed"]) == (1, 2, 2, 1)
+    pulled = await pull(world.analysis)
+    assert (entries(pulled), pulled["context"]["role"]) == ({"a": 1, "q": 1, "w": None}, None)
+    assert (await held(world.analysis, key="w"))["entries"][0]["value"] == "x" * 40_000
+    await world.admin.call("context.copy", agent_id="analysis", from_agent_id="planner")
+    assert entries(await pull(world.analysis)) == {"a": 2, "p": 1, "w": None}
+    await world.admin.call("history.rollback", context_id="context:analysis", target_version=copied["snapshot_before"])
+    assert entries(await pull(world.analysis)) == {"own": 1, "q": 1}
+    assert await problems(world) == []
+
+
+@pytest.mark.req("MW-11")
+async def test_copying_needs_clearance_and_the_right_to_change_both(world: World) -> None:
+    lead = await world.admin.create_agent("lead", kind="human", clearance=3)
+    boss = await world.admin.create_agent("boss", clearance=4)
+    await push(world.planner, known("a", 1), if_version=0)
+    copy = {"agent_id": "analysis", "from_agent_id": "planner"}
+    for by in (lead, boss, world.planner, world.stranger):
+        assert await outcome(by.call("context.copy", **copy)) in {"PERMISSION_DENIED", "AGENT_NOT_FOUND"}
+    for what, code in [
+        ({"from_agent_id": "nobody"}, "AGENT_NOT_FOUND"),
+        ({"version": "never"}, "VERSION_NOT_FOUND"),
+        ({"agent_id": "admin"}, "PERMISSION_DENIED"),
+        ({"memory_types": []}, "INVALID_INPUT_FORMAT"),
+        ({"memory_types": ["definition"]}, "INVALID_INPUT_FORMAT"),
+    ]:
+        assert await outcome(world.admin.call("context.copy", **{**copy, **what})) == code
+    assert entries(await pull(world.analysis)) == {}
+
+
+@pytest.mark.req("CE-E")
+async def test_wherever_a_rollback_of_a_context_ends_all_parts_are_old_or_all_new(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = [("a", "learned_knowledge"), ("b", "team_preferences"), ("c", "work_artifacts")]
+    for version in range(2):
+        await push(world.planner, *(known(key, version, memory_type=sort) for key, sort in parts), if_version=version)
+    rollback = {"context_id": "context:planner", "target_version": "1"}
+    heads = "SELECT line_id, seq FROM lines WHERE tenant = $1 ORDER BY line_id"
+    before = [tuple(row) for row in await world.rows(heads, world.tenant)]
+    for number in range(1, 500):
+        with stopping_at(world, monkeypatch, number) as ran:
+            told = await outcome(world.admin.call("history.rollback", **rollback))
+        if len(ran) < number:
+            break
+        assert told == "INTERNAL_ERROR"
+        assert [tuple(row) for row in await world.rows(heads, world.tenant)] == before, ran[-1]
+    assert (told, number > 30) == ("ok", True)
+    pulled = await pull(world.planner)
+    assert entries(pulled) == {"a": 0, "b": 0, "c": None}
+    assert (await held(world.planner, key="c", memory_type="work_artifacts"))["entries"][0]["value"] == 0
+    assert await problems(world) == []

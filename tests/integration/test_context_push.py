@@ -1,0 +1,492 @@
+"""A push saves what was learned to the agent's own memory: all of it or nothing, and for one version only."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.contexts import (
+    artifact,
+    entries,
+    held,
+    known,
+    problems,
+    pull,
+    push,
+    stopping_at,
+    value_of,
+    version_of,
+)
+from support.world import SESSION, outcome, refused
+
+if TYPE_CHECKING:
+    from support.world import World
+
+TYPES = ["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
+
+
+async def branch_lines(world: World) -> list[str]:
+    rows = await world.rows("SELECT line_id FROM lines WHERE tenant = $1 AND base_line IS NOT NULL", world.tenant)
+    return sorted(row[0] for row in rows)
+
+
+@pytest.mark.req("CE-F17")
+@pytest.mark.req("CE-F20")
+@pytest.mark.req("US-CE-3")
+@pytest.mark.req("CE-A")
+async def test_what_was_pushed_is_there_for_later_sessions(world: World) -> None:
+    answer = await push(world.planner, known("billing/limit", {"calls": 100}), known("note", None), if_version=0)
+    assert (answer["previous_version"], answer["version"], len(answer["snapshot"])) == (0, 1, 64)
+    assert [(entry["key"], entry["act"], entry["version"]) for entry in answer["changed"]] == [
+        ("billing/limit", "write", 1),
+        ("note", "write", 1),
+    ]
+    later = await world.planner.create_session("later")
+    assert entries(await pull(later)) == {"billing/limit": {"calls": 100}, "note": None}
+    assert await value_of(later, "billing/limit") == {"calls": 100}
+
+
+@pytest.mark.req("CE-F3")
+async def test_each_sort_of_memory_has_a_line_of_its_own_under_one_version(world: World) -> None:
+    for version, memory_type in enumerate(TYPES):
+        workflow = {"workflow_id": "launch"} if memory_type == "conversation_context" else {}
+        await push(world.planner, known("a", version, memory_type=memory_type, **workflow), if_version=version)
+    assert await version_of(world.planner) == 4
+    lines = await world.rows("SELECT line_id, seq FROM lines WHERE tenant = $1 AND line_id <> 'board:s1'", world.tenant)
+    assert {(line_id, seq) for line_id, seq in lines} == {
+        ("context:planner", 4),
+        ("context:planner:conversation_context:launch", 1),
+        ("context:planner:learned_knowledge", 1),
+        ("context:planner:team_preferences", 1),
+        ("context:planner:work_artifacts", 1),
+    }
+    memory = (await pull(world.planner))["context"]["memory"]
+    assert {name: [entry["key"] for entry in listed] for name, listed in memory.items()} == {
+        name: ["a"] for name in TYPES
+    }
+    assert memory["conversation_context"][0]["workflow_id"] == "launch"
+    assert await problems(world) == []
+
+
+@pytest.mark.req("CE-F17")
+async def test_a_push_that_says_nothing_new_makes_no_version(world: World) -> None:
+    await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=0)
+    answer = await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=1)
+    assert (answer["version"], answer["changed"], answer["unchanged"]) == (1, [], 1)
+    answer = await push(world.planner, if_version=1, remove=[{"key": "never"}])
+    assert (answer["version"], answer["unchanged"]) == (1, 1)
+
+
+async def test_metadata_goes_with_its_value(world: World) -> None:
+    await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=0)
+    await push(world.planner, known("a", 1, metadata={"source": "call"}), if_version=1)
+    (entry,) = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
+    assert (entry["metadata"], entry["version"]) == ({"source": "call"}, 2)
+    await push(world.planner, known("a", 1), if_version=2)
+    (entry,) = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
+    assert ("metadata" in entry, entry["version"]) == (False, 3)
+    await push(world.planner, known("a", 1, metadata={"source": "mail"}), if_version=3)
+    await push(world.planner, if_version=4, remove=[{"key": "a"}])
+    assert entries(await pull(world.planner)) == {}
+    assert (await world.planner.call("context.status"))["used_bytes"] == 0
+
+
+async def test_a_removed_entry_begins_a_new_life(world: World) -> None:
+    await push(world.planner, known("a", 1), if_version=0)
+    await push(world.planner, known("a", 2), if_version=1)
+    answer = await push(world.planner, known("b", 1), if_version=2, remove=[{"key": "a"}])
+    assert [(entry["key"], entry["act"]) for entry in answer["changed"]] == [("b", "write"), ("a", "delete")]
+    answer = await push(world.planner, known("a", 3), if_version=3)
+    assert answer["changed"][0]["version"] == 1
+    assert entries(await pull(world.planner)) == {"a": 3, "b": 1}
+
+
+@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-A")
+async def test_the_second_of_two_pushes_for_one_version_is_told_what_changed(world: World) -> None:
+    await push(world.planner, known("kept", 1), known("gone", 1), if_version=0)
+    await push(world.planner, known("kept", 2), if_version=1, remove=[{"key": "gone"}], reason="tidied")
+    with refused("VERSION_CONFLICT") as caught:
+        await push(world.planner, known("kept", 3), if_version=1)
+    context = caught.value.context
+    assert (context["current_version"], context["expected_version"]) == (2, 1)
+    told = {(each["memory_type"], each["key"], each["act"], each["by"]) for each in context["changed_since"]}
+    assert told == {
+        ("learned_knowledge", "kept", "write", "orchestrator"),
+        ("learned_knowledge", "gone", "delete", "orchestrator"),
+    }
+    assert "text" not in str(context)
+    assert entries(await pull(world.planner)) == {"kept": 2}
+    await push(world.planner, known("kept", 3), if_version=context["current_version"])
+    assert await version_of(world.planner) == 3
+
+
+async def test_a_conflict_tells_of_every_part_and_of_at_most_a_hundred_changes(world: World) -> None:
+    await world.admin.call("agent.define", agent_id="planner", role="Plans")
+    await push(world.planner, *(known(f"k{n:03}", n) for n in range(150)), if_version=1)
+    with refused("VERSION_CONFLICT") as caught:
+        await push(world.planner, known("a"), if_version=0)
+    told = caught.value.context["changed_since"]
+    assert len(told) == 100
+    assert (told[0]["memory_type"], told[0]["key"]) == ("definition", "role")
+    with refused("VERSION_CONFLICT") as caught:
+        await push(world.planner, known("a"), if_version=9)
+    assert caught.value.context["changed_since"] == []
+
+
+@pytest.mark.req("CE-F17")
+async def test_a_session_that_pulled_need_not_name_a_version(world: World) -> None:
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await push(world.planner, known("a", 1))
+    assert caught.value.context["field"] == "if_version"
+    with refused("INVALID_INPUT_FORMAT"):
+        await push(world.planner, known("a", 1), session_id=SESSION)
+    await pull(world.planner)
+    await push(world.planner, known("a", 1), session_id=SESSION)
+    await push(world.planner, known("a", 2), session_id=SESSION)
+    status = await world.planner.call("context.status", session_id=SESSION)
+    assert (status["version"], status["pulled_version"], status["known_version"]) == (2, 0, 2)
+    await push(world.planner, known("b", 1), if_version=2)
+    with refused("VERSION_CONFLICT"):
+        await push(world.planner, known("a", 3), session_id=SESSION)
+    await pull(world.planner)
+    await push(world.planner, known("a", 3), session_id=SESSION)
+
+
+@pytest.mark.req("CE-E")
+async def test_of_pushes_at_once_by_two_processes_one_wins(world: World) -> None:
+    second = await world.another_app()
+    callers = [world.planner, world.planner.at(second)]
+    for version in range(6):
+        calls = [push(caller, known("k", f"{version}.{n}"), if_version=version) for n, caller in enumerate(callers * 2)]
+        told = sorted(await asyncio.gather(*map(outcome, calls)))
+        assert told == ["VERSION_CONFLICT"] * 3 + ["ok"]
+    assert await version_of(world.planner) == 6
+    assert await problems(world) == []
+
+
+async def test_many_agents_push_the_same_at_once(world: World) -> None:
+    second = await world.another_app()
+    agents = [world.planner, world.analysis.at(second), world.review, world.admin.at(second)]
+    same = [known(f"k{n}", "same") for n in range(20)]
+    backwards = [[*same], [*reversed(same)]] * 2
+    await asyncio.gather(*(push(a, *items, if_version=0) for a, items in zip(agents, backwards, strict=True)))
+    for agent in agents:
+        assert len(entries(await pull(agent))) == 20
+
+
+@pytest.mark.req("CE-F19")
+async def test_a_push_needs_the_permission_to_write(world: World) -> None:
+    reader = await world.admin.create_agent("reader", permissions=["read"])
+    with refused("PERMISSION_DENIED"):
+        await push(reader, known("a"), if_version=0)
+    nobody = await world.admin.create_agent("nobody", permissions=[])
+    assert (await pull(nobody))["to_version"] == 0
+
+
+@pytest.mark.req("CE-F17")
+@pytest.mark.req("CE-E")
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("role", "Role", "ROLE_DEFINITION", "system_prompt", "system-prompt", "systemPrompt", "guardrails", "layers"),
+        *("persona", "clearance", "permissions", "config", "definition", "policies", "agents/planner/role"),
+        *("planner:system_prompt", "x.guardrails", "%72ole", "%2572ole", "system%5Fprompt", "r-o-l-e"),
+        *("\uff52\uff4f\uff4c\uff45", "role/", "/role", "notes/../role", "..%2Frole", "s.y.s.t.e.m_prompt"),
+    ],
+)
+async def test_no_key_leads_to_what_an_agent_is(world: World, key: str) -> None:
+    await world.admin.call("agent.define", agent_id="planner", role="Plans", guardrails=[{"no": "mail"}])
+    before = await world.planner.call("agent.read_definition", agent_id="planner")
+    for what in ({"knowledge": [known(key)]}, {"knowledge": [known("fine")], "remove": [{"key": key}]}):
+        with refused("SELF_MODIFICATION"):
+            await world.planner.call("context.push", if_version=1, **what)
+    assert await world.planner.call("agent.read_definition", agent_id="planner") == before
+    denied = (await world.admin.audit(outcome="denied"))[0]
+    assert (denied["action"], denied["principal_id"], denied["detail"]["code"]) == (
+        "context.push",
+        "planner",
+        "SELF_MODIFICATION",
+    )
+
+
+@pytest.mark.req("CE-F17")
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"role": "Admin"},
+        {"system_prompt": "Obey"},
+        {"guardrails": []},
+        {"clearance": 5},
+        {"knowledge": [{"key": "a", "value": 1, "role": "Admin"}]},
+        {"knowledge": [{"key": "a", "value": 1, "memory_type": "definition"}]},
+        {"knowledge": [{"key": "a", "value": 1, "memory_type": "agent"}]},
+        {"knowledge": [{"key": "a", "value": 1, "memory_type": "learned_knowledge:x"}]},
+        {"knowledge": [{"key": "a", "value": 1, "workflow_id": "../agent"}]},
+        {"remove": [{"key": "a", "memory_type": "definition"}]},
+        {"branch": "../main"},
+        {"agent_id": "agent:planner"},
+    ],
+)
+async def test_no_field_leads_to_what_an_agent_is(world: World, what: dict[str, Any]) -> None:
+    with refused("INVALID_INPUT_FORMAT"):
+        await world.planner.call("context.push", **{"knowledge": [known("a")], "if_version": 0, **what})
+    assert await version_of(world.planner) == 0
+
+
+async def test_values_are_data_whatever_they_say(world: World) -> None:
+    await world.admin.call("agent.define", agent_id="planner", role="Plans")
+    value = {"role": "Admin", "system_prompt": {"guardrails": []}, "line": "agent:planner", "definition": [1]}
+    await push(world.planner, known("a", value), if_version=1)
+    pulled = await pull(world.planner)
+    assert (pulled["context"]["role"], entries(pulled)["a"]) == ("Plans", value)
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"key": "a"},
+        {"key": "a", "value": 1, "base64": "aGk="},
+        {"key": "a", "value": 1, "media_type": "text/plain"},
+        {"key": "a", "base64": "not base64!"},
+        {"key": "a", "base64": "aGk=", "media_type": "no type"},
+        {"key": "a", "value": 1, "memory_type": "conversation_context"},
+        {"key": "a", "value": 1, "workflow_id": "w"},
+        {"key": "", "value": 1},
+        {"key": "a b", "value": 1},
+        {"key": ".a", "value": 1},
+        {"key": "a..b", "value": 1},
+        {"key": "x" * 201, "value": 1},
+        {"key": "a\x00", "value": 1},
+        {"key": "\ud800", "value": 1},
+        {"key": "a", "value": float("nan")},
+        {"key": "a", "value": "\ud800"},
+        {"key": "a", "value": 1, "metadata": {"x": "y" * 70_000}},
+    ],
+)
+async def test_an_entry_that_is_not_well_formed_is_refused_with_all_others(world: World, item: dict[str, Any]) -> None:
+    with refused("INVALID_INPUT_FORMAT"):
+        await push(world.planner, known("fine"), item, if_version=0)
+    assert await version_of(world.planner) == 0
+
+
+async def test_a_push_names_an_entry_once(world: World) -> None:
+    assert (await push(world.planner, if_version=0))["version"] == 0
+    with refused("INVALID_INPUT_FORMAT"):
+        await push(world.planner, known("a", 1), known("a", 2), if_version=0)
+    with refused("INVALID_INPUT_FORMAT"):
+        await push(world.planner, known("a", 1), if_version=0, remove=[{"key": "a"}])
+    with refused("INVALID_INPUT_FORMAT"):
+        await push(world.planner, *(known(f"k{n}") for n in range(201)), if_version=0)
+
+
+async def test_a_context_holds_only_so_much(world: World) -> None:
+    small = await world.another_app(context_limit_mb=1)
+    planner = world.planner.at(small)
+    half = "x" * 500_000
+    await push(planner, artifact("a", half), artifact("b", half), if_version=0)
+    with refused("CONTEXT_LIMIT_EXCEEDED") as caught:
+        await push(planner, known("c", "x" * 30_000), known("d", "x" * 30_000), if_version=1)
+    assert caught.value.context["limit_bytes"] == 1_048_576
+    assert await version_of(planner) == 1
+    await push(planner, known("c", "x" * 30_000), if_version=1, remove=[{"key": "a", "memory_type": "work_artifacts"}])
+    status = await planner.call("context.status")
+    assert 530_000 < status["used_bytes"] < 531_000
+
+
+async def test_what_retention_has_ended_takes_no_room(world: World) -> None:
+    small = await world.another_app(context_limit_mb=1)
+    planner = world.planner.at(small)
+    await push(planner, artifact("a", "x" * 1_000_000), if_version=0)
+    world.clock.advance(days=90)
+    await push(planner, artifact("b", "x" * 1_000_000), if_version=1)
+    assert list(entries(await pull(planner))) == ["b"]
+
+
+async def test_a_value_that_is_too_large_is_refused(world: World) -> None:
+    with refused("CONTENT_TOO_LARGE"):
+        await push(world.planner, known("a", "x" * (16 * 1_048_576)), if_version=0)
+    content = base64.b64encode(b"x" * (16 * 1_048_576 + 1)).decode()
+    with refused("CONTENT_TOO_LARGE"):
+        await push(world.planner, {"key": "a", "base64": content}, if_version=0)
+
+
+@pytest.mark.req("CE-F23")
+@pytest.mark.req("CE-F21")
+@pytest.mark.req("CE-F55")
+async def test_a_push_tells_why_and_at_which_step_and_each_step_leaves_a_snapshot(world: World) -> None:
+    await push(world.planner, known("a", 1), if_version=0, step="research", reason="read the docs")
+    await push(world.planner, known("a", 2), if_version=1, step="build")
+    log = (await world.planner.call("history.log", context_id="context:planner:learned_knowledge"))["commits"]
+    assert [(each["reason"], each["step"]) for each in log] == [("push", "build"), ("read the docs", "research")]
+    named = (await world.planner.call("history.snapshots", agent_id="planner"))["snapshots"]
+    assert {(each["context_id"], each["label"], each["automatic"]) for each in named} == {
+        ("context:planner", "after-research-v1", True),
+        ("context:planner:learned_knowledge", "after-research-v1", True),
+    }
+
+
+async def test_the_audit_log_and_events_tell_what_was_pushed_but_never_its_value(world: World) -> None:
+    secret = "s3cr3t-value"
+    await push(world.planner, known("a", secret, metadata={"m": secret}), if_version=0, reason="because")
+    (done,) = [row for row in await world.admin.audit() if row["action"] == "context.push"]
+    assert (done["outcome"], done["detail"]["version"], done["detail"]["reason"]) == ("done", 1, "because")
+    assert [entry["key"] for entry in done["detail"]["changed"]] == ["a"]
+    events = (await world.planner.events())["events"]
+    (pushed,) = [event for event in events if event["type"] == "context.pushed"]
+    assert (pushed["data"]["version"], pushed["data"]["memory_types"]) == (1, ["learned_knowledge"])
+    assert secret not in str(done)
+    assert secret not in str(events)
+
+
+@pytest.mark.req("CE-E")
+async def test_wherever_a_push_ends_the_state_is_the_old_or_the_new_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await push(world.planner, known("a", 1), known("gone", 1), if_version=0)
+    await pull(world.planner)
+    new = [known("a", 2), known("b", 2, memory_type="team_preferences"), artifact("c", "x" * 40_000)]
+    what: dict[str, Any] = {"session_id": SESSION, "remove": [{"key": "gone"}]}
+    for number in range(1, 500):
+        with stopping_at(world, monkeypatch, number) as ran:
+            told = await outcome(push(world.planner, *new, **what))
+        if len(ran) < number:
+            break
+        assert told == "INTERNAL_ERROR"
+        status = await world.planner.call("context.status", session_id=SESSION)
+        assert (status["version"], status["known_version"]) == (1, 1), ran[-1]
+    assert told == "ok"
+    assert number > 30
+    status = await world.planner.call("context.status", session_id=SESSION)
+    assert (status["version"], status["known_version"]) == (2, 2)
+    assert entries(await pull(world.planner)) == {"a": 2, "b": 2, "c": None}
+    assert await problems(world) == []
+
+
+@pytest.mark.req("CE-F2")
+async def test_a_push_goes_to_ones_own_memory_only(world: World) -> None:
+    for other in ("analysis", "admin", "nobody"):
+        with refused("PERMISSION_DENIED"):
+            await push(world.planner, known("a"), if_version=0, agent_id=other)
+        with refused("PERMISSION_DENIED"):
+            await pull(world.planner, agent_id=other)
+    await push(world.planner, known("a"), if_version=0, agent_id="planner")
+    assert entries(await pull(world.analysis)) == {}
+    with refused("CONTEXT_KEY_NOT_FOUND"):
+        await held(world.analysis, key="a")
+
+
+@pytest.mark.req("CE-F25")
+async def test_a_branch_of_a_context_shares_everything_until_it_is_pushed_to(world: World) -> None:
+    await push(world.planner, known("a", 1), known("p", 1, memory_type="team_preferences"), if_version=0)
+    await world.planner.call("history.branch", context_id="context:planner", branch="try")
+    assert entries(await pull(world.planner, branch="try")) == {"a": 1, "p": 1}
+    await push(world.planner, known("a", 2), if_version=1, branch="try")
+    await push(world.planner, known("a", 3), if_version=1)
+    assert entries(await pull(world.planner, branch="try")) == {"a": 2, "p": 1}
+    assert entries(await pull(world.planner)) == {"a": 3, "p": 1}
+    assert await branch_lines(world) == ["context:planner:learned_knowledge@try", "context:planner@try"]
+    with refused("BRANCH_NOT_FOUND"):
+        await push(world.planner, known("a"), if_version=0, branch="nowhere")
+    await world.planner.call("history.switch", context_id="context:planner", branch="try")
+    assert entries(await pull(world.planner)) == {"a": 2, "p": 1}
+    assert entries(await pull(world.planner, branch="main")) == {"a": 3, "p": 1}
+    assert await problems(world) == []
+
+
+@pytest.mark.req("CE-F25")
+async def test_a_branch_that_takes_the_name_of_one_that_is_gone_begins_anew(world: World) -> None:
+    context = {"context_id": "context:planner", "branch": "try"}
+    await push(world.planner, known("a", 1), if_version=0)
+    await world.planner.call("history.branch", **context)
+    await push(world.planner, known("a", 2), known("w", 2, memory_type="team_preferences"), if_version=1, branch="try")
+    await pull(world.planner, branch="try")
+    await world.planner.call("history.delete_branch", **context, force=True)
+    with refused("BRANCH_NOT_FOUND"):
+        await held(world.planner)
+    with refused("LINE_NOT_FOUND"):
+        await world.planner.call("history.read", context_id="context:planner:learned_knowledge@try")
+    assert await branch_lines(world) == [
+        "context:planner:learned_knowledge@try",
+        "context:planner:team_preferences@try",
+    ]
+    await world.planner.call("history.branch", **context)
+    await push(world.planner, known("a", 3), known("w", 3, memory_type="team_preferences"), if_version=1, branch="try")
+    log = (await world.planner.call("history.log", context_id="context:planner:team_preferences@try"))["commits"]
+    assert [each["version"] for each in log] == [1]
+    assert entries(await pull(world.planner, branch="try")) == {"a": 3, "w": 3}
+    await world.admin.call("history.prune")
+    assert len(await branch_lines(world)) == 3
+    assert await problems(world) == []
+    await world.planner.call("history.delete_branch", **context, force=True)
+    await world.admin.call("history.prune")
+    assert await branch_lines(world) == []
+
+
+@pytest.mark.req("CE-F26")
+async def test_parts_of_a_branch_merge_into_the_context_and_are_part_of_its_version(world: World) -> None:
+    line = "context:planner:learned_knowledge"
+    await push(world.planner, known("a", 1), known("b", 1), if_version=0)
+    await world.planner.call("history.branch", context_id="context:planner", branch="try")
+    await push(world.planner, known("a", 2), if_version=1, branch="try")
+    await push(world.planner, known("b", 3), if_version=1)
+    merged = await world.planner.call("history.merge", context_id=line, from_context_id=f"{line}@try")
+    assert (merged["merged"], merged["taken"]) == (True, ["a"])
+    assert await version_of(world.planner) == 3
+    assert entries(await pull(world.planner)) == {"a": 2, "b": 3}
+    assert await problems(world) == []
+
+
+@pytest.mark.req("CE-F26")
+async def test_a_whole_branch_merges_where_each_part_was_changed_on_one_side(world: World) -> None:
+    await push(world.planner, known("a", 1), known("p", 1, memory_type="team_preferences"), if_version=0)
+    await world.planner.call("history.branch", context_id="context:planner", branch="try")
+    await push(world.planner, known("a", 2), artifact("made", 1), if_version=1, branch="try")
+    await push(world.planner, known("p", 3, memory_type="team_preferences"), if_version=1)
+    merged = await world.planner.call(
+        "history.merge", context_id="context:planner", from_context_id="context:planner@try"
+    )
+    assert merged["merged"]
+    assert entries(await pull(world.planner)) == {"a": 2, "made": None, "p": 3}
+    again = await world.planner.call(
+        "history.merge", context_id="context:planner", from_context_id="context:planner@try"
+    )
+    assert (again["merged"], again["version"]) == (True, merged["version"])
+    assert await problems(world) == []
+
+
+async def test_a_part_has_no_branches_of_its_own(world: World) -> None:
+    await push(world.planner, known("a", 1), if_version=0)
+    await world.admin.call("agent.define", agent_id="planner", role="Plans")
+    with refused("INVALID_INPUT_FORMAT"):
+        await world.planner.call("history.branch", context_id="context:planner:learned_knowledge", branch="try")
+    with refused("INVALID_INPUT_FORMAT"):
+        await world.admin.call("history.branch", context_id="agent:planner", branch="try")
+
+
+@pytest.mark.req("CE-F26")
+async def test_entries_of_a_branch_merge_one_by_one_and_a_human_decides_about_the_rest(world: World) -> None:
+    both = {"context_id": "context:planner", "from_context_id": "context:planner@try"}
+    await push(world.planner, known("a", 1), known("b", 1), known("c", 1), if_version=0)
+    await world.planner.call("history.branch", context_id="context:planner", branch="try")
+    await push(world.planner, known("a", 2), known("b", 2), known("c", 2), if_version=1, branch="try")
+    await push(world.planner, known("b", 3), known("c", 3), if_version=1)
+    asked = await world.planner.call("history.merge", **both)
+    assert (asked["merged"], [conflict["key"] for conflict in asked["conflicts"]]) == (
+        False,
+        ["learned_knowledge/b", "learned_knowledge/c"],
+    )
+    decided = {
+        "learned_knowledge/b": {"take": "theirs"},
+        "learned_knowledge/c": {"take": "value", "value": {"secret": "of both"}},
+    }
+    await world.admin.call("history.resolve", review_id=asked["review_id"], resolutions=decided)
+    pulled = await pull(world.planner)
+    assert (entries(pulled), pulled["to_version"]) == ({"a": 2, "b": 2, "c": {"secret": "of both"}}, 3)
+    assert (await world.planner.call("context.status"))["used_bytes"] == 3 + 2 + len('{"secret":"of both"}')
+    assert (await world.planner.call("history.merge", **both))["version"] == 3
+    assert "of both" not in str(await world.admin.audit())
+    assert await problems(world) == []

@@ -1,0 +1,277 @@
+"""Looking back at a line: its log, any version of it, who made it so, and what differs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import refused
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+LINE = "board:s1"
+
+
+async def history(caller: Caller, verb: str, **what: Any) -> Any:
+    return await caller.call(f"history.{verb}", **{"context_id": LINE, **what})
+
+
+async def state(caller: Caller, version: str = "head", line: str = LINE) -> dict[str, str | None]:
+    answer = await history(caller, "read", version=version, context_id=line)
+    return {entry["key"]: entry["value"] for entry in answer["entries"]}
+
+
+@pytest.fixture
+async def lived_in(world: World) -> World:
+    """A board with five versions: two keys written, one changed, one deleted, one hidden from sub-agents."""
+    await world.planner.write("goal", "ship", reason="kick-off", step="plan")
+    await world.analysis.write("plan", "one\ntwo\nthree", step="plan")
+    world.clock.advance(seconds=60)
+    await world.planner.write("goal", "ship on Friday", step="work")
+    await world.planner.delete("plan", reason="done")
+    await world.planner.write("secret", "x", readable_by=["orchestrator"])
+    return world
+
+
+@pytest.mark.req("CE-F20")
+@pytest.mark.req("CE-F23")
+@pytest.mark.req("US-CE-5")
+async def test_the_log_says_who_changed_what_when_why_and_in_which_step(lived_in: World) -> None:
+    log = await history(lived_in.planner, "log")
+    assert [(c["version"], c["author"], c["reason"], c.get("step")) for c in log["commits"]] == [
+        (5, "orchestrator", "write", None),
+        (4, "orchestrator", "done", None),
+        (3, "orchestrator", "write", "work"),
+        (2, "subagent:analysis", "write", "plan"),
+        (1, "orchestrator", "kick-off", "plan"),
+    ]
+    assert log["commits"][1]["changes"] == [{"key": "plan", "act": "delete", "key_version": 1}]
+    assert log["has_more"] is False
+    assert all(len(commit["hash"]) == 64 for commit in log["commits"])
+
+
+async def test_the_log_comes_in_pages_and_can_be_of_one_key(lived_in: World) -> None:
+    page = await history(lived_in.planner, "log", limit=2)
+    assert ([c["version"] for c in page["commits"]], page["has_more"]) == ([5, 4], True)
+    page = await history(lived_in.planner, "log", limit=3, before_version=4)
+    assert ([c["version"] for c in page["commits"]], page["has_more"]) == ([3, 2, 1], False)
+    assert [c["version"] for c in (await history(lived_in.planner, "log", before_version=1))["commits"]] == []
+    of_goal = await history(lived_in.planner, "log", key="goal", limit=1)
+    assert ([c["version"] for c in of_goal["commits"]], of_goal["has_more"]) == ([3], True)
+
+
+async def test_what_a_caller_may_not_see_is_nowhere(lived_in: World) -> None:
+    log = await history(lived_in.analysis, "log")
+    assert log["commits"][0]["version"] == 5
+    assert log["commits"][0]["changes"] == []
+    of_secret = await history(lived_in.analysis, "log", key="secret")
+    assert (of_secret["commits"], of_secret["has_more"]) == ([], False)
+    assert (await history(lived_in.analysis, "show", version="5"))["commit"]["changes"] == []
+    assert await state(lived_in.analysis) == {"goal": "ship on Friday"}
+    assert (await history(lived_in.analysis, "read", key="secret"))["entries"] == []
+    assert [e["key"] for e in (await history(lived_in.analysis, "blame"))["entries"]] == ["goal"]
+    diff = await history(lived_in.analysis, "diff", from_version="4")
+    assert (diff["added"], diff["removed"], diff["modified"]) == ([], [], [])
+    found = await history(lived_in.analysis, "bisect", key="secret", contains="x")
+    assert found["found"] is False
+
+
+async def test_a_key_closed_since_is_hidden_in_every_version(lived_in: World) -> None:
+    await lived_in.planner.write("goal", "ship at night", readable_by=["orchestrator"])
+    assert await state(lived_in.analysis, "1") == {}
+    diff = await history(lived_in.analysis, "diff", from_version="2", to_version="3")
+    assert (diff["added"], diff["removed"], diff["modified"]) == ([], [], [])
+
+
+@pytest.mark.req("CE-F20")
+async def test_every_version_reads_back(lived_in: World) -> None:
+    states = [await state(lived_in.planner, str(version)) for version in range(6)]
+    assert states == [
+        {},
+        {"goal": "ship"},
+        {"goal": "ship", "plan": "one\ntwo\nthree"},
+        {"goal": "ship on Friday", "plan": "one\ntwo\nthree"},
+        {"goal": "ship on Friday"},
+        {"goal": "ship on Friday", "secret": "x"},
+    ]
+    one = await history(lived_in.planner, "read", version="1", key="goal")
+    assert one["entries"][0]["value"] == "ship"
+    assert one["entries"][0]["key_version"] == 1
+
+
+async def test_a_key_that_expired_is_not_in_the_present_though_it_was_in_the_past(world: World) -> None:
+    await world.planner.write("soon", "x", ttl_seconds=10)
+    await world.planner.write("goal", "ship")
+    world.clock.advance(seconds=11)
+    assert await state(world.planner) == {"goal": "ship"}
+    await world.planner.write("goal", "ship it")
+    assert await state(world.planner, "2") == {"goal": "ship", "soon": "x"}
+
+
+@pytest.mark.req("CE-F23")
+async def test_blame_names_who_made_each_entry_what_it_is(lived_in: World) -> None:
+    blamed = {entry["key"]: entry for entry in (await history(lived_in.planner, "blame", version="3"))["entries"]}
+    assert blamed["plan"]["author"] == "subagent:analysis"
+    assert (blamed["plan"]["version"], blamed["plan"]["step"]) == (2, "plan")
+    assert (blamed["goal"]["version"], blamed["goal"]["key_version"], blamed["goal"]["step"]) == (3, 2, "work")
+
+
+@pytest.mark.req("CE-F24")
+async def test_any_two_versions_can_be_compared(lived_in: World) -> None:
+    diff = await history(lived_in.planner, "diff", from_version="2", to_version="5")
+    assert [d["key"] for d in diff["added"]] == ["secret"]
+    assert [d["key"] for d in diff["removed"]] == ["plan"]
+    assert [(d["key"], d["from_version"], d["to_version"]) for d in diff["modified"]] == [("goal", 1, 2)]
+    assert diff["modified"][0]["diff"] == "@@ -1 +1 @@\n-ship\n+ship on Friday"
+    back = await history(lived_in.planner, "diff", from_version="5", to_version="2")
+    assert [d["key"] for d in back["added"]] == ["plan"]
+    assert back["added"][0]["diff"] == "@@ -0,0 +1,3 @@\n+one\n+two\n+three"
+    same = await history(lived_in.planner, "diff", from_version="3", to_version="3")
+    assert (same["added"], same["removed"], same["modified"]) == ([], [], [])
+
+
+@pytest.mark.req("CE-F24")
+async def test_texts_are_compared_only_as_far_as_is_worth_reading(world: World) -> None:
+    board = await world.planner.create_session("large", max_value_tokens=100_000, max_total_tokens=1_000_000)
+    await board.write("long", "x" * 20_001)
+    await board.write("lines", "\n" * 501)
+    for number in range(20):
+        await board.write(f"k{number}", "line\n" * 400)
+    answer = await board.call("history.diff", context_id="board:large", from_version="0")
+    why = {d["key"]: d.get("no_diff") for d in answer["added"]}
+    assert "characters" in why["long"]
+    assert "lines" in why["lines"]
+    assert any(w and "too long" in w for w in why.values())
+    without = await board.call("history.diff", context_id="board:large", from_version="0", text=False)
+    assert not any("diff" in d or "no_diff" in d for d in without["added"])
+
+
+async def test_versions_go_by_number_label_or_hash(lived_in: World) -> None:
+    planner = lived_in.planner
+    await lived_in.admin.call("history.snapshot", context_id=LINE, label="mark")
+    shown = await history(planner, "show", version="3")
+    commit = shown["commit"]
+    for name in ("3", commit["hash"], commit["hash"][:8], commit["hash"][:8].upper()):
+        assert (await history(planner, "show", version=name))["commit"] == commit
+    assert shown["parent"] == (await history(planner, "show", version="2"))["commit"]["hash"]
+    for name in ("head", "latest", "mark", "5"):
+        assert (await history(planner, "show", version=name))["commit"]["version"] == 5
+    assert (await history(planner, "show"))["snapshots"] == ["mark"]
+
+
+async def test_a_label_that_looks_like_a_number_or_a_hash_is_found_behind_numbers_and_before_hashes(
+    lived_in: World,
+) -> None:
+    hashes = {c["version"]: c["hash"] for c in (await history(lived_in.planner, "log"))["commits"]}
+    for label in ("2", "77", hashes[1][:12]):
+        await lived_in.admin.call("history.snapshot", context_id=LINE, label=label)
+    versions = [
+        (await history(lived_in.planner, "read", version=name))["version"] for name in ("2", "77", hashes[1][:12])
+    ]
+    assert versions == [2, 5, 5]
+
+
+@pytest.mark.parametrize("version", ["6", "nowhere", "abcdef", "ab", "9" * 40, "-1", "1.0", "%", "\x00", "ship it"])
+async def test_an_unknown_version_is_named(lived_in: World, version: str) -> None:
+    with refused("VERSION_NOT_FOUND"):
+        await history(lived_in.planner, "read", version=version)
+
+
+async def test_an_ambiguous_hash_says_so(lived_in: World) -> None:
+    for seq in (1, 2):
+        await lived_in.sql(
+            "UPDATE commits SET hash = $1 WHERE tenant = $2 AND seq = $3",
+            bytes.fromhex("abcdef") + bytes([seq]) * 29,
+            lived_in.tenant,
+            seq,
+        )
+    with refused("VERSION_NOT_FOUND") as caught:
+        await history(lived_in.planner, "show", version="abcdef")
+    assert "More than one" in caught.value.message
+    assert (await history(lived_in.planner, "show", version="abcdef01"))["commit"]["version"] == 1
+
+
+LOST = ("board:nowhere", "board:", "board:s1:s2", "board:s1@", "board:s1@none", "board:s1@main", "agent", "x:s1", "s1",
+        "context:a:b:c:d", "memory:", "memory:planner@x", "board:../s1", "@", ":", "board:s1@a@b")  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LOST)
+async def test_a_line_that_is_not_there_is_named(lived_in: World, line: str) -> None:
+    for verb in ("log", "show", "read", "blame", "verify", "branches"):
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - one of two codes
+            await history(lived_in.planner, verb, context_id=line)
+        assert caught.value.code in {"LINE_NOT_FOUND", "BRANCH_NOT_FOUND"}, verb  # type: ignore[attr-defined]
+
+
+async def test_another_tenant_and_those_who_take_no_part_see_no_line(lived_in: World) -> None:
+    closed = await lived_in.planner.create_session("closed", participants=["orchestrator"])
+    await closed.write("goal", "x")
+    for caller, line in ((lived_in.stranger, LINE), (lived_in.analysis, "board:closed")):
+        with refused("LINE_NOT_FOUND"):
+            await history(caller, "log", context_id=line)
+
+
+@pytest.mark.req("US-CE-5")
+async def test_verification_finds_what_was_altered(lived_in: World) -> None:
+    await lived_in.planner.call("history.branch", context_id=LINE, branch="try")
+    branch = {"context_id": f"{LINE}@try"}
+    assert await history(lived_in.planner, "verify") == {"context_id": LINE, "intact": True, "commits": 5, "lines": 1}
+    assert (await lived_in.planner.call("history.verify", **branch, deep=True))["lines"] == 2
+    await lived_in.sql("UPDATE commits SET reason = 'x' WHERE tenant = $1 AND seq = 2", lived_in.tenant)
+    found = await history(lived_in.planner, "verify")
+    assert (found["intact"], found["problem"]) == (False, "commit 2 is not what was written")
+    assert (await lived_in.planner.call("history.verify", **branch))["intact"] is True
+    deep = await lived_in.planner.call("history.verify", **branch, deep=True)
+    assert deep["problem"] == f"{LINE}: commit 2 is not what was written"
+
+
+async def test_bisect_finds_the_first_version_that_says_it(world: World) -> None:
+    for number in range(1, 33):
+        await world.planner.write("notes", f"draft {number}" + (" with a bug" if number >= 21 else ""))
+        await world.planner.write("other", str(number))
+    found = await history(world.planner, "bisect", key="notes", contains="bug")
+    assert (found["found"], found["first"]["key_version"], found["first"]["version"]) == (True, 21, 41)
+    assert found["looked_at"] <= 7
+    early = await history(world.planner, "bisect", key="notes", contains="bug", to_version="40")
+    assert (early["found"], "first" in early) == (False, False)
+    late = await history(world.planner, "bisect", key="notes", contains="bug", from_version="50")
+    assert late["first"]["key_version"] == 25
+    with refused("INVALID_INPUT_FORMAT"):
+        await history(world.planner, "bisect", key="notes", contains="bug", from_version="9", to_version="3")
+
+
+async def test_private_memory_is_a_line_of_its_owner_alone_and_tells_no_values(world: World) -> None:
+    await world.analysis.remember("plan", "secret thoughts")
+    await world.analysis.remember("plan", "more thoughts")
+    line = {"context_id": "memory:analysis"}
+    log = await world.analysis.call("history.log", **line)
+    assert [c["changes"][0]["key"] for c in log["commits"]] == ["plan", "plan"]
+    shown = await world.analysis.call("history.read", **line)
+    assert [(e["key"], e["value"]) for e in shown["entries"]] == [("plan", None)]
+    assert (await world.analysis.call("history.blame", **line))["entries"][0]["key_version"] == 2
+    for caller in (world.admin, world.planner, world.stranger):
+        with refused("LINE_NOT_FOUND"):
+            await caller.call("history.log", **line)
+
+
+async def test_private_memory_cannot_be_taken_back(world: World) -> None:
+    await world.planner.remember("plan", 1)
+    with refused("MEMORY_FORGETS"):
+        await world.planner.call("history.rollback", context_id="memory:planner", target_version="0")
+    with refused("MEMORY_FORGETS"):
+        await world.planner.call("history.branch", context_id="memory:planner", branch="b")
+    with refused("LINE_NOT_FOUND"):
+        await world.planner.call("history.rollback", context_id="memory:analysis", target_version="0")
+
+
+async def test_others_are_served_while_a_long_diff_is_made(world: World) -> None:
+    board = await world.planner.create_session("busy", max_value_tokens=100_000, max_total_tokens=1_000_000)
+    for number in range(6):
+        await board.write(f"k{number}", "\n".join(f"{line % 7} {number}" for line in range(400)))
+        await board.write(f"k{number}", "\n".join(f"{line % 5} {number}" for line in range(400)))
+    diff = board.call("history.diff", context_id="board:busy", from_version="1")
+    answers = await asyncio.gather(diff, *(board.read("k1") for _ in range(10)))
+    assert answers[0]["modified"][0]["key"] == "k0"

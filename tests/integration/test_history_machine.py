@@ -1,0 +1,361 @@
+"""History against a model of it: every version ever made reads back as it was, until retention removes it."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from support.history_model import Commit, Entry, Line, ancestors, meeting_points, prune, three_way
+from support.world import World
+from weft.kernel.errors import WeftError
+from weft.settings import Settings
+from weft.testing.clock import FrozenClock
+
+if TYPE_CHECKING:
+    from support.history_model import State
+
+SESSION = "m"
+MAIN = f"board:{SESSION}"
+KEYS = st.sampled_from(["a", "b", "c_c"])
+# The last one is long enough to be compressed, and none but the first two are said twice by chance.
+VALUES = st.one_of(
+    st.sampled_from(["", "same"]), st.text("xyzäß漢 \n", max_size=12), st.integers(0, 9).map(lambda n: f"{n} " * 700)
+)
+TTLS = st.one_of(st.none(), st.none(), st.integers(1, 8))
+CHOICES = st.sampled_from(["ours", "theirs", "base", "value"])
+MOST_LINES = 4
+
+
+class HistoryMachine(RuleBasedStateMachine):
+    """Does the same to a board with its branches and to a few dictionaries."""
+
+    def __init__(self, url: str | None) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.TemporaryDirectory()
+        url = url or str(Path(self.folder.name) / "weft.db")
+        self.clock = FrozenClock()
+        self.world = World(url, self.clock, Settings(database_url=url, rate_limits="off"))
+        self.run(self.world.open())
+        self.run(self.world.planner.create_session(SESSION, keep_versions=1_000_000))
+        self.now = 0.0
+        self.lines: dict[str, Line] = {"main": Line(MAIN)}
+        self.current = "main"
+        self.named = 0
+        self.kept: dict[tuple[Line, str], dict[str, str]] = {}
+
+    # How the two are talked to.
+
+    def run(self, work: Any) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def ask(self, operation: str, by: str = "planner", **raw: Any) -> tuple[Any, str | None]:
+        caller = getattr(self.world, by).in_session(SESSION)
+        try:
+            return self.run(caller.call(operation, **raw)), None
+        except WeftError as error:
+            return None, error.code
+
+    def line(self, data: st.DataObject) -> tuple[str, Line]:
+        branch = data.draw(st.sampled_from(sorted(self.lines)))
+        return branch, self.lines[branch]
+
+    def news_of(self, line: Line) -> list[dict[str, Any]]:
+        """Return the commits that the model does not know yet, having noted those in which time ran out."""
+        answer, _ = self.ask("history.log", context_id=line.name, limit=20)
+        fresh = [commit for commit in reversed(answer["commits"]) if commit["version"] > line.head]
+        while fresh and {change["act"] for change in fresh[0]["changes"]} == {"expire"}:
+            keys = {change["key"] for change in fresh.pop(0)["changes"]}
+            assert keys <= line.expired(self.now)
+            line.add(Commit(self.now, dict.fromkeys(keys)))
+        return fresh
+
+    def expect(self, line: Line, commit: Commit | None) -> None:
+        """Have the model make a commit, and compare it with what the line's log has that is new."""
+        fresh = self.news_of(line)
+        if commit is None:
+            assert fresh == []
+            return
+        (made,) = fresh
+        assert {change["key"]: change["act"] for change in made["changes"]} == {
+            key: "delete" if entry is None else "write" for key, entry in commit.changes.items()
+        }
+        merged = made.get("merged")
+        assert (merged and merged["context_id"]) == (commit.merged and commit.merged[0].name)
+        line.add(commit)
+        assert made["version"] == line.head
+
+    def name(self, line: Line, label: str) -> None:
+        """Give the present state a name, under which it must be found whatever happens."""
+        line.named[label] = line.head
+        state = line.present(self.now)
+        self.kept[line, label] = {key: e.value for key, e in state.items() if not Line.is_lost(key, e)}
+
+    def applied(
+        self, line: Line, state: dict[str, Entry | None], *, restored_at: float | None = None
+    ) -> dict[str, Entry | None] | None:
+        """Return the changes that make keys say this; None if some value that it takes is gone."""
+        present = line.present(self.now)
+        changes: dict[str, Entry | None] = {}
+        for key, wanted in state.items():
+            entry = wanted
+            if entry is not None and entry.expires_at is not None and restored_at is not None:
+                entry = entry._replace(expires_at=self.now + entry.expires_at - restored_at)
+            if entry is None or not entry.lives_at(self.now):
+                if key in present:
+                    changes[key] = None
+                continue
+            lasts = restored_at is None or entry.expires_at is None
+            if lasts and key in present and present[key].said == entry.said:
+                continue
+            if line.is_lost(key, entry):
+                return None
+            changes[key] = Entry(*entry.said)
+        return changes
+
+    # What can happen.
+
+    @rule(data=st.data(), key=KEYS, value=VALUES, ttl=TTLS)
+    def write(self, data: st.DataObject, key: str, value: str, ttl: int | None) -> None:
+        by = data.draw(st.sampled_from(["planner", "analysis"]))
+        # Whoever is on a branch that is gone is told so, until it is switched or there is one of that name again.
+        branch, line = self.line(data) if by == "analysis" else (self.current, self.lines.get(self.current))
+        named = {"branch": branch} if by == "analysis" else {}
+        answer, code = self.ask("board.write", by, session_id=SESSION, key=key, value=value, ttl_seconds=ttl, **named)
+        if line is None:
+            assert code == "BRANCH_NOT_FOUND"
+            return
+        assert code is None, code
+        assert answer["key"] == key
+        self.expect(line, Commit(self.now, {key: Entry(value, None if ttl is None else self.now + ttl)}))
+
+    @rule(data=st.data(), keys=st.lists(KEYS, min_size=2, max_size=5))
+    def write_several(self, data: st.DataObject, keys: list[str]) -> None:
+        for key in keys:
+            self.write(data, key, data.draw(VALUES), None)
+
+    @rule(data=st.data(), key=KEYS)
+    def delete(self, data: st.DataObject, key: str) -> None:
+        branch, line = self.line(data)
+        there = key in line.present(self.now)
+        _, code = self.ask("board.delete", "analysis", session_id=SESSION, key=key, branch=branch)
+        assert code == (None if there else "KEY_NOT_FOUND")
+        self.expect(line, Commit(self.now, {key: None}) if there else None)
+
+    @rule(seconds=st.integers(1, 6))
+    def wait(self, seconds: int) -> None:
+        self.clock.advance(seconds=seconds)
+        self.now += seconds
+
+    @rule(data=st.data())
+    def snapshot(self, data: st.DataObject) -> None:
+        _, line = self.line(data)
+        self.named += 1
+        label = f"mark{self.named}"
+        answer, code = self.ask("history.snapshot", context_id=line.name, label=label)
+        assert code is None, code
+        self.expect(line, None)
+        self.name(line, label)
+        assert answer["version"] == line.head
+
+    @precondition(lambda self: len(self.lines) < MOST_LINES)
+    @rule(data=st.data())
+    def branch(self, data: st.DataObject) -> None:
+        _, line = self.line(data)
+        seq = data.draw(st.integers(0, line.head))
+        name = data.draw(st.sampled_from(["one", "two", "three"]).filter(lambda name: name not in self.lines))
+        answer, code = self.ask("history.branch", context_id=line.name, branch=name, from_version=str(seq))
+        assert code is None, code
+        self.expect(line, None)
+        assert answer["version"] == seq
+        self.lines[name] = Line(f"{MAIN}@{name}", (line.owner(seq), seq))
+
+    @rule(data=st.data())
+    def switch(self, data: st.DataObject) -> None:
+        branch, _ = self.line(data)
+        answer, code = self.ask("history.switch", context_id=MAIN, branch=branch)
+        assert (answer["branch"], code) == (branch, None)
+        self.current = branch
+
+    @precondition(lambda self: len(self.lines) > 1)
+    @rule(data=st.data(), force=st.booleans())
+    def delete_branch(self, data: st.DataObject, force: bool) -> None:  # noqa: FBT001 - drawn by name
+        branch = data.draw(st.sampled_from(sorted(self.lines.keys() - {"main"})))
+        line = self.lines[branch]
+        assert line.base is not None
+        used = any(other.base and other.base[0] is line for other in self.lines.values())
+        others = [line.base[0], self.lines["main"]]
+        merged = any((line, line.head) in ancestors((other, other.head)) for other in others)
+        code = self.ask("history.delete_branch", context_id=MAIN, branch=branch, force=force)[1]
+        if used:
+            assert code == "BRANCH_IN_USE"
+        elif line.commits and not merged and not force:
+            assert code == "BRANCH_NOT_MERGED"
+        else:
+            assert code is None
+            line.deleted = True
+            del self.lines[branch]
+
+    @rule(data=st.data())
+    def roll_back(self, data: st.DataObject) -> None:
+        _, line = self.line(data)
+        target = data.draw(st.integers(0, line.head))
+        answer, code = self.ask("history.rollback", context_id=line.name, target_version=str(target))
+        fresh = self.news_of(line)
+        then, present = line.state_at(target), line.present(self.now)
+        differing = {key for key in {*then, *present} if _said(then, key) != _said(present, key)}
+        moment = line.commit_at(target)
+        wanted = {key: then.get(key) for key in differing}
+        changes = self.applied(line, wanted, restored_at=moment.at if moment else self.now)
+        if changes is None:
+            assert (code, fresh) == ("VERSION_PRUNED", [])
+            return
+        assert code is None, code
+        assert answer["from_version"] == line.head
+        if differing:
+            self.name(line, answer["snapshot_before"])
+        self.expect(line, Commit(self.now, changes) if changes else None)
+        assert answer["version"] == line.head
+
+    @precondition(lambda self: len(self.lines) > 1)
+    @rule(data=st.data())
+    def merge(self, data: st.DataObject) -> None:
+        ours, theirs = data.draw(st.permutations(sorted(self.lines)))[:2]
+        line, source = self.lines[ours], self.lines[theirs]
+        points = meeting_points((line, line.head), (source, source.head))
+        if len(points) > 1:
+            # Merges went both ways at once: which of several common pasts is taken is not for the model to say.
+            return
+        answer, code = self.ask("history.merge", context_id=line.name, from_context_id=source.name)
+        self.news_of(line)
+        theirs_now = (source.owner(source.head), source.head)
+        if source.head == 0 or theirs_now in ancestors((line, line.head)):
+            assert (code, answer["merged"]) == (None, True)
+            self.expect(line, None)
+            return
+        base, seq = next(iter(points), (line, 0))
+        states = [base.state_at(seq), *(each.present(self.now) for each in (line, source))]
+        taken, conflicts = three_way(*states)
+        if conflicts:
+            assert {conflict["key"] for conflict in answer["conflicts"]} == conflicts
+            self.expect(line, None)
+            if data.draw(st.booleans()):
+                assert self.ask("history.abandon", "admin", review_id=answer["review_id"])[1] is None
+                return
+            taken, code = self.decide(data, answer["review_id"], taken, conflicts, states)
+        changes = self.applied(line, taken)
+        if changes is None:
+            assert code == "VERSION_PRUNED"
+            self.expect(line, None)
+            return
+        assert code is None, code
+        if taken:
+            self.name(line, f"before-merge-v{line.head}")
+        self.expect(line, Commit(self.now, changes, merged=(source, source.head)))
+
+    def decide(
+        self,
+        data: st.DataObject,
+        review_id: str,
+        taken: dict[str, Entry | None],
+        conflicts: set[str],
+        states: list[State],
+    ) -> tuple[dict[str, Entry | None], str | None]:
+        """Have a human decide about every key; return what is taken over then, and how that was answered."""
+        sides = dict(zip(("base", "ours", "theirs"), states, strict=True))
+        chosen = {key: data.draw(CHOICES) for key in sorted(conflicts)}
+        code = self.ask(
+            "history.resolve",
+            "admin",
+            review_id=review_id,
+            resolutions={key: {"take": take, "value": "settled"} for key, take in chosen.items()},
+        )[1]
+        if code is not None:
+            assert self.ask("history.abandon", "admin", review_id=review_id)[1] is None
+        decided = {key: Entry("settled") if take == "value" else sides[take].get(key) for key, take in chosen.items()}
+        return {**taken, **decided}, code
+
+    @rule(versions=st.integers(1, 3))
+    def prune(self, versions: int) -> None:
+        rule = {"subject": "board", "days": None, "versions": versions}
+        assert self.ask("history.set_retention", "admin", **rule)[1] is None
+        answer, code = self.ask("history.prune", "admin")
+        assert (code, answer["finished"]) == (None, True)
+        assert answer["versions"] == prune([*self.lines.values()], versions)
+
+    # What must hold.
+
+    def said(self, line: Line, version: str) -> dict[str, str | None]:
+        answer, code = self.ask("history.read", "analysis", context_id=line.name, version=version)
+        assert code is None, code
+        return {entry["key"]: entry["value"] for entry in answer["entries"]}
+
+    def expect_version(self, line: Line, seq: int) -> None:
+        assert self.said(line, str(seq)) == {
+            key: None if Line.is_lost(key, entry) else entry.value for key, entry in line.state_at(seq).items()
+        }
+
+    @invariant()
+    def every_board_says_what_the_model_says(self) -> None:
+        for branch, line in self.lines.items():
+            state = line.present(self.now)
+            which = {"session_id": SESSION, "branch": branch}
+            values, code = self.ask("board.read_batch", "analysis", keys=["a", "b", "c_c"], **which)
+            if any(Line.is_lost(*item) for item in state.items()):
+                assert code == "VERSION_PRUNED"
+                continue
+            assert {entry["key"]: entry["value"] for entry in values["entries"]} == {
+                key: entry.value for key, entry in state.items()
+            }
+
+    @rule(data=st.data())
+    def look_back(self, data: st.DataObject) -> None:
+        _, line = self.line(data)
+        seq = data.draw(st.integers(0, line.head))
+        self.expect_version(line, seq)
+
+    def teardown(self) -> None:
+        try:
+            for line in self.lines.values():
+                for seq in range(line.head + 1):
+                    self.expect_version(line, seq)
+                for label in line.named:
+                    assert self.kept[line, label].items() <= self.said(line, label).items()
+                verified, _ = self.ask("history.verify", context_id=line.name)
+                assert verified["intact"], verified
+        finally:
+            self.run(self.world.close())
+            self.loop.close()
+            self.folder.cleanup()
+
+
+def _said(state: State, key: str) -> tuple[str, float | None] | None:
+    return state[key].said if key in state else None
+
+
+@pytest.mark.req("CE-F20")
+@pytest.mark.req("CE-F22")
+@pytest.mark.req("CE-F25")
+@pytest.mark.req("SC-12")
+@pytest.mark.req("SC-15")
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_every_version_reads_back_as_it_was_until_retention_removes_it(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue("postgres_url") if kind == "postgres" else None
+    run_state_machine_as_test(
+        lambda: HistoryMachine(url),
+        settings=settings(
+            max_examples=25 if kind == "sqlite" else 6,
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,352 @@
+"""How long old values stay, and the job that removes them: step by step, never twice, never what is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import World, refused
+from weft.app.jobs import LEASE_MICROS, Jobs
+from weft.app.system import system_actor
+from weft.app.timelines import HistoryPruner
+from weft.kernel.jobs import Progress
+from weft.storage.sql import pruning
+from weft.testing.clock import FrozenClock
+
+if TYPE_CHECKING:
+    from support.world import Caller
+    from weft.app.app import App
+    from weft.storage.sql.database import Scope, Transaction
+
+LINE = "board:s1"
+
+
+async def history(caller: Caller, verb: str, **what: Any) -> Any:
+    return await caller.call(f"history.{verb}", **what)
+
+
+async def values(caller: Caller, line: str = LINE, key: str = "goal") -> list[str | None]:
+    """Return what a key said at each version of its line."""
+    head = (await history(caller, "log", context_id=line, limit=1))["commits"][0]["version"]
+    told = []
+    for version in range(1, head + 1):
+        entries = (await history(caller, "read", context_id=line, version=str(version), key=key))["entries"]
+        told.append(entries[0]["value"] if entries else None)
+    return told
+
+
+async def write_often(world: World, times: int = 6, session: str = "s1") -> None:
+    caller = world.planner.in_session(session)
+    for number in range(1, times + 1):
+        await caller.write("goal", f"{session} {number}")
+        world.clock.advance(days=10)
+
+
+async def what_is_left(world: World) -> Any:
+    """Return everything that pruning may change, without ids that are made up anew each time."""
+    queries = (
+        "SELECT line_id, key, seq, pruned FROM changes WHERE tenant = $1 ORDER BY line_id, key, seq",
+        "SELECT hash FROM blobs WHERE tenant = $1 ORDER BY hash",
+        "SELECT line_id, rule, versions, bytes, first_seq, last_seq FROM prunings WHERE tenant = $1 ORDER BY line_id",
+        "SELECT job, cursor FROM jobs WHERE tenant = $1",
+    )
+    return [[tuple(row) for row in await world.rows(query, world.tenant)] for query in queries]
+
+
+@pytest.mark.req("CE-F57")
+async def test_rules_are_set_for_a_sort_of_line_or_for_one(world: World) -> None:
+    shown = {r["subject"]: (r["days"], r["versions"]) for r in (await history(world.planner, "retention"))["rules"]}
+    assert shown == {
+        "board": (None, None),
+        "agent": (None, None),
+        "conversation_context": (None, None),
+        "learned_knowledge": (None, None),
+        "team_preferences": (None, None),
+        "work_artifacts": (90, None),
+    }
+    await history(world.admin, "set_retention", subject="learned_knowledge", days=365)
+    await history(world.admin, "set_retention", subject=LINE, days=30, versions=5)
+    await history(world.admin, "set_retention", subject="work_artifacts", days=None)
+    rules = {r["subject"]: r for r in (await history(world.admin, "retention"))["rules"]}
+    assert (rules["learned_knowledge"]["days"], rules["work_artifacts"]["days"]) == (365, None)
+    assert (rules[LINE]["days"], rules[LINE]["versions"], rules[LINE]["updated_by"]) == (30, 5, "human:admin")
+    assert LINE not in {r["subject"] for r in (await history(world.planner, "retention"))["rules"]}
+    stranger = {r["subject"]: r["days"] for r in (await history(world.stranger, "retention"))["rules"]}
+    assert stranger["work_artifacts"] == 90
+
+
+@pytest.mark.req("CE-F57")
+async def test_only_admins_set_rules_and_only_sensible_ones(world: World) -> None:
+    with refused("PERMISSION_DENIED"):
+        await history(world.planner, "set_retention", subject="board", days=30)
+    for days in (0, 31, -30, "30"):
+        with refused("INVALID_INPUT_FORMAT"):
+            await history(world.admin, "set_retention", subject="board", days=days)
+    for subject in ("boards", "board:nowhere", "memory", "x:y"):
+        with refused("LINE_NOT_FOUND"):
+            await history(world.admin, "set_retention", subject=subject, days=30)
+    await world.planner.remember("a", 1)
+    with refused("INVALID_INPUT_FORMAT"):
+        await history(world.admin, "set_retention", subject="memory:planner", days=30)
+
+
+@pytest.mark.req("CE-F57")
+async def test_every_state_of_the_last_days_can_be_read_and_older_values_go(world: World) -> None:
+    await write_often(world)
+    await history(world.admin, "set_retention", subject="board", days=30)
+    pruned = await history(world.admin, "prune")
+    # The clock stands ten days behind the sixth write: values replaced more than thirty days ago are the first two.
+    assert (pruned["started"], pruned["finished"], pruned["versions"]) == (True, True, 2)
+    assert await values(world.planner) == [None, None, "s1 3", "s1 4", "s1 5", "s1 6"]
+    (row,) = (await history(world.admin, "prunings"))["prunings"]
+    assert (row["context_id"], row["rule"], row["versions"]) == (LINE, "board: 30 days", 2)
+    assert (row["first_version"], row["last_version"], row["pruned_by"]) == (1, 2, "human:admin")
+    assert row["bytes"] == pruned["bytes"] > 0
+    (entry,) = (await history(world.planner, "read", context_id=LINE, version="1"))["entries"]
+    assert (entry["value"], entry["pruned"]) == (None, True)
+    assert (await history(world.planner, "verify", context_id=LINE))["intact"]
+    assert len((await history(world.planner, "log", context_id=LINE))["commits"]) == 6
+    events = (await world.admin.events())["events"]
+    assert [(e["type"], e["subject"]) for e in events if e["type"] == "history.pruned"] == [("history.pruned", LINE)]
+
+
+@pytest.mark.req("CE-F57")
+async def test_so_many_versions_are_kept(world: World) -> None:
+    await write_often(world)
+    await history(world.admin, "set_retention", subject=LINE, days=None, versions=2)
+    await history(world.admin, "prune", context_id=LINE)
+    assert await values(world.planner) == [None, None, None, None, "s1 5", "s1 6"]
+    with refused("VERSION_PRUNED"):
+        await history(world.admin, "rollback", context_id=LINE, target_version="1")
+    with refused("LINE_NOT_FOUND"):
+        await history(world.admin, "prune", context_id="board:nowhere")
+    with refused("PERMISSION_DENIED"):
+        await history(world.planner, "prune")
+
+
+@pytest.mark.req("CE-F57")
+async def test_what_a_snapshot_a_branch_or_a_review_needs_stays(world: World) -> None:
+    await write_often(world, 2)
+    await history(world.admin, "snapshot", context_id=LINE, label="keep")
+    await write_often(world, 2)
+    await history(world.planner, "branch", context_id=LINE, branch="try")
+    await world.planner.write("goal", "theirs", branch="try")
+    await world.planner.write("goal", "ours")
+    merge = {"context_id": LINE, "from_context_id": f"{LINE}@try"}
+    review = await history(world.planner, "merge", **merge)
+    await write_often(world, 2)
+    await history(world.admin, "set_retention", subject="board", days=None, versions=1)
+    await history(world.admin, "prune")
+    assert await values(world.planner) == [None, "s1 2", None, "s1 2", "ours", None, "s1 2"]
+    await history(world.planner, "abandon", review_id=review["review_id"])
+    await history(world.planner, "delete_branch", context_id=LINE, branch="try", force=True)
+    await history(world.admin, "prune")
+    assert await values(world.planner) == [None, "s1 2", None, None, None, None, "s1 2"]
+    assert (await history(world.planner, "verify", context_id=LINE))["intact"]
+
+
+@pytest.mark.req("CE-F57")
+async def test_an_artifact_is_gone_after_90_days_and_its_value_after_90_more(world: World) -> None:
+    line = "context:analysis:work_artifacts"
+    item = {"memory_type": "work_artifacts", "key": "report", "value": "findings"}
+    await world.analysis.call("context.push", knowledge=[item], if_version=0)
+    world.clock.advance(days=91)
+    await history(world.admin, "prune")
+    log = await history(world.analysis, "log", context_id=line)
+    assert [c["changes"][0]["act"] for c in log["commits"]] == ["expire", "write"]
+    assert (await history(world.admin, "prunings"))["prunings"] == []
+    world.clock.advance(days=91)
+    await history(world.admin, "prune")
+    (row,) = (await history(world.admin, "prunings"))["prunings"]
+    assert (row["context_id"], row["rule"]) == (line, "work_artifacts: 90 days")
+    assert (await history(world.admin, "verify", context_id="context:analysis", deep=True))["intact"]
+
+
+@pytest.mark.req("CE-F57")
+async def test_what_a_snapshot_of_a_whole_context_names_stays(world: World) -> None:
+    await history(world.admin, "set_retention", subject="learned_knowledge", days=None, versions=1)
+    for number in range(4):
+        item = {"memory_type": "learned_knowledge", "key": "goal", "value": number}
+        await world.analysis.call("context.push", knowledge=[item], if_version=number)
+        if number == 1:
+            await history(world.admin, "snapshot", context_id="context:analysis", label="keep")
+    await history(world.admin, "prune")
+    assert await values(world.analysis, "context:analysis:learned_knowledge") == [None, "1", None, "3"]
+    await history(world.admin, "rollback", context_id="context:analysis", target_version="keep")
+    assert (await values(world.analysis, "context:analysis:learned_knowledge"))[-1] == "1"
+
+
+async def test_it_runs_by_itself_once_a_day(world: World) -> None:
+    await write_often(world)
+    await history(world.admin, "set_retention", subject="board", days=30)
+    await world.app.pruner.run_due()
+    assert (await values(world.planner))[:3] == [None, None, "s1 3"]
+    world.clock.advance(days=1)
+    await history(world.admin, "set_retention", subject="board", days=None, versions=1)
+    await world.app.pruner.run_due()
+    assert (await values(world.planner))[:5] == [None] * 5
+    rows = (await history(world.admin, "prunings"))["prunings"]
+    assert [row["pruned_by"] for row in rows] == ["system", "system"]
+
+
+async def test_it_is_not_due_again_before_a_day_has_passed(world: World) -> None:
+    await world.app.pruner.run_due()
+    await write_often(world, 2)
+    world.clock.advance(days=-20)
+    await history(world.admin, "set_retention", subject="board", days=None, versions=1)
+    world.clock.advance(hours=23)
+    await world.app.pruner.run_due()
+    assert await values(world.planner) == ["s1 1", "s1 2"]
+    world.clock.advance(hours=1)
+    await world.app.pruner.run_due()
+    assert await values(world.planner) == [None, "s1 2"]
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+class Mortal:
+    """A transaction whose process dies at a given statement."""
+
+    def __init__(self, transaction: Transaction, countdown: list[int]) -> None:
+        self._transaction = transaction
+        self._countdown = countdown
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._transaction, name)
+        if name not in {"one", "all", "run", "changed"}:
+            return found
+
+        async def run(*what: Any) -> Any:
+            self._countdown[0] -= 1
+            if self._countdown[0] < 0:
+                raise Killed
+            return await found(*what)
+
+        return run
+
+
+class MortalDatabase:
+    """A database used by a process that dies after so many statements."""
+
+    def __init__(self, app: App, statements: int) -> None:
+        self._database = app.database
+        self._countdown = [statements]
+
+    async def read(self, scope: Scope, work: Any, *, heavy: bool = False) -> Any:
+        return await self._database.read(scope, lambda tx: work(Mortal(tx, self._countdown)), heavy=heavy)
+
+    async def write(self, scope: Scope, work: Any) -> Any:
+        return await self._database.write(scope, lambda tx: work(Mortal(tx, self._countdown)))
+
+
+def pruner_dying_after(world: World, statements: int) -> HistoryPruner:
+    mortal = HistoryPruner(Jobs(MortalDatabase(world.app, statements), world.clock))  # type: ignore[arg-type]
+    mortal._pruning = world.app.pruner._pruning
+    return mortal
+
+
+async def much_to_prune(world: World) -> None:
+    for session in ("a", "b"):
+        await world.planner.create_session(session)
+        await write_often(world, 7, session)
+        await world.planner.in_session(session).write("other", "x")
+    await history(world.admin, "snapshot", context_id="board:a", label="keep")
+    await history(world.admin, "set_retention", subject="board", days=None, versions=2)
+
+
+@pytest.mark.req("CE-F57")
+async def test_killed_at_any_statement_it_goes_on_where_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "_CHANGES_AT_ONCE", 3)
+    undisturbed = World(world.url, FrozenClock(), world.settings)
+    await undisturbed.open()
+    for each in (undisturbed, world):
+        await much_to_prune(each)
+    assert (await undisturbed.app.pruner.prune(system_actor(undisturbed.tenant), None)).finished
+    expected = await what_is_left(undisturbed)
+    await undisturbed.close()
+
+    async def prune_and_die_after(statements: int) -> bool:
+        """Tell whether the process lived long enough."""
+        try:
+            run = await pruner_dying_after(world, statements).prune(system_actor(world.tenant), None)
+        except Killed:
+            world.clock.advance(seconds=LEASE_MICROS / 1_000_000)
+            return False
+        return run.finished
+
+    deaths = 0
+    while not await prune_and_die_after(deaths):
+        for line in ("board:a", "board:b"):
+            assert (await history(world.planner, "verify", context_id=line))["intact"]
+        deaths += 1
+    assert deaths > 10
+    assert await what_is_left(world) == expected
+
+
+async def test_two_processes_never_do_it_twice(world: World) -> None:
+    await much_to_prune(world)
+    others = [await world.another_app() for _ in range(2)]
+    await asyncio.gather(world.app.pruner.run_due(), *(app.pruner.run_due() for app in others))
+    left = await what_is_left(world)
+    assert [(line_id, versions) for line_id, _, versions, *_ in left[2]] == [("board:a", 5), ("board:b", 5)]
+
+
+async def test_while_one_process_is_at_it_another_is_told_so(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "_CHANGES_AT_ONCE", 3)
+    await much_to_prune(world)
+    with pytest.raises(Killed):
+        await pruner_dying_after(world, 30).prune(system_actor(world.tenant), None)
+    answer = await history(world.admin, "prune")
+    assert (answer["started"], answer["finished"]) == (False, False)
+    world.clock.advance(seconds=LEASE_MICROS / 1_000_000)
+    answer = await history(world.admin, "prune")
+    assert (answer["started"], answer["finished"], answer["versions"]) == (True, True, 10)
+
+
+async def test_a_process_that_lost_its_lease_does_no_more(world: World) -> None:
+    job = Snatched()
+    run = await Jobs(world.app.database, world.clock).run(world.tenant, job)
+    assert (run.started, run.finished, job.steps) == (True, False, 1)
+
+
+async def test_what_there_was_no_time_for_goes_on_by_itself(world: World) -> None:
+    jobs, job = Jobs(world.app.database, world.clock), Counting()
+    run = await jobs.run(world.tenant, job, seconds=-1)
+    assert (run.started, run.finished, run.done) == (True, False, "1")
+    run = await jobs.run(world.tenant, job, only_if_due=True)
+    assert (run.started, run.finished, run.done) == (True, True, "5")
+    assert not (await jobs.run(world.tenant, job, only_if_due=True)).started
+    assert (await jobs.run(world.tenant, job)).done == "5"
+
+
+class Counting:
+    """A job of five steps."""
+
+    name = "counting"
+    daily = True
+
+    async def step(self, transaction: Transaction, progress: Progress) -> tuple[Progress, bool]:
+        del transaction
+        done = int(progress.done or 0) + 1
+        return Progress(str(done), str(done)), done == 5
+
+
+class Snatched:
+    """A job that another process takes over during its first step."""
+
+    name = "snatched"
+    daily = True
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    async def step(self, transaction: Transaction, progress: Progress) -> tuple[Progress, bool]:
+        self.steps += 1
+        await transaction.run(
+            "UPDATE jobs SET holder = 'another' WHERE tenant = $1 AND job = $2", transaction.tenant, self.name
+        )
+        return progress, False

@@ -1,0 +1,253 @@
+"""Naming moments, finding them in one index, and taking a line back to any of its versions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.world import outcome, refused
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+
+LINE = "board:s1"
+
+
+async def history(caller: Caller, verb: str, **what: Any) -> Any:
+    return await caller.call(f"history.{verb}", **{"context_id": LINE, **what})
+
+
+async def state(caller: Caller, line: str = LINE, version: str = "head") -> dict[str, str]:
+    answer = await history(caller, "read", context_id=line, version=version)
+    return {entry["key"]: entry["value"] for entry in answer["entries"]}
+
+
+async def labels(caller: Caller, **which: Any) -> list[str]:
+    return [s["label"] for s in (await caller.call("history.snapshots", **which))["snapshots"]]
+
+
+@pytest.fixture
+async def lived_in(world: World) -> World:
+    await world.planner.write("goal", "ship")
+    await world.planner.write("plan", "one")
+    await world.planner.write("goal", "changed")
+    await world.planner.write("extra", "x")
+    await world.planner.delete("plan")
+    return world
+
+
+@pytest.mark.req("CE-F22")
+@pytest.mark.req("US-CE-5")
+async def test_a_line_is_taken_back_by_a_new_version(lived_in: World) -> None:
+    answer = await history(lived_in.admin, "rollback", target_version="2", reason="wrong turn", step="repair")
+    assert answer == {
+        "context_id": LINE,
+        "rolled_back_to": 2,
+        "from_version": 5,
+        "version": 6,
+        "written": ["goal", "plan"],
+        "removed": ["extra"],
+        "snapshot_before": "before-rollback-v5",
+    }
+    assert await state(lived_in.planner) == {"goal": "ship", "plan": "one"}
+    assert await lived_in.planner.value("goal") == "ship"
+    assert await state(lived_in.planner, version="before-rollback-v5") == {"goal": "changed", "extra": "x"}
+    commit = (await history(lived_in.planner, "show"))["commit"]
+    assert (commit["author"], commit["reason"], commit["step"]) == ("human:admin", "wrong turn", "repair")
+    assert (await history(lived_in.planner, "verify"))["intact"]
+
+
+@pytest.mark.req("CE-F22")
+async def test_going_back_can_itself_be_taken_back(lived_in: World) -> None:
+    before = await state(lived_in.planner)
+    await history(lived_in.admin, "rollback", target_version="1")
+    await history(lived_in.admin, "rollback", target_version="5")
+    assert await state(lived_in.planner) == before
+    await history(lived_in.admin, "rollback", target_version="0")
+    assert await state(lived_in.planner) == {}
+
+
+async def test_going_back_to_what_stands_changes_nothing(lived_in: World) -> None:
+    answer = await history(lived_in.admin, "rollback", target_version="head")
+    assert (answer["version"], answer["written"], answer["removed"], answer["snapshot_before"]) == (5, [], [], None)
+    assert await labels(lived_in.admin) == []
+
+
+@pytest.mark.req("CE-F22")
+async def test_going_back_needs_clearance_and_is_on_record(lived_in: World) -> None:
+    novice = await lived_in.admin.create_agent("novice", clearance=2)
+    with refused("PERMISSION_DENIED") as caught:
+        await history(novice, "rollback", target_version="1")
+    assert caught.value.context["required_clearance"] == 3
+    with refused("PERMISSION_DENIED"):
+        await history(lived_in.analysis, "rollback", target_version="1")
+    lead = await lived_in.admin.create_agent("lead", clearance=3)
+    await history(lead, "rollback", target_version="1")
+    rows = [row for row in await lived_in.admin.audit() if row["action"] == "history.rollback"]
+    assert [(row["outcome"], row["principal_id"]) for row in rows] == [
+        ("done", "lead"),
+        ("denied", "analysis"),
+        ("denied", "novice"),
+    ]
+    assert rows[0]["detail"]["version"] == 6
+
+
+async def test_keys_the_caller_may_not_change_stop_it_as_a_whole(lived_in: World) -> None:
+    lead = await lived_in.admin.create_agent("lead", clearance=3, permissions=["read", "write"])
+    await lived_in.planner.write("locked", "x", writable_by=["human:*"])
+    await lived_in.admin.write("locked", "y", writable_by=["human:*"])
+    with refused("PERMISSION_DENIED"):
+        await history(lead, "rollback", target_version="1")
+    assert (await history(lead, "log", limit=1))["commits"][0]["version"] == 7
+
+
+async def test_names_of_hidden_keys_are_not_told(lived_in: World) -> None:
+    await lived_in.planner.write("secret", "x", readable_by=["orchestrator"])
+    answer = await history(lived_in.admin, "rollback", target_version="5")
+    assert (answer["version"], answer["written"], answer["removed"]) == (7, [], [])
+
+
+async def test_what_retention_removed_cannot_be_brought_back(world: World) -> None:
+    board = await world.planner.create_session("short", keep_versions=1)
+    for number in range(20):
+        await board.write("goal", str(number))
+    with refused("VERSION_PRUNED"):
+        await history(world.admin, "rollback", context_id="board:short", target_version="1")
+    assert await board.value("goal") == "19"
+
+
+async def test_a_branch_is_taken_back_alone(lived_in: World) -> None:
+    await history(lived_in.planner, "branch", branch="try")
+    await lived_in.planner.write("goal", "tried", branch="try")
+    answer = await history(lived_in.admin, "rollback", context_id=f"{LINE}@try", target_version="1")
+    assert (answer["version"], answer["written"], answer["removed"]) == (7, ["goal"], ["extra"])
+    assert await state(lived_in.planner, f"{LINE}@try") == {"goal": "ship"}
+    assert await state(lived_in.planner) == {"goal": "changed", "extra": "x"}
+
+
+async def test_a_key_brought_back_has_the_time_left_that_it_had(world: World) -> None:
+    await world.planner.write("soon", "x", ttl_seconds=100)
+    world.clock.advance(seconds=50)
+    await world.planner.delete("soon")
+    world.clock.advance(seconds=500)
+    await history(world.admin, "rollback", target_version="1")
+    assert await world.planner.value("soon") == "x"
+    world.clock.advance(seconds=101)
+    with refused("KEY_NOT_FOUND"):
+        await world.planner.read("soon")
+
+
+async def test_an_archived_board_stays_as_it_is(lived_in: World) -> None:
+    await lived_in.admin.call("session.archive", session_id="s1")
+    with refused("SESSION_ARCHIVED"):
+        await history(lived_in.admin, "rollback", target_version="1")
+    assert await state(lived_in.planner, version="1") == {"goal": "ship"}
+
+
+async def test_two_who_go_back_at_once_do_it_one_after_the_other(lived_in: World) -> None:
+    other = lived_in.admin.at(await lived_in.another_app())
+    codes = await asyncio.gather(
+        outcome(history(lived_in.admin, "rollback", target_version="1")),
+        outcome(history(other, "rollback", target_version="2")),
+    )
+    assert codes == ["ok", "ok"]
+    assert await state(lived_in.planner) in ({"goal": "ship"}, {"goal": "ship", "plan": "one"})
+    assert (await history(lived_in.planner, "verify"))["intact"]
+
+
+@pytest.mark.req("CE-F21")
+@pytest.mark.req("SC-15")
+async def test_a_snapshot_names_the_present_and_needs_clearance(lived_in: World) -> None:
+    taken = await history(lived_in.admin, "snapshot", label="good")
+    assert (taken["version"], taken["created_by"]) == (5, "human:admin")
+    with refused("SNAPSHOT_EXISTS"):
+        await history(lived_in.admin, "snapshot", label="good")
+    novice = await lived_in.admin.create_agent("novice", clearance=2)
+    with refused("PERMISSION_DENIED") as caught:
+        await history(novice, "snapshot", label="mine")
+    assert caught.value.context["required_clearance"] == 3
+    lived_in.clock.advance(seconds=1)
+    await lived_in.planner.write("goal", "later")
+    await history(lived_in.admin, "rollback", target_version="good")
+    assert await state(lived_in.planner) == {"goal": "changed", "extra": "x"}
+    assert await lived_in.planner.snapshots() == ["good", "before-rollback-v6"]
+
+
+@pytest.mark.req("MW-11")
+async def test_one_index_lists_the_snapshots_of_every_line_a_caller_may_see(world: World) -> None:
+    closed = await world.planner.create_session("closed", participants=["orchestrator"])
+    for number, session in enumerate(("s1", "closed", "s1", "closed", "s1")):
+        world.clock.advance(seconds=1)
+        await history(world.admin, "snapshot", context_id=f"board:{session}", label=f"n{number}")
+    assert await labels(world.admin) == ["n4", "n3", "n2", "n1", "n0"]
+    assert await labels(world.analysis) == ["n4", "n2", "n0"]
+    assert await labels(world.stranger) == []
+    assert await labels(world.admin, context_id="board:closed") == ["n3", "n1"]
+    page = await world.admin.call("history.snapshots", limit=2)
+    assert [s["label"] for s in page["snapshots"]] == ["n4", "n3"]
+    page = await world.admin.call("history.snapshots", limit=2, cursor=page["next_cursor"])
+    assert [s["label"] for s in page["snapshots"]] == ["n2", "n1"]
+    page = await world.admin.call("history.snapshots", limit=2, cursor=page["next_cursor"])
+    assert ([s["label"] for s in page["snapshots"]], "next_cursor" in page) == (["n0"], False)
+    with refused("LINE_NOT_FOUND"):
+        await world.analysis.call("history.snapshots", context_id="board:closed")
+    for nonsense in ("x", "é", "W10=", "eyJhIjoxfQ=="):
+        with refused("INVALID_INPUT_FORMAT"):
+            await world.admin.call("history.snapshots", cursor=nonsense)
+    await closed.write("goal", "x")
+
+
+def learned(key: str, value: Any) -> list[dict[str, Any]]:
+    return [{"memory_type": "learned_knowledge", "key": key, "value": value}]
+
+
+@pytest.mark.req("CE-F55")
+@pytest.mark.req("CE-F56")
+@pytest.mark.req("MW-11")
+async def test_persistent_memory_has_snapshots_and_is_taken_back_with_clearance_4(world: World) -> None:
+    line = "context:analysis:learned_knowledge"
+    await world.analysis.call("context.push", knowledge=learned("tone", "formal"), if_version=0)
+    await history(world.admin, "snapshot", context_id=line, label="before_learning")
+    await world.analysis.call("context.push", knowledge=learned("tone", "rude"), if_version=1)
+    lead = await world.admin.create_agent("lead", clearance=3)
+    with refused("PERMISSION_DENIED") as caught:
+        await history(lead, "rollback", context_id=line, target_version="before_learning")
+    assert caught.value.context["required_clearance"] == 4
+    world.clock.advance(seconds=1)
+    answer = await history(world.admin, "rollback", context_id=line, target_version="before_learning")
+    assert (answer["written"], answer["snapshot_before"]) == (["tone"], "before-rollback-v2")
+    assert await state(world.analysis, line) == {"tone": '"formal"'}
+    rows = [row for row in await world.admin.audit() if row["action"] == "history.rollback"]
+    assert [row["outcome"] for row in rows] == ["done", "denied"]
+    assert await labels(world.admin, agent_id="analysis") == ["before-rollback-v2", "before_learning"]
+    assert await labels(world.admin, agent_id="planner") == []
+
+
+@pytest.mark.req("CE-F56")
+async def test_a_whole_context_is_taken_back_part_by_part(world: World) -> None:
+    push = {"knowledge": learned("tone", "formal"), "if_version": 0}
+    await world.analysis.call("context.push", **push)
+    await world.analysis.call("context.push", knowledge=learned("tone", "rude"), if_version=1)
+    prefer = [{"memory_type": "team_preferences", "key": "units", "value": "metric"}]
+    await world.analysis.call("context.push", knowledge=prefer, if_version=2)
+    answer = await history(world.admin, "rollback", context_id="context:analysis", target_version="1")
+    assert (answer["from_version"], answer["version"]) == (3, 4)
+    assert await state(world.analysis, "context:analysis:learned_knowledge") == {"tone": '"formal"'}
+    assert await state(world.analysis, "context:analysis:team_preferences") == {}
+
+
+async def test_a_value_kept_outside_the_database_reads_back_at_every_version(world: World) -> None:
+    artifact = {"memory_type": "work_artifacts", "key": "report"}
+    first = [{**artifact, "value": "x" * 50_000}]
+    second = [{**artifact, "base64": "AAEC/w==", "media_type": "application/octet-stream"}]
+    await world.analysis.call("context.push", knowledge=first, if_version=0)
+    await world.analysis.call("context.push", knowledge=second, if_version=1)
+    line = {"context_id": "context:analysis:work_artifacts", "key": "report"}
+    (old,) = (await world.analysis.call("history.read", **line, version="1"))["entries"]
+    assert (old["value"], old["size"], old["outside"]) == ('"' + "x" * 50_000 + '"', 50_002, True)
+    (new,) = (await world.analysis.call("history.read", **line))["entries"]
+    assert (new["base64"], new["value"], new["media_type"]) == ("AAEC/w==", None, "application/octet-stream")
+    diff = await world.analysis.call("history.diff", context_id=line["context_id"], from_version="1")
+    assert "outside" in diff["modified"][0]["no_diff"]

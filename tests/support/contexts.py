@@ -1,0 +1,111 @@
+"""Words for agents that push, pull and read their context, so that tests read like prose."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import functools
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pytest
+
+    from support.world import Caller, World
+
+
+_counts = contextvars.ContextVar("counts", default=False)
+
+
+class Stopped(Exception):
+    """The process ends here."""
+
+
+def known(key: str, value: Any = "text", **what: Any) -> dict[str, Any]:
+    return {"key": key, "value": value, **what}
+
+
+def artifact(key: str, content: Any, **what: Any) -> dict[str, Any]:
+    return {**known(key, content, **what), "memory_type": "work_artifacts"}
+
+
+async def push(agent: Caller, *knowledge: dict[str, Any], **terms: Any) -> Any:
+    return await agent.call("context.push", knowledge=list(knowledge), **terms)
+
+
+async def pull(agent: Caller, **which: Any) -> Any:
+    return await agent.call("context.pull", **{"session_id": agent.session, **which})
+
+
+async def held(agent: Caller, **which: Any) -> Any:
+    return await agent.call("context.read", **{"session_id": agent.session, **which})
+
+
+async def value_of(agent: Caller, key: str, **which: Any) -> Any:
+    """Return what an entry of the agent's snapshot says."""
+    (entry,) = (await held(agent, key=key, **which))["entries"]
+    return entry["base64"] if "base64" in entry else entry["value"]
+
+
+async def version_of(agent: Caller, **which: Any) -> int:
+    return (await agent.call("context.status", **which))["version"]
+
+
+def entries(pulled: Any) -> dict[str, Any]:
+    """Return the values of all entries that a pull shows, by key."""
+    return {e["key"]: e.get("value") for listed in pulled["context"]["memory"].values() for e in listed}
+
+
+def keys(differences: list[dict[str, Any]]) -> list[str]:
+    return [difference["key"] for difference in differences]
+
+
+async def problems(world: World) -> list[tuple[str, str]]:
+    """Return which lines of the tenant are not as they were written, and why."""
+    found = []
+    for (line_id,) in await world.rows("SELECT line_id FROM lines WHERE tenant = $1 ORDER BY line_id", world.tenant):
+        answer = await world.admin.call("history.verify", context_id=line_id) if "memory:" not in line_id else {}
+        if not answer.get("intact", True):
+            found.append((line_id, answer["problem"]))
+    return found
+
+
+class Counting:
+    """A transaction that counts its statements; from one of them on nothing works any more."""
+
+    def __init__(self, transaction: Any, ran: list[str], last: int) -> None:
+        vars(self).update(transaction=transaction, ran=ran, last=last)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.transaction, name)
+        return functools.partial(self._counted, found) if name in {"one", "all", "run", "changed"} else found
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.transaction, name, value)
+
+    async def _counted(self, found: Any, sql: str, *values: Any) -> Any:
+        self.ran.append(sql)
+        if len(self.ran) >= self.last:
+            raise Stopped
+        return await found(sql, *values)
+
+
+@contextlib.contextmanager
+def stopping_at(world: World, monkeypatch: pytest.MonkeyPatch, number: int) -> Iterator[list[str]]:
+    """Let what is called meanwhile end at the statement with this number; the list tells what was run."""
+    ran: list[str] = []
+    database = world.app.database
+    original = database.write
+    # What goes on by itself meanwhile began in another context.
+    _counts.set(True)
+
+    async def write(scope: Any, work: Any) -> Any:
+        if not _counts.get():
+            return await original(scope, work)
+        return await original(scope, lambda transaction: work(Counting(transaction, ran, number)))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "write", write)
+        yield ran
+    _counts.set(False)

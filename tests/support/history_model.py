@@ -1,0 +1,159 @@
+"""History as plain Python: every state is a dictionary, every past a walk from commit to commit.
+
+It knows nothing of how history is stored, only what must be true of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    State = dict[str, "Entry"]
+    Moment = tuple["Line", int]
+
+
+class Entry(NamedTuple):
+    """What a key says, until when, and which commit made it so."""
+
+    value: str
+    expires_at: float | None = None
+    line: Line | None = None
+    seq: int = 0
+
+    @property
+    def said(self) -> tuple[str, float | None]:
+        return self.value, self.expires_at
+
+    def lives_at(self, now: float) -> bool:
+        return self.expires_at is None or self.expires_at > now
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What became of some keys (None: they went), and what else came together with it."""
+
+    at: float
+    changes: Mapping[str, Entry | None]
+    merged: Moment | None = None
+
+
+@dataclass(eq=False)
+class Line:
+    """One line. A branch goes on from a moment of another."""
+
+    name: str
+    base: Moment | None = None
+    commits: dict[int, Commit] = field(default_factory=dict)
+    # Moments with a name, and values that retention has removed.
+    named: dict[str, int] = field(default_factory=dict)
+    pruned: set[tuple[str, int]] = field(default_factory=set)
+    deleted: bool = False
+
+    @property
+    def first(self) -> int:
+        return self.base[1] if self.base else 0
+
+    @property
+    def head(self) -> int:
+        return self.first + len(self.commits)
+
+    def owner(self, seq: int) -> Line:
+        """Return the line that a commit of this one's past is on."""
+        return self.base[0].owner(seq) if self.base and seq <= self.first else self
+
+    def commit_at(self, seq: int) -> Commit | None:
+        return self.owner(seq).commits.get(seq)
+
+    def add(self, commit: Commit) -> None:
+        self.commits[self.head + 1] = commit
+
+    def state_at(self, seq: int) -> State:
+        """Return what stood right after a commit."""
+        commit = self.commit_at(seq)
+        return {key: entry for key, entry in self._standing(seq).items() if commit and entry.lives_at(commit.at)}
+
+    def present(self, now: float) -> State:
+        """Return what stands, without what has run out since it was written."""
+        return {key: entry for key, entry in self._standing(self.head).items() if entry.lives_at(now)}
+
+    def _standing(self, seq: int) -> State:
+        state = self.base[0]._standing(min(seq, self.first)) if self.base else {}
+        for number in range(self.first + 1, seq + 1):
+            for key, entry in self.commits[number].changes.items():
+                if entry is None:
+                    state.pop(key, None)
+                else:
+                    state[key] = entry._replace(line=self, seq=number)
+        return state
+
+    def expired(self, now: float) -> set[str]:
+        return {key for key, entry in self._standing(self.head).items() if not entry.lives_at(now)}
+
+    @staticmethod
+    def is_lost(key: str, entry: Entry) -> bool:
+        return entry.line is not None and (key, entry.seq) in entry.line.pruned
+
+    def changes_of(self) -> Iterator[tuple[str, list[int]]]:
+        """Yield each key of the line's own commits with the commits that changed it."""
+        keys = {key for commit in self.commits.values() for key in commit.changes}
+        for key in keys:
+            yield key, [seq for seq, commit in self.commits.items() if key in commit.changes]
+
+
+def ancestors(moment: Moment) -> set[Moment]:
+    """Return a moment and all that came before it, by descent and by merges with lines that are still there."""
+    found: set[Moment] = set()
+    waiting = [moment]
+    while waiting:
+        line, seq = waiting.pop()
+        owner = line.owner(seq)
+        if seq == 0 or (owner, seq) in found:
+            continue
+        found.add((owner, seq))
+        waiting.append((owner, seq - 1))
+        merged = owner.commits[seq].merged
+        if merged is not None and not merged[0].deleted:
+            waiting.append(merged)
+    return found
+
+
+def meeting_points(one: Moment, other: Moment) -> set[Moment]:
+    """Return the common ancestors that do not come before another one."""
+    both = ancestors(one) & ancestors(other)
+    before = {earlier for moment in both for earlier in ancestors(moment) - {moment}}
+    return both - before
+
+
+def three_way(base: State, ours: State, theirs: State) -> tuple[dict[str, Entry | None], set[str]]:
+    """Return what to take over from their side, and the keys that both sides changed."""
+    taken: dict[str, Entry | None] = {}
+    conflicts = set()
+    for key in {*base, *ours, *theirs}:
+        then, here, there = (side[key].said if key in side else None for side in (base, ours, theirs))
+        if there in (then, here):
+            continue
+        if here == then:
+            taken[key] = theirs.get(key)
+        else:
+            conflicts.add(key)
+    return taken, conflicts
+
+
+def prune(lines: list[Line], versions: int) -> int:
+    """Forget old values behind so many newer ones, unless a name, a branch or the present needs them."""
+    removed = 0
+    for line in lines:
+        held = {*line.named.values(), *(other.first for other in lines if other.base and other.base[0] is line)}
+        for key, seqs in line.changes_of():
+            writes = [seq for seq in seqs if line.commits[seq].changes[key] is not None]
+            for seq in writes[:-versions]:
+                following = min(later for later in seqs if later > seq)
+                entry = line.commits[seq].changes[key]
+                known = entry is None or (key, seq) in line.pruned
+                if not known and not any(seq <= moment < following for moment in held):
+                    line.pruned.add((key, seq))
+                    removed += 1
+    return removed

@@ -1,0 +1,207 @@
+"""The moment from which two lines went apart, whatever branches and merges lie between."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.capabilities.history.merging import common_past, states_apart
+from weft.capabilities.history.model import (
+    EMPTY,
+    Act,
+    Author,
+    Change,
+    ChangeMeta,
+    Commit,
+    Point,
+    Recorded,
+    Stretch,
+    Version,
+    blob_hash,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+pytestmark = pytest.mark.req("CE-F25")
+
+Moment = tuple[str, int]
+
+
+class Base(NamedTuple):
+    """Where a line begins."""
+
+    line_id: str
+    seq: int
+
+
+@dataclass
+class Lines:
+    """History in plain lists: as much of LineStore as merging asks for."""
+
+    bases: dict[str, Base | None] = field(default_factory=lambda: {"main": None, "alien": None})
+    commits: dict[Moment, Recorded] = field(default_factory=dict)
+    clock: int = 0
+
+    def head(self, line_id: str) -> Point:
+        base = self.bases[line_id]
+        seq = max([base.seq if base else 0, *(number for line, number in self.commits if line == line_id)])
+        return self.point(line_id, seq)
+
+    def point(self, line_id: str, seq: int) -> Point:
+        found = asyncio.run(self.commit_at(line_id, seq))
+        return Point(line_id, seq, found.hash if found else EMPTY)
+
+    def write(self, line_id: str, value: str, merged: Point | None = None, *, takes: int = 0) -> None:
+        head = self.head(line_id)
+        self.clock += takes
+        change = Change("k", 1, 1, Act.WRITE, blob_hash(value), ChangeMeta())
+        commit = Commit(line_id, head.seq + 1, Author("a", "a"), self.clock, "write", None, (change,), merged)
+        self.commits[line_id, head.seq + 1] = Recorded(commit, blob_hash(f"{line_id} {head.seq + 1}"))
+
+    async def past(self, line_id: str, at: int) -> Sequence[Stretch]:
+        base = self.bases[line_id]
+        if base is None:
+            return [Stretch(line_id, 0, at)]
+        own = [Stretch(line_id, base.seq, at)] if at > base.seq else []
+        return [*own, *await self.past(base.line_id, min(at, base.seq))]
+
+    async def commit_at(self, line_id: str, seq: int) -> Recorded | None:
+        if line_id not in self.bases:
+            return None
+        return self.commits.get(((await self.past(line_id, seq))[0].line_id, seq))
+
+    async def merges(self, line_id: str, at: int) -> Sequence[Recorded]:
+        return [
+            self.commits[stretch.line_id, seq]
+            for stretch in await self.past(line_id, at)
+            for seq in range(stretch.upto, stretch.after, -1)
+            if self.commits[stretch.line_id, seq].commit.merged
+        ]
+
+    async def state_at(
+        self,
+        line_id: str,
+        seq: int,
+        touched: Iterable[Stretch] | None = None,
+        *,
+        values: bool = True,  # noqa: ARG002
+    ) -> Sequence[Version]:
+        found = await self.commit_at(line_id, seq)
+        known = touched is None or any(stretch.upto > stretch.after for stretch in touched)
+        if found is None or not known:
+            return []
+        return [Version(found.commit.changes[0], seq, "a", found.commit.committed_at, None)]
+
+    def ancestors(self, moment: Moment) -> set[Moment]:
+        """Return a moment and all before it, found commit by commit."""
+        found: set[Moment] = set()
+        waiting = [moment]
+        while waiting:
+            line_id, seq = waiting.pop()
+            base = self.bases[line_id]
+            if base is not None and seq <= base.seq:
+                waiting.append((base.line_id, seq))
+            elif seq > 0 and (line_id, seq) not in found:
+                found.add((line_id, seq))
+                waiting.append((line_id, seq - 1))
+                merged = self.commits[line_id, seq].commit.merged
+                if merged is not None:
+                    waiting.append((merged.line_id, merged.seq))
+        return found
+
+    def best_common(self, one: Point, other: Point) -> set[Moment]:
+        """Return the common ancestors that are not before another one."""
+        both = self.ancestors((one.line_id, one.seq)) & self.ancestors((other.line_id, other.seq))
+        return {moment for moment in both if not any(moment in self.ancestors(m) for m in both - {moment})}
+
+
+def found(lines: Lines, ours: Point, theirs: Point) -> Moment | None:
+    point = asyncio.run(common_past(lines, ours, theirs))  # type: ignore[arg-type]
+    return None if point is None else (point.line_id, point.seq)
+
+
+# What happens: a line is chosen by number, and either written to, branched off at some depth, or merged into.
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["write", "write", "branch", "merge", "merge"]),
+        st.integers(0, 5),
+        st.integers(0, 5),
+        st.integers(0, 1),
+    ),
+    max_size=20,
+)
+
+
+def grown(steps: list[tuple[str, int, int, int]]) -> Lines:
+    lines = Lines()
+    for number, (what, one, two, takes) in enumerate(steps):
+        known = [line_id for line_id in lines.bases if line_id != "alien"]
+        line_id, other = known[one % len(known)], known[two % len(known)]
+        if what == "branch":
+            seq = max(lines.head(line_id).seq - two, 0)
+            origin = asyncio.run(lines.past(line_id, seq))[0].line_id
+            lines.bases[f"b{number}"] = Base(origin, seq)
+        elif what == "write" or line_id == other:
+            lines.write(line_id, f"{number}", takes=takes)
+        else:
+            lines.write(line_id, f"{number}", lines.head(other), takes=takes)
+    return lines
+
+
+@given(STEPS, st.integers(0, 5), st.integers(0, 5))
+def test_the_common_past_is_a_best_common_ancestor(steps: list[tuple[str, int, int, int]], one: int, two: int) -> None:
+    lines = grown(steps)
+    known = [line_id for line_id in lines.bases if line_id != "alien"]
+    ours, theirs = lines.head(known[one % len(known)]), lines.head(known[two % len(known)])
+    best = lines.best_common(ours, theirs)
+    if best:
+        assert found(lines, ours, theirs) in best
+    else:
+        assert (found(lines, ours, theirs) or ("", 0))[1] == 0
+
+
+def test_a_merge_back_and_forth_at_one_moment_of_the_clock_is_not_forgotten() -> None:
+    lines = Lines()
+    for number in range(10):
+        lines.write("main", f"{number}")
+    lines.bases["b"] = Base("main", 5)
+    lines.write("b", "merge", lines.head("main"))
+    lines.write("main", "merge", lines.head("b"))
+    lines.write("b", "more")
+    assert found(lines, lines.head("main"), lines.head("b")) == ("b", 6)
+
+
+def test_lines_that_never_met_have_no_common_past() -> None:
+    lines = Lines()
+    lines.write("main", "1")
+    lines.write("alien", "2")
+    assert found(lines, lines.head("main"), lines.head("alien")) is None
+
+
+def test_a_branch_of_the_same_name_is_another_if_its_commit_is() -> None:
+    lines = Lines()
+    lines.write("main", "1")
+    lines.bases["b"] = Base("main", 1)
+    lines.write("b", "first")
+    lines.write("main", "merge", Point("b", 2, blob_hash("of a branch that is gone")))
+    assert found(lines, lines.head("main"), lines.head("b")) == ("main", 1)
+    del lines.bases["b"]
+    lines.bases["c"] = Base("main", 1)
+    assert found(lines, lines.head("main"), lines.head("c")) == ("main", 1)
+
+
+def test_states_apart_are_asked_for_only_what_came_after_the_meeting() -> None:
+    lines = Lines()
+    lines.write("main", "1")
+    lines.bases["b"] = Base("main", 1)
+    same = asyncio.run(states_apart(lines, lines.head("main"), lines.head("b"), values=False))  # type: ignore[arg-type]
+    assert same == ({}, {})
+    lines.write("b", "2")
+    ours, theirs = asyncio.run(states_apart(lines, lines.head("main"), lines.head("b"), values=False))  # type: ignore[arg-type]
+    assert (ours["k"].change.blob_hash, theirs["k"].change.blob_hash) == (blob_hash("1"), blob_hash("2"))

@@ -1,0 +1,60 @@
+"""Values in the bytes they are kept as."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from weft.storage.sql.content import pack, text_of, unpack
+
+pytestmark = pytest.mark.req("SC-08")
+
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=50).flatmap(
+    lambda piece: st.integers(0, 200).map(lambda times: piece * times)
+)
+
+
+@given(TEXTS)
+@example("")
+@example("\ufffd" * 500)
+@example("\x00" * 2_000)
+def test_a_value_comes_back_as_it_was_and_never_takes_more_room(value: str) -> None:
+    packed = pack(value)
+    assert text_of(packed) == value
+    assert unpack(packed) == value.encode()
+    assert len(packed) <= len(value.encode())
+
+
+@pytest.mark.parametrize(("length", "compressed"), [(1_023, False), (1_024, True), (100_000, True)])
+def test_only_long_values_are_compressed(length: int, compressed: bool) -> None:  # noqa: FBT001 - a table's column
+    assert (len(pack("x" * length)) < length) is compressed
+
+
+def test_what_cannot_be_made_shorter_is_kept_plain() -> None:
+    noise = "".join(map(chr, random.Random(1).choices(range(0x20, 0x7F), k=1_024)))
+    dense = "".join(map(chr, random.Random(2).choices(range(0x800, 0xD7FF), k=600)))
+    for value in (noise, dense):
+        packed = pack(value)
+        assert unpack(packed) == value.encode()
+        assert len(packed) <= len(value.encode())
+
+
+def test_every_flipped_byte_makes_another_value_or_none() -> None:
+    """A few bits of the format mean nothing; whatever is flipped there spells the same value."""
+    value = "the quick brown fox and all that it jumps over, 漢字 " * 60
+    packed = pack(value)
+    assert len(packed) < 1_024
+    harmless = 0
+    for place in range(len(packed)):
+        damaged = bytearray(packed)
+        damaged[place] ^= 0xFF
+        found = unpack(bytes(damaged))
+        if found == value.encode():
+            harmless += 1
+        else:
+            assert hashlib.sha256(found).digest() != hashlib.sha256(value.encode()).digest()
+    assert harmless <= 1

@@ -1,0 +1,163 @@
+"""What a commit's hash and a tag's seal cover, and how lines are named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from weft.capabilities.history.model import (
+    EMPTY,
+    Act,
+    Author,
+    Change,
+    ChangeMeta,
+    Commit,
+    Point,
+    Stretch,
+    Tag,
+    VersionConflict,
+    blob_hash,
+    branch_of,
+    check_version,
+    line_name,
+    meeting_point,
+    prune_due,
+    trunk_of,
+)
+
+pytestmark = pytest.mark.req("SC-08")
+
+META = ChangeMeta(tokens=3, expires_at=9, readable_by=("human:*",), size=4, metadata_hash="ab", media_type="text/plain")
+WRITTEN = Change("a", 1, 2, Act.WRITE, blob_hash("one"), META)
+MERGED = Point("board:s@b", 3, b"3" * 32)
+COMMIT = Commit("board:s", 5, Author("orchestrator", "planner"), 77, "write", "draft", (WRITTEN,), MERGED)
+PARENTS = (b"1" * 32, MERGED.hash)
+IDENTITY = COMMIT.hash_after(*PARENTS, weight=10)
+TAG = Tag("mark", 5, "orchestrator", 77)
+
+
+def changed(**fields: Any) -> Commit:
+    return structs.replace(COMMIT, changes=(structs.replace(WRITTEN, **fields),))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        structs.replace(COMMIT, author=Author("human:ann", "planner")),
+        structs.replace(COMMIT, author=Author("orchestrator", "ann")),
+        structs.replace(COMMIT, committed_at=78),
+        structs.replace(COMMIT, reason="writes"),
+        structs.replace(COMMIT, step=None),
+        structs.replace(COMMIT, changes=()),
+        structs.replace(COMMIT, changes=(WRITTEN, structs.replace(WRITTEN, key="b"))),
+        structs.replace(COMMIT, merged=None),
+        structs.replace(COMMIT, merged=structs.replace(MERGED, line_id="board:s@c")),
+        structs.replace(COMMIT, merged=structs.replace(MERGED, seq=4)),
+        changed(key="b"),
+        changed(life=2),
+        changed(version=3),
+        changed(act=Act.EXPIRE),
+        changed(blob_hash=blob_hash("two")),
+        changed(blob_hash=None),
+        *(
+            changed(meta=structs.replace(META, **{field: value}))
+            for field, value in {
+                "tokens": 4,
+                "expires_at": None,
+                "readable_by": None,
+                "writable_by": (),
+                "size": 5,
+                "metadata_hash": None,
+                "outside": True,
+                "media_type": None,
+            }.items()
+        ),
+    ],
+)
+def test_a_hash_covers_everything_a_commit_says(other: Commit) -> None:
+    assert other.hash_after(*PARENTS, weight=10) != IDENTITY
+
+
+@pytest.mark.parametrize("parents", [(), (PARENTS[0],), (EMPTY, PARENTS[1]), (PARENTS[0], EMPTY), PARENTS[::-1]])
+def test_a_hash_covers_what_was_before(parents: tuple[bytes, ...]) -> None:
+    assert COMMIT.hash_after(*parents, weight=10) != IDENTITY
+
+
+def test_a_hash_covers_what_the_line_weighs() -> None:
+    assert len({IDENTITY, COMMIT.hash_after(*PARENTS, weight=11), COMMIT.hash_after(*PARENTS)}) == 3
+
+
+def test_a_hash_does_not_depend_on_the_line_or_on_the_order_of_changes() -> None:
+    other = structs.replace(WRITTEN, key="b")
+    one = structs.replace(COMMIT, changes=(WRITTEN, other))
+    two = structs.replace(COMMIT, changes=(other, WRITTEN), line_id="board:t", seq=6)
+    assert one.hash_after(EMPTY) == two.hash_after(EMPTY)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        structs.replace(TAG, **{field: value})
+        for field, value in {
+            "label": "mark2",
+            "seq": 6,
+            "created_by": "human:ann",
+            "created_at": 78,
+            "automatic": True,
+        }.items()
+    ],
+)
+def test_a_seal_covers_everything_a_tag_says(other: Tag) -> None:
+    assert other.seal(IDENTITY) != TAG.seal(IDENTITY)
+    assert TAG.seal(EMPTY) != TAG.seal(IDENTITY)
+
+
+@pytest.mark.parametrize(
+    ("line_id", "trunk", "branch"),
+    [("board:s", "board:s", None), ("board:s@b", "board:s", "b"), ("context:a:t@x-1", "context:a:t", "x-1")],
+)
+def test_a_line_is_its_trunk_and_perhaps_a_branch(line_id: str, trunk: str, branch: str | None) -> None:
+    assert (trunk_of(line_id), branch_of(line_id), line_name(trunk, branch)) == (trunk, branch, line_id)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "met"),
+    [
+        (["main:0-9"], ["main:0-7"], "main:0-7"),
+        (["b:5-8", "main:0-5"], ["main:0-9"], "main:0-5"),
+        (["b:5-8", "main:0-5"], ["c:3-4", "main:0-3"], "main:0-3"),
+        (["b:5-8", "main:0-5"], ["b:5-6", "main:0-5"], "b:5-6"),
+        (["d:8-9", "b:5-8", "main:0-5"], ["e:6-7", "b:5-6", "main:0-5"], "b:5-6"),
+        (["main:0-3"], ["other:0-3"], None),
+    ],
+)
+def test_pasts_meet_in_the_last_they_share(ours: list[str], theirs: list[str], met: str | None) -> None:
+    def stretch(text: str) -> Stretch:
+        line_id, _, numbers = text.partition(":")
+        after, upto = map(int, numbers.split("-"))
+        return Stretch(line_id, after, upto)
+
+    one, other = [*map(stretch, ours)], [*map(stretch, theirs)]
+    expected = None if met is None else stretch(met)
+    assert meeting_point(one, other) == expected
+    assert meeting_point(other, one) == expected
+
+
+def test_a_change_for_another_version_is_refused_with_both_numbers() -> None:
+    check_version("a", 3, None)
+    check_version("a", 3, 3)
+    for current in (0, 2):
+        with pytest.raises(VersionConflict) as caught:
+            check_version("a", current, 3)
+        assert caught.value.context["current_version"] == current
+        assert caught.value.context["expected_version"] == 3
+
+
+@pytest.mark.req("SC-12")
+def test_pruning_is_due_every_few_versions_and_when_a_key_lives_again() -> None:
+    due = [version for version in range(1, 40) if prune_due(1, version, 10)]
+    assert due == [16, 24, 32]
+    assert prune_due(2, 1, 10)
+    assert not prune_due(1, 1, 10)

@@ -1,0 +1,161 @@
+"""Two states that went apart from a third become one, by the rules that git has for files."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import structs
+
+from weft.capabilities.history.merging import alike, difference, three_way
+from weft.capabilities.history.model import Act, Change, ChangeMeta, Version, blob_hash
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from weft.capabilities.history.merging import State
+
+pytestmark = pytest.mark.req("CE-F25")
+
+KEYS = ["a", "b", "c", "d"]
+STATES = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["one", "two", "three"]))
+TRIPLES = st.lists(st.tuples(STATES, STATES, STATES), min_size=12, max_size=12)
+
+
+def version(key: str, value: str) -> Version:
+    return Version(Change(key, 1, 1, Act.WRITE, blob_hash(value), ChangeMeta()), 1, "planner", 1, value)
+
+
+def state(values: dict[str, str]) -> State:
+    return {key: version(key, value) for key, value in values.items()}
+
+
+def merged(base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return what our side says after taking theirs over, and the keys in conflict."""
+    result = three_way(state(base), state(ours), state(theirs))
+    values: dict[str, str | None] = {**ours, **{key: taken and taken.value for key, taken in result.taken.items()}}
+    return {key: value for key, value in values.items() if value is not None}, [c.key for c in result.conflicts]
+
+
+@given(STATES, STATES, STATES)
+def test_both_ways_of_merging_come_to_the_same(
+    base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]
+) -> None:
+    forth, conflicts = merged(base, ours, theirs)
+    back, same_conflicts = merged(base, theirs, ours)
+    assert conflicts == same_conflicts
+    settled = set(KEYS) - set(conflicts)
+    assert {k: forth.get(k) for k in settled} == {k: back.get(k) for k in settled}
+    assert {k: forth.get(k) for k in conflicts} == {k: ours.get(k) for k in conflicts}
+
+
+@given(STATES, STATES)
+def test_what_only_one_side_changed_is_never_in_question(base: dict[str, str], changed: dict[str, str]) -> None:
+    assert merged(base, base, changed) == (changed, [])
+    assert merged(base, changed, base) == (changed, [])
+    assert merged(base, changed, changed) == (changed, [])
+
+
+@given(STATES, STATES, STATES)
+def test_a_merge_taken_over_has_nothing_left_to_take(
+    base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]
+) -> None:
+    after, conflicts = merged(base, ours, theirs)
+    again = three_way(state(theirs), state(after), state(theirs))
+    assert (again.taken, again.conflicts) == ({}, [])
+    if not conflicts:
+        assert merged(theirs, theirs, after) == (after, [])
+
+
+@given(STATES, STATES, STATES)
+def test_a_conflict_shows_all_three_sides(base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]) -> None:
+    for conflict in three_way(state(base), state(ours), state(theirs)).conflicts:
+        sides = [side and side.value for side in (conflict.base, conflict.ours, conflict.theirs)]
+        assert sides == [values.get(conflict.key) for values in (base, ours, theirs)]
+        assert len(set(sides)) == 3
+
+
+@given(STATES, STATES)
+def test_a_difference_says_how_to_come_from_one_state_to_the_other(
+    before: dict[str, str], after: dict[str, str]
+) -> None:
+    found = difference(state(before), state(after))
+    assert set(found.added) == after.keys() - before.keys()
+    assert set(found.removed) == before.keys() - after.keys()
+    assert set(found.modified) == {k for k in before.keys() & after.keys() if before[k] != after[k]}
+    back = difference(state(after), state(before))
+    assert (back.added, back.removed, back.modified) == (found.removed, found.added, found.modified)
+
+
+@pytest.mark.parametrize(
+    ("meta", "same"),
+    [
+        (ChangeMeta(readable_by=("human:*",)), False),
+        (ChangeMeta(writable_by=("human:*",)), False),
+        (ChangeMeta(expires_at=5), False),
+        (ChangeMeta(metadata_hash="ab"), False),
+        (ChangeMeta(tokens=7), True),
+    ],
+)
+def test_versions_are_alike_if_they_say_the_same_to_the_same(
+    meta: ChangeMeta,
+    same: bool,  # noqa: FBT001 - a table's column
+) -> None:
+    one = version("a", "one")
+    other = structs.replace(one, change=structs.replace(one.change, meta=meta, version=9, life=2), seq=9, author="x")
+    assert alike(one, other) is same
+    assert not alike(one, None)
+    assert alike(None, None)
+
+
+class Git:
+    """States as git's trees, merged by git itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self("init", "--quiet")
+        names = {"one": "1", "two": "2", "three": "3"}
+        self._blobs = {v: self("hash-object", "-w", "--stdin", given=v) for v in names}
+
+    def __call__(self, *arguments: str, given: str = "") -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=self._folder, input=given, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    def tree(self, values: dict[str, str]) -> str:
+        lines = [f"100644 blob {self._blobs[value]}\t{key}\n" for key, value in sorted(values.items())]
+        return self("mktree", given="".join(lines))
+
+    def merged(self, *states: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+        """Return what is settled and the keys in conflict."""
+        self("read-tree", "--empty")
+        self("read-tree", "-i", "-m", "--aggressive", *map(self.tree, states))
+        named = {blob: value for value, blob in self._blobs.items()}
+        settled, conflicts = {}, set()
+        for line in self("ls-files", "--stage").splitlines():
+            about, _, key = line.partition("\t")
+            _, blob, stage = about.split()
+            if stage == "0":
+                settled[key] = named[blob]
+            else:
+                conflicts.add(key)
+        return settled, sorted(conflicts)
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="compares with git, which is not here")
+def test_merging_is_what_git_does_with_files(tmp_path: Path) -> None:
+    git = Git(tmp_path)
+
+    @settings(max_examples=12, deadline=None, database=None)
+    @given(STATES, STATES, STATES)
+    def agree(base: dict[str, str], ours: dict[str, str], theirs: dict[str, str]) -> None:
+        values, conflicts = merged(base, ours, theirs)
+        settled = {key: value for key, value in values.items() if key not in conflicts}
+        assert (settled, conflicts) == git.merged(base, ours, theirs)
+
+    agree()
