@@ -3,18 +3,13 @@
 
 from weft.capabilities.access.model import AgentExists, AgentNotFound, InvalidParent, KeyUnknown
 from weft.capabilities.board.guidance import ConventionsNotFound
-from weft.capabilities.board.model import (
-    InvalidKey,
-    KeyNotFound,
-    SnapshotExists,
-    SnapshotNotFound,
-    StoreFull,
-    ValueTooLarge,
-)
+from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
 from weft.capabilities.context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled, SelfModification
 from weft.capabilities.history.model import (
     BranchNotFound,
     LineNotFound,
+    SnapshotExists,
+    SnapshotNotFound,
     VersionConflict,
     VersionNotFound,
     VersionPruned,

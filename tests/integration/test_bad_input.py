@@ -72,6 +72,7 @@ VALID: dict[str, dict[str, Any]] = {
     "history.bisect": {**ON_LINE, "key": "goal", "contains": "x"},
     "history.snapshot": {**ON_LINE, "label": "another"},
     "history.snapshots": {},
+    "history.delete_snapshot": {**ON_LINE, "label": "before"},
     "history.rollback": {**ON_LINE, "target_version": "1"},
     "history.branch": {**ON_LINE, "branch": "try"},
     "history.branches": ON_LINE,

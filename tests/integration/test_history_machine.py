@@ -353,7 +353,7 @@ def test_every_version_reads_back_as_it_was_until_retention_removes_it(
     run_state_machine_as_test(
         lambda: HistoryMachine(url),
         settings=settings(
-            max_examples=25 if kind == "sqlite" else 6,
+            max_examples=60 if kind == "sqlite" else 25,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

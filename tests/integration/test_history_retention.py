@@ -148,7 +148,7 @@ async def test_what_a_snapshot_a_branch_or_a_review_needs_stays(world: World) ->
 
 
 @pytest.mark.req("CE-F57")
-async def test_an_artifact_is_gone_after_90_days_and_its_value_after_90_more(world: World) -> None:
+async def test_an_artifact_is_gone_after_90_days_and_so_is_its_value(world: World) -> None:
     line = "context:analysis:work_artifacts"
     item = {"memory_type": "work_artifacts", "key": "report", "value": "findings"}
     await world.analysis.call("context.push", knowledge=[item], if_version=0)
@@ -156,9 +156,6 @@ async def test_an_artifact_is_gone_after_90_days_and_its_value_after_90_more(wor
     await history(world.admin, "prune")
     log = await history(world.analysis, "log", context_id=line)
     assert [c["changes"][0]["act"] for c in log["commits"]] == ["expire", "write"]
-    assert (await history(world.admin, "prunings"))["prunings"] == []
-    world.clock.advance(days=91)
-    await history(world.admin, "prune")
     (row,) = (await history(world.admin, "prunings"))["prunings"]
     assert (row["context_id"], row["rule"]) == (line, "work_artifacts: 90 days")
     assert (await history(world.admin, "verify", context_id="context:analysis", deep=True))["intact"]
@@ -350,3 +347,35 @@ class Snatched:
             "UPDATE jobs SET holder = 'another' WHERE tenant = $1 AND job = $2", transaction.tenant, self.name
         )
         return progress, False
+
+
+@pytest.mark.req("CE-F21")
+async def test_names_that_came_by_themselves_go_with_retention_and_those_given_stay(world: World) -> None:
+    for step in ("draft", "review", "ship"):
+        await world.planner.write("goal", f"in {step}", step=step)
+    await world.planner.snapshot("agreed")
+    named = [s["label"] for s in (await history(world.planner, "snapshots", context_id=LINE))["snapshots"]]
+    assert {"after-draft-v1", "after-review-v2", "agreed"} <= set(named)
+    world.clock.advance(days=31)
+    await history(world.admin, "set_retention", subject="board", days=30)
+    await history(world.admin, "prune")
+    left = [s["label"] for s in (await history(world.planner, "snapshots", context_id=LINE))["snapshots"]]
+    assert left == ["agreed"]
+    assert (await values(world.planner))[:2] == [None, None]
+
+
+@pytest.mark.req("CE-F21")
+async def test_a_snapshot_is_deleted_by_those_cleared_for_it_and_frees_what_it_held(world: World) -> None:
+    await world.planner.write("goal", "old")
+    await world.planner.snapshot("mark")
+    await world.planner.write("goal", "new")
+    with refused("PERMISSION_DENIED"):
+        await history(world.analysis, "delete_snapshot", context_id=LINE, label="mark")
+    await history(world.admin, "set_retention", subject="board", versions=1)
+    await history(world.admin, "prune")
+    assert await values(world.planner) == ["old", "new"]
+    assert (await history(world.admin, "delete_snapshot", context_id=LINE, label="mark"))["deleted"] == "mark"
+    with refused("SNAPSHOT_NOT_FOUND"):
+        await history(world.admin, "delete_snapshot", context_id=LINE, label="mark")
+    await history(world.admin, "prune")
+    assert await values(world.planner) == [None, "new"]

@@ -54,7 +54,7 @@ from weft.capabilities.timeline.merging import Merged
 from weft.capabilities.timeline.operations import Blamed, CommitShown, LineState, Log
 from weft.capabilities.timeline.retaining import HistoryPruned, Prunings, RetentionRule, RetentionRuleList
 from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewResolved, Reviews
-from weft.capabilities.timeline.taking_back import RolledBack, SnapshotList, SnapshotTaken
+from weft.capabilities.timeline.taking_back import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
 from weft.capabilities.usage.operations import UsageGuidance
 from weft.client._calling import SyncCaller, given
 
@@ -584,6 +584,10 @@ class SyncHistoryOperations:
     def snapshot(self, context_id: str, label: str) -> SnapshotTaken:
         """Give the present state of a line a name, to compare with or to return to. Needs clearance 3."""
         return self._caller.call("history.snapshot", {"context_id": context_id, "label": label}, SnapshotTaken)
+
+    def delete_snapshot(self, context_id: str, label: str) -> SnapshotDeleted:
+        """Forget the name of a state, so that retention may remove what nothing else needs. Needs clearance 3."""
+        return self._caller.call("history.delete_snapshot", {"context_id": context_id, "label": label}, SnapshotDeleted)
 
     def snapshots(
         self, *, context_id: str | None = None, agent_id: str | None = None, cursor: str | None = None, limit: int = 50

@@ -53,22 +53,6 @@ class StoreFull(Conflict):
     related = ("shared_context",)
 
 
-class SnapshotNotFound(NotFound):
-    """No snapshot of this board has this label."""
-
-    code = "SNAPSHOT_NOT_FOUND"
-    hint = "See the labels there are with the action list_snapshots."
-    related = ("shared_context",)
-
-
-class SnapshotExists(Conflict):
-    """A snapshot with this label exists already."""
-
-    code = "SNAPSHOT_EXISTS"
-    hint = "Snapshots never change; choose another label, such as one with a date or a number."
-    related = ("shared_context",)
-
-
 class Entry(msgspec.Struct, frozen=True):
     """One key of the board, without its value. ``life`` tells it apart from a namesake deleted before.
 

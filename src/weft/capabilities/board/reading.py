@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.board.branch_entries import BranchEntries
 from weft.capabilities.board.last_words import last_words
-from weft.capabilities.board.model import KeyNotFound, SnapshotNotFound, check_key
+from weft.capabilities.board.model import KeyNotFound, check_key
 from weft.capabilities.history.merging import state_by_key
-from weft.capabilities.history.model import LATEST, VersionPruned, line_name
+from weft.capabilities.history.model import LATEST, SnapshotNotFound, VersionPruned, line_name
 from weft.capabilities.sessions.model import line_of
 from weft.kernel.identity import ANYONE
 from weft.kernel.ids import is_name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.board.model import Entry, SnapshotExists, check_key, check_room, check_value_size
+from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size
 from weft.capabilities.board.reading import Board
 from weft.capabilities.history.committing import keep_moment, record
 from weft.capabilities.history.keeping import Earlier, Why
@@ -19,6 +19,7 @@ from weft.capabilities.history.model import (
     Change,
     ChangeMeta,
     Commit,
+    SnapshotExists,
     Tag,
     VersionPruned,
     blob_hash,

@@ -64,6 +64,22 @@ class VersionPruned(Conflict):
     related = ("context_history",)
 
 
+class SnapshotNotFound(NotFound):
+    """No snapshot of this line has this label."""
+
+    code = "SNAPSHOT_NOT_FOUND"
+    hint = "See the labels there are with list_snapshots of shared_context, or snapshots of context_history."
+    related = ("shared_context", "context_history")
+
+
+class SnapshotExists(Conflict):
+    """A snapshot with this label exists already."""
+
+    code = "SNAPSHOT_EXISTS"
+    hint = "Snapshots never change; choose another label, such as one with a date or a number."
+    related = ("shared_context", "context_history")
+
+
 class BranchNotFound(NotFound):
     """The line has no branch of this name (any more)."""
 

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 class Limits(NamedTuple):
-    """Which old values may go: those replaced before a moment, or behind so many newer ones. None sets no limit."""
+    """Which old values may go: replaced, or written, before a moment, or behind so many newer ones. None: no limit."""
 
     replaced_before: int | None
     versions: int | None
+    written_before: int | None = None
 
 
 class Rule(NamedTuple):
@@ -147,6 +148,10 @@ class LineStore(Protocol):
 
     async def tag(self, line_id: str, tag: Tag) -> bool:
         """Name a moment; False if the label is taken."""
+        ...
+
+    async def forget_moments(self, line_id: str, limits: Limits) -> None:
+        """Forget names that came by themselves: given too long ago, or behind so many newer ones."""
         ...
 
     async def untag(self, line_id: str, label: str) -> bool:

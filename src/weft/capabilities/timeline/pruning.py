@@ -98,8 +98,9 @@ class HistoryPruning(msgspec.Struct, frozen=True):
             await self.contexts.hold(spot.line_id)
         subject, rule = found
         now = to_micros(self.clock.now())
-        before = None if rule.days is None else moment_before(now, rule.days)
-        pruned = await self.lines.prune_some(spot.line_id, Place(spot.key, spot.seq), Limits(before, rule.versions))
+        limits = _limits(spot.line_id, rule, now)
+        await self.lines.forget_moments(spot.line_id, limits)
+        pruned = await self.lines.prune_some(spot.line_id, Place(spot.key, spot.seq), limits)
         if pruned.versions:
             of_line = (spot.pruning_id or "", spot.line_id, now, errand.by, told(subject, rule))
             removed = (pruned.versions, pruned.freed, pruned.first_seq, pruned.last_seq)
@@ -123,6 +124,13 @@ class HistoryPruning(msgspec.Struct, frozen=True):
                 data={"versions": pruning.versions, "bytes": pruning.bytes, "rule": pruning.rule},
             )
         )
+
+
+def _limits(line_id: str, rule: Rule, now: int) -> Limits:
+    before = None if rule.days is None else moment_before(now, rule.days)
+    # Memory has an age: what was written too long ago is gone, whether or not it was ever replaced.
+    is_memory = line_id.startswith("context:")
+    return Limits(before, rule.versions, before if is_memory else None)
 
 
 def _is_of_context(line_id: str) -> bool:

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weft.capabilities.board.model import SnapshotExists
 from weft.capabilities.history.committing import keep_moment
 from weft.capabilities.history.keeping import Earlier, Why
 from weft.capabilities.history.merging import alike
-from weft.capabilities.history.model import LineNotFound, Tag, VersionNotFound, VersionPruned
+from weft.capabilities.history.model import (
+    LineNotFound,
+    SnapshotExists,
+    SnapshotNotFound,
+    Tag,
+    VersionNotFound,
+    VersionPruned,
+)
 from weft.capabilities.timeline.model import (
     SNAPSHOT_CLEARANCE,
     ContextId,
@@ -61,6 +67,20 @@ class SnapshotTaken(Response, kw_only=True, omit_defaults=False):
     hash: str
     created_by: str
     created_at: datetime
+
+
+class DeleteSnapshot(Request):
+    """Which name to forget."""
+
+    context_id: ContextId
+    label: Annotated[Name, msgspec.Meta(description="The snapshot's name.")]
+
+
+class SnapshotDeleted(Response, kw_only=True, omit_defaults=False):
+    """The name is gone; the version stays for as long as retention keeps it."""
+
+    context_id: str
+    deleted: str
 
 
 class ListNamedMoments(Request):
@@ -145,6 +165,29 @@ async def name_moment(request: NameMoment, timelines: Timelines) -> SnapshotTake
         created_by=tag.created_by,
         created_at=from_micros(tag.created_at),
     )
+
+
+@operation(
+    "history.delete_snapshot",
+    tool=TOOL,
+    action="delete_snapshot",
+    http="DELETE /v1/history/{context_id}/snapshots/{label}",
+    permission=Permission.WRITE,
+    rate=RateClass.BOARD,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(LineNotFound, SnapshotNotFound, PermissionDenied),
+)
+async def delete_snapshot(request: DeleteSnapshot, timelines: Timelines) -> SnapshotDeleted:
+    """Forget the name of a state, so that retention may remove what nothing else needs. Needs clearance 3."""
+    sort_of(request.context_id)
+    check_clearance(timelines.actor, SNAPSHOT_CLEARANCE, "Deleting a snapshot")
+    line = await timelines.to_write(request.context_id)
+    if not await timelines.lines.untag(line.head.line_id, request.label):
+        raise SnapshotNotFound(f"The line has no snapshot '{request.label}'.", resource_id=request.label)
+    await line.announce("history.snapshot_deleted", request.label, {"context_id": line.head.line_id})
+    return SnapshotDeleted(context_id=request.context_id, deleted=request.label)
 
 
 @operation(

@@ -9,7 +9,7 @@ import msgspec
 from weft.capabilities.history.model import BRANCH_MARK, EMPTY, LATEST, Act, Head, Line, Stretch, Tag, trunk_of
 from weft.storage.sql.blobs import SqlBlobs
 from weft.storage.sql.history_rows import CHANGE, COMMIT, VERSION, by_commit, recorded, version
-from weft.storage.sql.pruning import prune_key, prune_some
+from weft.storage.sql.pruning import forget_moments, prune_key, prune_some
 from weft.storage.sql.verification import find_damage
 
 if TYPE_CHECKING:
@@ -393,6 +393,9 @@ class SqlLineStore:
         )
         return added > 0
 
+    async def forget_moments(self, line_id: str, limits: Limits) -> None:
+        await forget_moments(self._tx, line_id, limits)
+
     async def untag(self, line_id: str, label: str) -> bool:
         gone = await self._tx.changed(
             "DELETE FROM tags WHERE tenant = $1 AND line_id = $2 AND label = $3", self._tenant, line_id, label
@@ -425,6 +428,7 @@ class SqlLineStore:
                 self._tenant,
                 line_id,
             )
+        await self._tx.run("DELETE FROM retention WHERE tenant = $1 AND subject = $2", self._tenant, line_id)
         await self._blobs.forget(row[0] for row in rows)
 
     async def _whole_past(self, line_id: str) -> Sequence[Stretch]:

@@ -39,7 +39,8 @@ WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.pruned = 0 AND c.act
 _NEXT = f"""
 SELECT c.key, c.seq, c.blob_hash, CASE WHEN {_HELD} THEN 1 ELSE 0 END,
        (SELECT k.committed_at FROM commits k
-        WHERE k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = ({_FOLLOWING}))
+        WHERE k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = ({_FOLLOWING})),
+       (SELECT k.committed_at FROM commits k WHERE k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq)
 FROM changes c
 WHERE c.tenant = $1 AND c.line_id = $2 AND (c.key, c.seq) > ($3, $4) AND c.pruned = 0 AND c.act = 'write'
 ORDER BY c.key, c.seq LIMIT $5
@@ -59,17 +60,42 @@ async def prune_some(transaction: Transaction, line_id: str, begin: Place, limit
     rows = await transaction.all(_NEXT, transaction.tenant, line_id, begin.key, begin.seq, _CHANGES_AT_ONCE)
     oldest_kept = await _oldest_kept(transaction, line_id, {row[0] for row in rows}, limits.versions)
     going = []
-    for key, seq, blob_hash, held, replaced_at in rows:
+    for key, seq, blob_hash, held, replaced_at, written_at in rows:
         # What stands today is not history, whatever its age.
         if held or replaced_at is None:
             continue
-        too_old = limits.replaced_before is not None and replaced_at < limits.replaced_before
+        too_old = _is_before(replaced_at, limits.replaced_before) or _is_before(written_at, limits.written_before)
         if too_old or seq < oldest_kept.get(key, 0):
             going.append((key, seq, blob_hash))
     freed = await _forget(transaction, line_id, going)
     seqs = [seq for _, seq, _ in going]
     reached = Place(rows[-1][0], rows[-1][1]) if len(rows) == _CHANGES_AT_ONCE else None
     return Pruned(len(going), freed, min(seqs, default=0), max(seqs, default=0), reached)
+
+
+async def forget_moments(transaction: Transaction, line_id: str, limits: Limits) -> None:
+    if limits.replaced_before is not None:
+        await transaction.run(
+            "DELETE FROM tags WHERE tenant = $1 AND line_id = $2 AND automatic = 1 AND created_at < $3",
+            transaction.tenant,
+            line_id,
+            limits.replaced_before,
+        )
+    if limits.versions is not None:
+        await transaction.run(
+            """
+            DELETE FROM tags WHERE tenant = $1 AND line_id = $2 AND automatic = 1 AND label NOT IN (
+                SELECT t.label FROM tags t WHERE t.tenant = $1 AND t.line_id = $2 AND t.automatic = 1
+                ORDER BY t.created_at DESC, t.label LIMIT $3)
+            """,
+            transaction.tenant,
+            line_id,
+            limits.versions,
+        )
+
+
+def _is_before(moment: int, limit: int | None) -> bool:
+    return limit is not None and moment < limit
 
 
 async def _oldest_kept(transaction: Transaction, line_id: str, keys: set[str], versions: int | None) -> dict[str, int]:
