@@ -114,9 +114,9 @@ def _routes(operations: Sequence[Operation]) -> str:
 
 
 def _typed_path(operation: Operation) -> str:
-    """Return a route's path, saying which of its parts are numbers."""
+    """Return a route's path, saying which of its parts may be numbers."""
     hints = get_type_hints(operation.request)
-    numbers = {name for name, hint in hints.items() if hint is int}
+    numbers = {name for name, hint in hints.items() if hint is int or int in get_args(hint)}
     return re.sub(r"\{(\w+)\}", lambda part: f"{{{part[1]}{':int' * (part[1] in numbers)}}}", operation.route.path)
 
 
@@ -186,7 +186,10 @@ def default_of(field: FieldInfo) -> Any:  # noqa: ANN401 - a default may be anyt
 
 
 def annotation(hint: Any, names: _Names) -> str:  # noqa: ANN401 - types are values of many kinds
-    """Return a type as a caller would write it; any sequence is accepted where the request keeps a list or tuple."""
+    """Return a type as a caller would write it.
+
+    Any sequence is accepted where the request keeps a list or tuple, any mapping where it keeps a dict or an object.
+    """
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in {Union, types.UnionType}:
         return " | ".join(annotation(argument, names) for argument in arguments)
@@ -195,7 +198,7 @@ def annotation(hint: Any, names: _Names) -> str:  # noqa: ANN401 - types are val
     if origin in {list, tuple}:
         return f"{names.use(Sequence, 'Sequence')}[{annotation(arguments[0], names)}]"
     if origin is dict:
-        return f"dict[{', '.join(annotation(argument, names) for argument in arguments)}]"
+        return f"{names.use(Mapping, 'Mapping')}[{', '.join(annotation(argument, names) for argument in arguments)}]"
     return _plain(hint, names)
 
 
@@ -206,9 +209,35 @@ def _plain(hint: Any, names: _Names) -> str:  # noqa: ANN401 - likewise
         return "None"
     if hint in {str, int, float, bool}:
         return hint.__name__
-    if hint is datetime or issubclass(hint, msgspec.Struct):
+    if issubclass(hint, msgspec.Struct):
+        return f"{names.use(hint)} | {names.use(Mapping, 'Mapping')}[str, {names.use_typing('Any')}]"
+    if hint is datetime:
         return names.use(hint)
     raise TypeError(f"no annotation is known for {hint!r}")
+
+
+def types_module(operations: Sequence[Operation]) -> str:
+    """Return the source of weft.types: what requests are made of and what calls answer, in one place."""
+    given = {part for operation in operations for part in _structs(operation.request)} - {o.request for o in operations}
+    answered = {part for operation in operations for part in _structs(operation.response)}
+    public = sorted(given | answered, key=lambda part: part.__name__)
+    imports = "\n".join(f"from {part.__module__} import {part.__name__}" for part in public)
+    names = ", ".join(f'"{part.__name__}"' for part in public)
+    return (
+        f'{_HEADER}"""What requests are made of and what calls answer, to name in annotations or to build."""\n\n'
+        f"{imports}\n\n__all__ = [{names}]\n"
+    )
+
+
+def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - types are values of many kinds
+    """Yield every object that a type is made of."""
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        yield hint
+        hints = get_type_hints(hint)
+        for field in hint.__struct_fields__:
+            yield from _structs(hints[field])
+    for argument in get_args(hint):
+        yield from _structs(argument)
 
 
 def client_files(operations: Sequence[Operation], root: Path) -> dict[str, str]:
@@ -217,5 +246,6 @@ def client_files(operations: Sequence[Operation], root: Path) -> dict[str, str]:
     return {
         f"{folder}/_operations.py": operations_module(operations, ASYNC),
         f"{folder}/_sync_operations.py": operations_module(operations, SYNC),
+        "src/weft/types.py": types_module(operations),
         f"{folder}/_sync_client.py": sync_copy((root / folder / "_client.py").read_text("utf-8")),
     }

@@ -89,7 +89,7 @@ LINES = {
     "CE-F24": "Any two versions can be compared, entry by entry and line by line.",
     "CE-F25": "Context branches, and agents explore side by side without meeting.",
     "CE-F26": "Branches merge; what only a human can decide becomes a review.",
-    "CE-F55": "Persistent memory has versions and named snapshots.",
+    "CE-F55": "Persistent memory has versions and snapshots: by hand and before much is learned, as set for each sort.",
     "CE-F56": "Persistent memory returns to any version for those cleared 4 or higher, on record.",
     "CE-F57": "How long memory is kept is set for each sort and tenant.",
     "CE-A": "The context engine's operations exist, inside one tenant, metered, with stable error codes.",

@@ -6,10 +6,12 @@ from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
 from weft.capabilities.context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled, SelfModification
 from weft.capabilities.history.model import (
+    BranchLimit,
     BranchNotFound,
     LineNotFound,
     SnapshotExists,
     SnapshotNotFound,
+    ValueDamaged,
     VersionConflict,
     VersionNotFound,
     VersionPruned,
@@ -57,6 +59,7 @@ __all__ = [
     "AuthenticationError",
     "BranchExists",
     "BranchInUse",
+    "BranchLimit",
     "BranchNotFound",
     "BranchNotMerged",
     "Conflict",
@@ -106,6 +109,7 @@ __all__ = [
     "Unavailable",
     "UnknownOperation",
     "UnrelatedLines",
+    "ValueDamaged",
     "ValueTooLarge",
     "VersionConflict",
     "VersionNotFound",

@@ -33,6 +33,12 @@ def test_the_log_reads_like_a_log(board: CommandLine) -> None:
     assert board.run("history", "log", BOARD, "--before-version", "1").stdout == "Nothing was done yet.\n"
 
 
+def test_the_log_says_which_agent_it_was(launch: CommandLine) -> None:
+    launch.run("agent", "create", "planner")
+    launch.run("--as", "planner", "board", "write", "goal", "ship")
+    assert launch.run("history", "log", BOARD).stdout.splitlines()[0].endswith("  orchestrator (planner)")
+
+
 @pytest.mark.req("CE-F24")
 def test_a_diff_looks_like_a_diff(board: CommandLine) -> None:
     shown = board.run("history", "diff", BOARD, "2").stdout
@@ -63,15 +69,94 @@ def test_nothing_that_agents_wrote_reaches_the_terminal_as_a_command(launch: Com
 @pytest.mark.req("CE-F26")
 def test_a_board_is_branched_merged_and_taken_back(board: CommandLine) -> None:
     board.run("history", "branch", BOARD, "try")
-    board.run("history", "switch", BOARD, "--branch", "try")
+    board.run("history", "switch", BOARD, "try")
     board.run("board", "write", "goal", "tried")
     board.run("history", "switch", BOARD)
     assert board.json("board", "read", "goal")["value"] == "ship\non Monday"
     merged = board.run("history", "merge", BOARD, f"{BOARD}@try").stdout
-    assert re.search(r"^merged: +yes$", merged, re.MULTILINE)
+    assert merged == f"Merged: {BOARD} is at v5. Taken over: goal.\n"
     assert f"brings in {BOARD}@try v5" in board.run("history", "log", BOARD, "--limit", "1").stdout
     board.run("history", "rollback", BOARD, "4")
     assert board.json("board", "read", "goal")["value"] == "ship\non Monday"
     board.run("history", "delete-branch", BOARD, "try", "--yes")
     assert board.run("history", "verify", BOARD).stdout.startswith(f"context_id: {BOARD}\nintact:     yes")
     assert "LINE_NOT_FOUND" in board.run("history", "log", "board:nowhere", code=1).output
+
+
+@pytest.fixture
+def torn(board: CommandLine) -> CommandLine:
+    """Return a command line whose board and its branch say different things."""
+    board.run("history", "branch", BOARD, "try")
+    board.run("board", "write", "goal", "ship\non Tuesday")
+    board.run("board", "delete", "goal", "--branch", "try")
+    return board
+
+
+@pytest.mark.req("CE-F26")
+def test_a_conflict_shows_what_every_side_says_and_how_to_decide(torn: CommandLine) -> None:
+    torn.run("board", "write", "plan", "ours")
+    torn.run("board", "write", "plan", "theirs", "--branch", "try")
+    shown = torn.run("history", "merge", BOARD, f"{BOARD}@try", code=1).stdout
+    review = re.search(r"review_\w+", shown)
+    assert review is not None
+    said = r"20\d\d-\S+ \S+Z  human:admin"
+    assert shown.startswith(f"Not merged: both sides changed 2 keys. The review {review[0]} is open;")
+    for key, base, ours, theirs in (
+        ("goal", f"v2  {said}\n      ship\n      on Monday", f"v3  {said}\n      ship\n      on Tuesday", "not there"),
+        ("plan", "not there", f"v1  {said}\n      ours", f"v1  {said}\n      theirs"),
+    ):
+        pattern = rf"^{key}\n  base    {base}\n  ours    {ours}\n  theirs  {theirs}$"
+        assert re.search(pattern, shown, re.MULTILINE), shown
+    decide = f"weft history resolve {review[0]} '" + '{"goal":{"take":"ours"},"plan":{"take":"ours"}}\'\n'
+    assert shown.endswith(decide)
+    reviews = torn.run("history", "reviews").stdout
+    assert torn.run("history", "review", review[0]).stdout == reviews
+    assert reviews.startswith(f"{review[0]} (open)\n  merge:  {BOARD}@try into {BOARD}\n")
+    assert all(f"  {line}" in reviews for line in shown.splitlines()[2:] if line)
+    torn.run(*decide.split()[1:4], '{"goal": {"take": "base"}, "plan": {"take": "theirs"}}')
+    assert torn.json("board", "read", "goal")["value"] == "ship\non Monday"
+    assert re.search(r"^  decided: .* by human:admin$", torn.run("history", "reviews").stdout, re.MULTILINE)
+
+
+def test_a_merge_that_waits_for_a_human_is_no_success_to_a_program_either(torn: CommandLine) -> None:
+    answer = torn.json("history", "merge", BOARD, f"{BOARD}@try", code=1)
+    assert answer["merged"] is False
+    assert answer["conflicts"][0]["ours"]["value"] == "ship\non Tuesday"
+
+
+def test_there_may_be_no_reviews(launch: CommandLine) -> None:
+    assert launch.run("history", "reviews").stdout == "There are no reviews.\n"
+
+
+def test_a_version_is_named_behind_its_line_or_by_option(board: CommandLine) -> None:
+    for command in ("show", "read", "blame"):
+        placed = board.json("history", command, BOARD, "2")
+        assert placed == board.json("history", command, BOARD, "--version", "2")
+    assert board.json("history", "diff", BOARD, "1", "2")["to_version"] == 2
+    assert board.json("history", "branch", BOARD, "early", "1")["version"] == 1
+    assert "given twice" in board.run("history", "show", BOARD, "2", "--version", "3", code=2).stderr
+    assert "The same as --version." in board.run("history", "show", "--help").stdout
+
+
+@pytest.mark.req("CE-F57")
+def test_retention_is_set_by_days(cli: CommandLine) -> None:
+    assert cli.json("history", "set-retention", "work_artifacts", "--days", "30")["days"] == 30
+    assert "'31' is not one of" in cli.run("history", "set-retention", "board", "--days", "31", code=2).stderr
+
+
+def test_one_token_is_not_several(launch: CommandLine) -> None:
+    launch.run("board", "write", "goal", "ship")
+    assert "+ goal (v1, 1 token)\n" in launch.run("history", "log", BOARD).stdout
+
+
+def test_a_push_says_in_a_sentence_what_it_did(cli: CommandLine) -> None:
+    assert cli.run("push", "limit", "null").stdout == "Pushed: v0 -> v1\n  wrote learned_knowledge/limit\n"
+    assert cli.run("push", "limit", "null").stdout == "Nothing to push: v1 says all of it already.\n"
+    assert cli.run("push", "--remove", "limit").stdout == "Pushed: v1 -> v2\n  removed learned_knowledge/limit\n"
+    for wrong in (["limit"], ["limit", "1", "--file", __file__], []):
+        assert "Give a KEY" in cli.run("push", *wrong, code=2).stderr
+
+
+def test_an_agent_is_created_before_anything_else_is_done_to_it(cli: CommandLine) -> None:
+    listed = cli.run("agent", "--help").stdout.partition("Commands:\n")[2]
+    assert listed.split()[0] == "create"

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from weft.kernel.operation import Response
-from weft.transports.cli.render import render, table
+from weft.transports.cli.render import render, row, table
 
 if TYPE_CHECKING:
     from cli_support import CommandLine
@@ -27,6 +27,13 @@ class _Item(Response):
 class _Items(Response):
     items: list[_Item]
     total: int
+
+
+class _Pair(Response):
+    key: str
+    ours: _Item | None
+    theirs: _Item | None
+    only: _Items | None = None
 
 
 _MOMENT = datetime(2026, 7, 1, 12, 30, 15, 999, tzinfo=UTC)
@@ -46,6 +53,16 @@ def test_a_list_becomes_a_table_without_its_empty_columns() -> None:
 
 def test_an_empty_list_is_said_to_be_empty() -> None:
     assert click.unstyle(render(_Items(items=[], total=0))).splitlines() == ["items: none", "total: 0"]
+
+
+def test_nested_answers_do_not_overwrite_each_other() -> None:
+    cells = row(_Pair(key="k", ours=_Item(key="a", at=_MOMENT), theirs=_Item(key="b", at=_MOMENT, note="late")))
+    assert list(cells) == ["key", "ours_key", "ours_at", "ours_note", "theirs_key", "theirs_at", "theirs_note", "only"]
+    assert (cells["key"], cells["ours_key"], cells["theirs_key"]) == ("k", "a", "b")
+
+
+def test_a_nested_cell_keeps_its_name_where_there_is_no_other() -> None:
+    assert list(row(_Pair(key="k", ours=None, theirs=None, only=_Items(items=[], total=2))))[-2:] == ["items", "total"]
 
 
 def test_a_table_fits_the_terminal_by_shortening_its_widest_column(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,8 @@ import pytest
 
 import weft
 import weft.errors
+import weft.types
+from weft.app.operations import all_operations
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"apsw", "asyncio", "asyncpg", "click", "httpx2", "mcp", "msgspec", "obstore", "starlette", "uvicorn"}
@@ -53,6 +55,13 @@ def test_importing_weft_loads_nothing_it_may_not_need() -> None:
 def test_the_clients_load_neither_a_database_nor_a_server() -> None:
     loaded = run("import sys; from weft import Client, SyncClient; print(*sys.modules)").split()
     assert not {"apsw", "asyncpg", "click", "mcp", "starlette", "uvicorn", "weft.app"} & set(loaded)
+
+
+def test_every_answer_and_what_requests_are_made_of_can_be_imported_by_name() -> None:
+    answers = {operation.response for operation in all_operations()}
+    assert all(getattr(weft.types, answer.__name__) is answer for answer in answers)
+    assert {"Knowledge", "Resolution", "SessionConfig", "ConventionGroup"} <= set(weft.types.__all__)
+    assert not {operation.request.__name__ for operation in all_operations()} & set(weft.types.__all__)
 
 
 def test_every_error_can_be_caught_as_a_weft_error() -> None:

@@ -10,6 +10,7 @@ import pytest
 from support.world import outcome, refused
 from weft.app.dispatch import Arrival
 from weft.app.needs import Call
+from weft.capabilities.board import writing
 from weft.capabilities.board.lines import BoardLines
 from weft.capabilities.history.keeping import Why
 from weft.capabilities.history.model import Act, Change, ChangeMeta, Point, Version, blob_hash
@@ -265,6 +266,36 @@ async def test_a_branch_deleted_under_its_users_is_not_silently_the_board(world:
     assert await world.analysis.value("goal") == "main"
 
 
+async def test_a_branch_made_anew_under_the_same_name_is_another_one(world: World) -> None:
+    await world.planner.write("goal", "main")
+    await branch(world.planner, "try")
+    await switch(world.analysis, "try")
+    await delete_branch(world.planner, "try")
+    await branch(world.planner, "try")
+    for attempt in (world.analysis.read("goal"), world.analysis.write("goal", "lost"), world.analysis.keys()):
+        with refused("BRANCH_NOT_FOUND") as caught:
+            await attempt
+        assert "switch" in caught.value.hint
+        assert caught.value.context["available_alternatives"] == ["try"]
+    assert await world.analysis.value("goal", branch="try") == "main"
+    await switch(world.analysis, "try")
+    await world.analysis.write("goal", "here now")
+    assert await world.planner.value("goal", branch="try") == "here now"
+
+
+async def test_a_board_has_only_so_many_branches(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "MAX_BRANCHES", 3)
+    for name in ("a", "b", "c"):
+        await branch(world.planner, name)
+    for of in ("", "a"):
+        with refused("BRANCH_LIMIT") as caught:
+            await branch(world.planner, "d", of=of)
+        assert caught.value.context["limit"] == 3
+    await delete_branch(world.planner, "b")
+    await branch(world.planner, "d", of="a")
+    assert (await world.planner.call("session.get", session_id="s1"))["session"]["branches"] == ["a", "c", "d"]
+
+
 async def test_writers_on_branches_and_board_do_not_lose_each_others_work(world: World) -> None:
     await world.planner.write("count", "0")
     await branch(world.planner, "try")
@@ -474,7 +505,7 @@ async def test_a_board_without_branches_never_looks_for_them(world: World, monke
     async def looked(*_: object, **__: object) -> None:
         raise AssertionError("looked for a branch")
 
-    monkeypatch.setattr(SqlSwitchStore, "branch_of", looked)
+    monkeypatch.setattr(SqlSwitchStore, "of", looked)
     for method in ("find", "lock", "branches"):
         monkeypatch.setattr(SqlLineStore, method, looked)
     await world.planner.write("goal", "x")

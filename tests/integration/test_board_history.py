@@ -192,6 +192,9 @@ async def test_verifying_while_others_write_raises_no_false_alarm(world: World) 
         ("DELETE FROM commits WHERE tenant = $1 AND seq = 1", (), "commit 1 is missing"),
         ("DELETE FROM commits WHERE tenant = $1 AND seq = 2", (), "commit 2 is missing"),
         ("UPDATE lines SET head = $1 WHERE tenant = $2", (bytes(32),), "the head is not"),
+        ("UPDATE entries SET version = 77 WHERE tenant = $1", (), "the entry 'draft' is not"),
+        ("UPDATE entries SET readable_by = '[\"a\"]' WHERE tenant = $1", (), "the entry 'draft' is not"),
+        ("DELETE FROM entries WHERE tenant = $1", (), "an entry that history has is missing"),
     ],
 )
 async def test_verify_finds_whatever_was_altered(
@@ -234,3 +237,12 @@ async def test_a_board_that_departs_from_its_history_is_found_out(world: World, 
     answer = await world.admin.inspect()
     assert not answer["history_intact"]
     assert "draft" in answer["history_problem"]
+
+
+@pytest.mark.req("SC-08")
+@pytest.mark.parametrize("value", ["text", "a long text " * 200], ids=["plain", "compressed"])
+async def test_a_value_that_cannot_be_read_is_an_error_and_never_another_value(world: World, value: str) -> None:
+    await world.planner.write("draft", value)
+    await world.sql("UPDATE blobs SET content = $1 WHERE tenant = $2", b"\xff\xfe\xfd", world.tenant)
+    with refused("VALUE_DAMAGED"):
+        await world.planner.read("draft")

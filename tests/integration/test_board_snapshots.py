@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
+from weft.capabilities.history.model import Tag
+from weft.storage.sql.database import Scope
+from weft.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
     from support.world import World
@@ -123,3 +126,62 @@ async def test_sub_agents_cannot_restore(world: World) -> None:
     await world.planner.snapshot("mark")
     with refused("PERMISSION_DENIED"):
         await world.analysis.restore("mark")
+
+
+@pytest.mark.req("CE-F25")
+async def test_what_is_no_longer_kept_is_not_shown_as_empty_nor_as_unchanged(world: World) -> None:
+    short = await world.planner.create_session("short", keep_versions=1)
+    await short.write("empty", "")
+    for number in range(17):
+        await short.write("goal", f"v{number}")
+    for name, version in (("old", "3"), ("older", "2")):
+        await short.call("history.branch", context_id="board:short", branch=name, from_version=version)
+        await short.snapshot(name, branch=name)
+    read = await short.call("board.read_snapshot", session_id="short", label="old", branch="old")
+    empty, goal = read["entries"]
+    assert (empty["key"], empty["value"], "pruned" in empty) == ("empty", "", False)
+    assert (goal["key"], goal["value"], goal["version"], goal["pruned"]) == ("goal", None, 2, True)
+    same = await short.call("board.compare_snapshots", session_id="short", from_label="old", branch="old")
+    assert (same["unchanged"], same["modified"]) == (["empty", "goal"], [])
+    await short.write("goal", "", branch="old")
+    changed = await short.call("board.compare_snapshots", session_id="short", from_label="old", branch="old")
+    assert changed["modified"] == [
+        {"key": "goal", "from_version": 2, "to_version": 3, "from_value": None, "to_value": ""}
+    ]
+    await short.delete("goal", branch="old")
+    gone = await short.call("board.compare_snapshots", session_id="short", from_label="old", branch="old")
+    assert [(entry["value"], entry["pruned"]) for entry in gone["removed"]] == [(None, True)]
+
+
+async def test_names_of_the_form_that_moments_get_by_themselves_are_reserved(world: World) -> None:
+    for label in ("before-rollback-v3", "after-plan-v1", "before-x-v2-2"):
+        with refused("INVALID_INPUT_FORMAT"):
+            await world.planner.snapshot(label)
+    for label in ("before-rollback", "after-v1", "v3", "the-before-x-v1"):
+        await world.planner.snapshot(label)
+
+
+async def test_the_state_before_a_restore_is_found_by_its_name_even_if_that_was_taken(world: World) -> None:
+    await world.planner.write("goal", "1")
+    await world.planner.snapshot("mark")
+    taken = Tag("before-restore-v2", 1, "orchestrator", 0)
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlLineStore(tx).tag("board:s1", taken))
+    await world.planner.write("goal", "2")
+    await world.planner.restore("mark")
+    assert await world.planner.read_snapshot("before-restore-v2") == {"goal": "1"}
+    assert await world.planner.read_snapshot("before-restore-v2-2") == {"goal": "2"}
+
+
+@pytest.mark.req("SC-12")
+async def test_a_restore_forgets_old_values_as_a_write_does(world: World) -> None:
+    short = await world.planner.create_session("short", keep_versions=1)
+    await short.write("goal", "first")
+    await short.snapshot("mark")
+    for number in range(6):
+        await short.write("goal", f"v{number}")
+    await short.restore("mark")
+    kept = await world.rows(
+        "SELECT version FROM changes WHERE tenant = $1 AND line_id = 'board:short' AND pruned = 0 ORDER BY version",
+        world.tenant,
+    )
+    assert [row[0] for row in kept] == [1, 7, 8]

@@ -285,3 +285,53 @@ async def test_wherever_a_rollback_of_a_context_ends_all_parts_are_old_or_all_ne
     assert entries(pulled) == {"a": 0, "b": 0, "c": None}
     assert (await held(world.planner, key="c", memory_type="work_artifacts"))["entries"][0]["value"] == 0
     assert await problems(world) == []
+
+
+@pytest.mark.req("CE-F19")
+async def test_an_agent_that_has_filled_its_memory_can_still_be_given_rules(world: World) -> None:
+    app = await world.another_app(context_limit_mb=1)
+    agent = world.analysis.at(app)
+    await push(agent, *(known(f"k{number}", "x" * 30_000) for number in range(34)), if_version=0)
+    used = (await agent.call("context.status"))["used_bytes"]
+    await agent.call("history.branch", context_id="context:analysis", branch="b")
+    await define(world.admin.at(app), "analysis", guardrails=[{"rule": "y" * 100_000}])
+    assert (await agent.call("context.status"))["used_bytes"] == used
+    assert (await pull(agent, branch="b"))["context"]["guardrails"] == [{"rule": "y" * 100_000}]
+    assert (await agent.call("context.status", branch="b"))["used_bytes"] == used
+
+
+async def test_a_definition_that_is_no_longer_kept_is_said_to_be_gone(world: World) -> None:
+    await world.admin.call("history.set_retention", subject="agent", days="indefinite", versions=1)
+    await define(world.admin, "planner", role="one", guardrails=[{"rule": 1}])
+    await define(world.admin, "planner", role="two", guardrails=[{"rule": 2}])
+    await world.admin.call("history.prune")
+    with refused("VERSION_PRUNED"):
+        await definition(world.admin, "planner", version="1")
+
+
+async def test_a_rollback_takes_a_value_and_what_was_said_about_it_back_together(world: World) -> None:
+    await push(world.planner, known("k", "one", metadata={"of": 1}), known("plain", 1), if_version=0)
+    await push(world.planner, known("k", "two", metadata={"of": 1}), known("plain", 2), if_version=1)
+    await push(world.planner, known("k", "two"), known("plain", 2, metadata={"of": 2}), if_version=2)
+    for target, of_k, of_plain in (("1", ("one", {"of": 1}), (1, {})), ("3", ("two", {}), (2, {"of": 2}))):
+        await world.admin.call("history.rollback", context_id="context:planner", target_version=target)
+        listed = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
+        assert [(entry["value"], entry.get("metadata", {})) for entry in listed] == [of_k, of_plain]
+
+
+async def test_a_merge_brings_a_value_and_what_was_said_about_it_from_one_side(world: World) -> None:
+    for agent, take, expected in (
+        (world.analysis, "ours", ("v1", {"m": 0})),
+        (world.planner, "theirs", ("v2", {"m": 2})),
+    ):
+        root = (await agent.call("context.status"))["context_id"]
+        await push(agent, known("k", "v0", metadata={"m": 0}), if_version=0)
+        await agent.call("history.branch", context_id=root, branch="b")
+        await push(agent, known("k", "v1", metadata={"m": 0}), if_version=1)
+        await push(agent, known("k", "v2", metadata={"m": 2}), if_version=1, branch="b")
+        merge = await agent.call("history.merge", context_id=root, from_context_id=f"{root}@b")
+        assert [conflict["key"] for conflict in merge["conflicts"]] == ["learned_knowledge/k"]
+        resolutions = {"learned_knowledge/k": {"take": take}}
+        await world.admin.call("history.resolve", review_id=merge["review_id"], resolutions=resolutions)
+        (entry,) = (await pull(agent))["context"]["memory"]["learned_knowledge"]
+        assert (entry["value"], entry["metadata"]) == expected

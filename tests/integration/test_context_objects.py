@@ -6,11 +6,12 @@ import base64
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from support.contexts import artifact, entries, held, known, problems, pull, push, stopping_at, value_of, version_of
 from support.world import outcome, refused
-from weft.capabilities.objects.model import ObjectStorageUnavailable
+from weft.capabilities.objects.model import ObjectStorageUnavailable, Pointer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,7 +75,7 @@ async def test_bytes_need_no_media_type_and_may_be_none_at_all(world: World) -> 
 
 
 async def test_what_history_still_refers_to_stays_and_what_nothing_refers_to_goes(world: World) -> None:
-    await world.admin.call("history.set_retention", subject="work_artifacts", days=None, versions=1)
+    await world.admin.call("history.set_retention", subject="work_artifacts", days="indefinite", versions=1)
     await push(world.planner, artifact("a", "first"), if_version=0)
     await push(world.planner, artifact("a", "second"), if_version=1)
     await sweep(world)
@@ -89,7 +90,7 @@ async def test_what_history_still_refers_to_stays_and_what_nothing_refers_to_goe
 
 
 async def test_the_same_value_under_two_keys_is_stored_once_and_stays_for_the_second(world: World) -> None:
-    await world.admin.call("history.set_retention", subject="work_artifacts", days=None, versions=1)
+    await world.admin.call("history.set_retention", subject="work_artifacts", days="indefinite", versions=1)
     await push(world.planner, artifact("a", "same", metadata={"n": 1}), artifact("b", "same"), if_version=0)
     assert len(files(world)) == 1
     await push(world.planner, artifact("a", "other"), if_version=1)
@@ -168,3 +169,79 @@ async def test_wherever_a_push_of_large_values_ends_no_object_is_left_over(
     pulled = await pull(world.planner)
     assert list(entries(pulled)) == ["a"]
     assert await value_of(world.planner, "a", memory_type="work_artifacts") == str(number)
+
+
+@pytest.mark.req("CE-E")
+async def test_a_push_that_will_be_refused_uploads_nothing(world: World) -> None:
+    small = await world.another_app(context_limit_mb=1)
+    await push(world.planner, known("a", 1), if_version=0)
+    for agent, what, code in [
+        (world.planner, {"if_version": 9}, "VERSION_CONFLICT"),
+        (world.planner, {"if_version": 1, "session_id": "nowhere"}, "SESSION_NOT_FOUND"),
+        (world.planner, {"if_version": 1, "branch": "nowhere"}, "BRANCH_NOT_FOUND"),
+        (world.planner, {}, "INVALID_INPUT_FORMAT"),
+        (world.planner.at(small), {"if_version": 1}, "CONTEXT_LIMIT_EXCEEDED"),
+    ]:
+        with refused(code):
+            await push(agent, known("large", "x" * 2_000_000), **what)
+    assert (files(world), await states(world)) == ([], [])
+
+
+@pytest.mark.req("CE-F4")
+async def test_pushing_a_value_again_repairs_it_wherever_it_was_lost(world: World) -> None:
+    await push(world.planner, known("large", LARGE), if_version=0)
+    await pull(world.planner)
+    (stored,) = files(world)
+    stored.unlink()
+    answer = await push(world.planner, known("large", LARGE), if_version=1)
+    assert (answer["unchanged"], await value_of(world.planner, "large")) == (1, LARGE)
+    stored.unlink()
+    await world.sql("DELETE FROM objects WHERE tenant = $1", world.tenant)
+    await push(world.planner, known("large", LARGE), if_version=1)
+    await sweep(world)
+    assert (await value_of(world.planner, "large"), await states(world)) == (LARGE, ["kept"])
+
+
+async def test_taking_back_a_value_that_is_lost_says_that_it_is_missing(world: World) -> None:
+    await push(world.planner, known("large", LARGE), if_version=0)
+    await push(world.planner, known("large", 1), if_version=1)
+    await world.sql("DELETE FROM objects WHERE tenant = $1", world.tenant)
+    with refused("OBJECT_MISSING"):
+        await world.admin.call("history.rollback", context_id="context:planner", target_version="1")
+
+
+async def test_a_value_that_reads_like_a_pointer_does_not_keep_what_another_points_to(world: World) -> None:
+    for memory_type in ("learned_knowledge", "work_artifacts"):
+        await world.admin.call("history.set_retention", subject=memory_type, days="indefinite", versions=1)
+    pointer = Pointer.to(world.tenant, "planner", msgspec.json.encode([1, 2, 3]))
+    await push(world.planner, known("copycat", msgspec.json.decode(pointer.encode())), if_version=0)
+    await push(world.planner, artifact("a", [1, 2, 3]), if_version=1)
+    await push(world.planner, known("copycat", 1), artifact("a", "other"), if_version=2)
+    await world.admin.call("history.prune")
+    await sweep(world)
+    assert [stored.read_bytes() for stored in files(world)] == [b'"other"']
+
+
+@pytest.mark.req("CE-F57")
+async def test_an_artifact_that_is_pushed_again_lasts_longer(world: World) -> None:
+    await push(world.planner, artifact("a", [1], metadata={"of": "a ship"}), if_version=0)
+    world.clock.advance(days=89)
+    answer = await push(world.planner, artifact("a", [1], metadata={"of": "a ship"}), if_version=1)
+    assert (answer["version"], answer["changed"][0]["version"], answer["unchanged"]) == (2, 2, 0)
+    repeated = await push(world.planner, artifact("a", [1], metadata={"of": "a ship"}), if_version=1)
+    assert (repeated["version"], repeated["unchanged"]) == (2, 1)
+    world.clock.advance(days=2)
+    (entry,) = (await pull(world.planner))["context"]["memory"]["work_artifacts"]
+    assert (entry["key"], entry["metadata"]) == ("a", {"of": "a ship"})
+
+
+async def test_what_retention_has_ended_comes_back_with_no_version(world: World) -> None:
+    await push(world.analysis, artifact("a", ["old"]), known("z", 1), if_version=0)
+    await push(world.analysis, known("z", 2), if_version=1)
+    await world.admin.call("history.snapshot", context_id="context:analysis", label="kept")
+    world.clock.advance(days=91)
+    await world.admin.call("context.copy", agent_id="review-2", from_agent_id="analysis", version="1")
+    assert entries(await pull(world.review)) == {"z": 1}
+    assert entries(await pull(world.analysis)) == {"z": 2}
+    await world.admin.call("history.rollback", context_id="context:analysis", target_version="1")
+    assert entries(await pull(world.analysis)) == {"z": 1}

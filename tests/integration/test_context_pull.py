@@ -155,10 +155,7 @@ async def test_an_entry_is_gone_the_moment_its_time_is_over_but_not_from_a_snaps
     with refused("CONTEXT_KEY_NOT_FOUND"):
         await held(later, key="report", memory_type="work_artifacts")
     state = await world.planner.call("history.read", context_id="context:planner:work_artifacts", version="1")
-    assert [(entry["key"], entry["value"]) for entry in state["entries"]] == [
-        ("report", None),
-        ("report#metadata", None),
-    ]
+    assert [(entry["key"], entry["value"]) for entry in state["entries"]] == [("report", None)]
     await prune(world)
     assert await value_of(world.planner, "report", memory_type="work_artifacts") == "long"
     await push(world.planner, artifact("report", "long"), if_version=pulled["to_version"])
@@ -168,7 +165,7 @@ async def test_an_entry_is_gone_the_moment_its_time_is_over_but_not_from_a_snaps
 
 @pytest.mark.req("CE-F57")
 async def test_a_tenant_sets_how_long_each_sort_is_kept_and_a_line_has_the_last_word(world: World) -> None:
-    keep = {"learned_knowledge": 30, "work_artifacts": None, "context:planner:team_preferences": 30}
+    keep = {"learned_knowledge": 30, "work_artifacts": "indefinite", "context:planner:team_preferences": 30}
     for caller in (world.planner, world.analysis):
         preference = known("p", 1, memory_type="team_preferences")
         await push(caller, known("a", 1), preference, artifact("w", 1), if_version=0)
@@ -184,8 +181,8 @@ async def test_a_tenant_sets_how_long_each_sort_is_kept_and_a_line_has_the_last_
 
 @pytest.mark.req("CE-F57")
 async def test_pruning_never_removes_what_a_session_or_a_named_version_holds(world: World) -> None:
-    await world.admin.call("history.set_retention", subject="learned_knowledge", days=None, versions=1)
-    await world.admin.call("history.set_retention", subject="agent", days=None, versions=1)
+    await world.admin.call("history.set_retention", subject="learned_knowledge", days="indefinite", versions=1)
+    await world.admin.call("history.set_retention", subject="agent", days="indefinite", versions=1)
     await define(world, "First")
     await push(world.planner, known("a", 1), if_version=1)
     await pull(world.planner)
@@ -294,3 +291,67 @@ async def test_a_pull_is_told_to_the_agent_alone(world: World) -> None:
     mine = {event["type"]: event for event in (await world.planner.events())["events"]}
     assert mine["context.pulled"]["data"]["version"] == 1
     assert mine["context.pulled"]["session_id"] == SESSION
+
+
+@pytest.mark.req("CE-F18")
+async def test_a_session_keeps_what_it_pulled_from_a_branch_that_had_nothing_of_its_own(world: World) -> None:
+    await push(world.planner, known("a", 1), if_version=0)
+    await world.planner.call("history.branch", context_id="context:planner", branch="b")
+    await pull(world.planner, branch="b")
+    await push(world.planner, known("a", 2), if_version=1)
+    await world.planner.call("history.delete_branch", context_id="context:planner", branch="b")
+    assert ((await held(world.planner))["version"], await value_of(world.planner, "a")) == (1, 1)
+
+
+async def test_another_branch_of_the_same_name_is_not_what_a_session_knows(world: World) -> None:
+    async def begin() -> None:
+        await world.planner.call("history.branch", context_id="context:planner", branch="b")
+
+    await push(world.planner, known("a", 1), known("same", 1), if_version=0)
+    await begin()
+    await pull(world.planner, branch="b")
+    await push(world.planner, known("a", "first"), session_id=SESSION, branch="b")
+    await world.planner.call("history.delete_branch", context_id="context:planner", branch="b", force=True)
+    await begin()
+    await push(world.planner, known("a", "second"), if_version=1, branch="b")
+    with refused("INVALID_INPUT_FORMAT"):
+        await push(world.planner, known("a", "third"), session_id=SESSION, branch="b")
+    await pull(world.planner, branch="b")
+    await push(world.planner, known("a", "third"), session_id=SESSION, branch="b")
+    await world.planner.call("history.delete_branch", context_id="context:planner", branch="b", force=True)
+    await begin()
+    await push(world.planner, known("a", "fourth"), if_version=1, branch="b")
+    await push(world.planner, known("other", 1), if_version=2, branch="b")
+    pulled = await pull(world.planner, branch="b")
+    assert keys(pulled["changes"]["added"]) == ["a", "other", "same"]
+    assert pulled["changes"]["modified"] == pulled["changes"]["removed"] == []
+
+
+async def test_values_that_are_no_longer_kept_are_said_to_be_gone(world: World) -> None:
+    for memory_type in ("learned_knowledge", "work_artifacts"):
+        await world.admin.call("history.set_retention", subject=memory_type, days="indefinite", versions=1)
+    for version, value in enumerate(("old", "new")):
+        await push(world.planner, known("k", value), artifact("a", value), if_version=version)
+    await world.admin.call("history.prune")
+    await world.planner.call("history.branch", context_id="context:planner", branch="b", from_version="1")
+    pulled = await pull(world.planner, branch="b")
+    listed = [entry for part in pulled["context"]["memory"].values() for entry in part]
+    assert [(entry["key"], entry["pruned"], "value" in entry) for entry in listed] == [
+        ("k", True, False),
+        ("a", True, False),
+    ]
+    for key, memory_type in (("k", "learned_knowledge"), ("a", "work_artifacts")):
+        (entry,) = (await held(world.planner, key=key, memory_type=memory_type))["entries"]
+        assert (entry["pruned"], "value" in entry, "truncated" in entry) == (True, False, False)
+
+
+async def test_metadata_takes_up_room_in_an_answer_too(world: World) -> None:
+    about = {"m": "x" * 50_000}
+    await push(world.planner, *(known(f"k{number}", 1, metadata=about) for number in range(10)), if_version=0)
+    listed = (await pull(world.planner))["context"]["memory"]["learned_knowledge"]
+    assert [("metadata" in entry, entry.get("truncated", False)) for entry in listed] == [
+        *[(True, False)] * 5,
+        *[(False, True)] * 5,
+    ]
+    (entry,) = (await held(world.planner, key="k9"))["entries"]
+    assert (entry["metadata"], entry["value"], "truncated" in entry) == (about, 1, False)

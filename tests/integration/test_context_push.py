@@ -25,6 +25,7 @@ from support.world import SESSION, outcome, refused
 if TYPE_CHECKING:
     from support.world import World
 
+LARGE = "large é " * 80_000
 TYPES = ["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
 
 
@@ -78,6 +79,16 @@ async def test_a_push_that_says_nothing_new_makes_no_version(world: World) -> No
     assert (answer["version"], answer["changed"], answer["unchanged"]) == (1, [], 1)
     answer = await push(world.planner, if_version=1, remove=[{"key": "never"}])
     assert (answer["version"], answer["unchanged"]) == (1, 1)
+
+
+async def test_a_push_repeated_because_its_answer_was_lost_is_done_once(world: World) -> None:
+    what = [known("a", 1, metadata={"source": "mail"}), known("b", LARGE)]
+    await push(world.planner, known("old", 1), if_version=0)
+    await push(world.planner, *what, if_version=1, remove=[{"key": "old"}])
+    answer = await push(world.planner, *what, if_version=1, remove=[{"key": "old"}])
+    assert (answer["version"], answer["changed"], answer["unchanged"]) == (2, [], 3)
+    with refused("VERSION_CONFLICT"):
+        await push(world.planner, *what, known("c", 1), if_version=1)
 
 
 async def test_metadata_goes_with_its_value(world: World) -> None:
@@ -327,6 +338,103 @@ async def test_a_push_tells_why_and_at_which_step_and_each_step_leaves_a_snapsho
         ("context:planner", "after-research-v1", True),
         ("context:planner:learned_knowledge", "after-research-v1", True),
     }
+
+
+async def snapshots(world: World, **which: Any) -> set[tuple[str, str]]:
+    listed = (await world.admin.call("history.snapshots", **which))["snapshots"]
+    assert all(each["automatic"] for each in listed)
+    return {(each["context_id"].removeprefix("context:planner"), each["label"]) for each in listed}
+
+
+def lot(size: int, value: Any, **what: Any) -> list[dict[str, Any]]:
+    return [known(f"k{number}", value, **what) for number in range(size)]
+
+
+@pytest.mark.req("CE-F21")
+@pytest.mark.req("CE-F55")
+async def test_before_much_is_learned_at_once_the_state_gets_a_name(world: World) -> None:
+    first = await push(world.planner, *lot(12, 0), if_version=0)
+    assert (first["snapshot_before"], await snapshots(world)) == (None, set())
+    assert (await push(world.planner, *lot(9, 1), *lot(10, 1)[9:], if_version=1))["snapshot_before"] is not None
+    assert await snapshots(world) == {("", "before-learning-v1"), (":learned_knowledge", "before-learning-v1")}
+    few = await push(world.planner, *lot(9, 2, metadata={"by": "me"}), *lot(12, 1)[9:10], if_version=2)
+    assert (few["snapshot_before"], len(few["changed"]), few["unchanged"]) == (None, 9, 1)
+    removed = await push(world.planner, if_version=3, remove=[{"key": f"k{number}"} for number in range(12)])
+    assert removed["snapshot_before"] == "before-learning-v3"
+    line = "context:planner:learned_knowledge"
+    await world.admin.call("history.rollback", context_id=line, target_version="before-learning-v3")
+    after = entries(await pull(world.planner))
+    assert after == {**{f"k{number}": 2 for number in range(9)}, "k9": 1, "k10": 0, "k11": 0}
+    await world.admin.call("history.rollback", context_id="context:planner", target_version="before-learning-v1")
+    assert set(entries(await pull(world.planner)).values()) == {0}
+    assert await problems(world) == []
+
+
+@pytest.mark.req("CE-F55")
+async def test_how_much_is_learned_at_once_is_set_for_each_sort_and_tenant(world: World) -> None:
+    talk = {"memory_type": "conversation_context", "workflow_id": "launch"}
+    await push(world.planner, known("a", 0), known("a", 0, **talk), artifact("a", 0), if_version=0)
+    untouched = [*lot(20, 1, **talk), *lot(20, 1, memory_type="work_artifacts")]
+    assert (await push(world.planner, *untouched, if_version=1))["snapshot_before"] is None
+    for subject, least in {"conversation_context": 3, "learned_knowledge": 0, "team_preferences": 1}.items():
+        await world.admin.call("history.set_retention", subject=subject, snapshot_from=least)
+    await push(world.planner, *lot(3, 2, **talk), *lot(50, 2), if_version=2)
+    await push(world.planner, known("a", 3, memory_type="team_preferences"), if_version=3)
+    named = {("", "before-learning-v2"), (":conversation_context:launch", "before-learning-v2")}
+    assert await snapshots(world) == {*named, ("", "before-learning-v3")}
+    await world.admin.call("history.set_retention", subject="context:planner:learned_knowledge", snapshot_from=2)
+    await push(world.planner, *lot(2, 4), if_version=4)
+    assert (":learned_knowledge", "before-learning-v2") in await snapshots(world)
+    rules = {rule["subject"]: rule for rule in (await world.admin.call("history.retention"))["rules"]}
+    assert {subject: rule["snapshot_from"] for subject, rule in rules.items()} == {
+        "board": None,
+        "agent": None,
+        "conversation_context": 3,
+        "learned_knowledge": 0,
+        "team_preferences": 1,
+        "work_artifacts": None,
+        "context:planner:learned_knowledge": 2,
+    }
+    elsewhere = {rule["subject"]: rule for rule in (await world.stranger.call("history.retention"))["rules"]}
+    assert elsewhere["learned_knowledge"]["snapshot_from"] == 10
+    for wrong in ({"subject": "board"}, {"subject": "agent"}, {"subject": "team_preferences", "snapshot_from": -1}):
+        with refused("INVALID_INPUT_FORMAT"):
+            await world.admin.call("history.set_retention", **{"snapshot_from": 5, **wrong})
+
+
+@pytest.mark.req("CE-F55")
+async def test_what_is_learned_on_a_branch_gets_its_names_there(world: World) -> None:
+    await push(world.planner, *lot(12, 0), if_version=0)
+    await world.planner.call("history.branch", context_id="context:planner", branch="try")
+    answer = await push(world.planner, *lot(12, 1), if_version=1, branch="try")
+    assert answer["snapshot_before"] == "before-learning-v1"
+    assert await snapshots(world) == {("@try", "before-learning-v1"), (":learned_knowledge@try", "before-learning-v1")}
+    await world.admin.call("history.rollback", context_id="context:planner@try", target_version="before-learning-v1")
+    assert set(entries(await pull(world.planner, branch="try")).values()) == {0}
+    assert await problems(world) == []
+
+
+@pytest.mark.req("CE-F55")
+@pytest.mark.req("CE-F57")
+async def test_names_that_came_by_themselves_keep_nothing_longer_than_its_sort_is_kept(world: World) -> None:
+    line = "context:planner:learned_knowledge"
+    await world.admin.call("history.set_retention", subject="learned_knowledge", days=30)
+    await push(world.planner, *lot(12, "old"), if_version=0)
+    await push(world.planner, *lot(12, "new"), if_version=1)
+    await world.admin.call("history.prune")
+    world.clock.advance(days=29)
+    await push(world.planner, *lot(2, "newest"), if_version=2)
+    assert {entry["value"] for entry in await read(world, line, "before-learning-v1")} == {"old"}
+    world.clock.advance(days=2)
+    assert {entry["value"] for entry in await read(world, line, "1")} == {None}
+    await world.admin.call("history.prune")
+    assert {entry["value"] for entry in await read(world, line, "1")} == {None}
+    assert entries(await pull(world.planner)) == {"k0": "newest", "k1": "newest"}
+    assert await problems(world) == []
+
+
+async def read(world: World, line: str, version: str) -> list[dict[str, Any]]:
+    return (await world.admin.call("history.read", context_id=line, version=version))["entries"]
 
 
 async def test_the_audit_log_and_events_tell_what_was_pushed_but_never_its_value(world: World) -> None:

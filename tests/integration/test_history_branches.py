@@ -346,6 +346,27 @@ async def test_others_are_told_of_branches_and_merges(parted: World) -> None:
         await events(parted.stranger, "history.")
 
 
+@pytest.mark.req("CE-F26")
+async def test_a_review_is_closed_for_everyone_by_a_clean_merge_or_with_its_branch(at_odds: World) -> None:
+    await merge(at_odds.planner)
+    (review,) = (await history(at_odds.planner, "reviews"))["reviews"]
+    shown = await at_odds.analysis.call("history.review", review_id=review["review_id"])
+    assert (shown["state"], shown["conflicts"]) == ("open", review["conflicts"])
+    await at_odds.planner.write("goal", await at_odds.planner.value("goal", branch="try"))
+    assert (await merge(at_odds.planner))["merged"]
+    assert await events(at_odds.analysis, "history.review") == ["history.review_opened", "history.review_closed"]
+    shown = await at_odds.analysis.call("history.review", review_id=review["review_id"])
+    assert (shown["state"], shown["decided_by"]) == ("resolved", "orchestrator")
+    await at_odds.planner.write("goal", "here")
+    await at_odds.planner.write("goal", "there", branch="try")
+    await merge(at_odds.planner)
+    await history(at_odds.planner, "delete_branch", branch="try", force=True)
+    assert (await events(at_odds.analysis, "history.review"))[2:] == ["history.review_opened", "history.review_closed"]
+    for caller, review_id in ((at_odds.stranger, review["review_id"]), (at_odds.planner, "review_none")):
+        with refused("REVIEW_NOT_FOUND"):
+            await caller.call("history.review", review_id=review_id)
+
+
 @pytest.mark.req("CE-F25")
 @pytest.mark.req("CE-F26")
 async def test_an_agents_whole_context_branches_and_merges_entry_by_entry(world: World) -> None:
@@ -359,19 +380,19 @@ async def test_an_agents_whole_context_branches_and_merges_entry_by_entry(world:
     await planner.call("context.push", knowledge=learned(style="long"), if_version=1)
     merged = await merge(planner, source=f"{line}@try", target=line)
     assert (merged["merged"], merged["taken"]) == (True, ["learned_knowledge/tone"])
-    assert await state(planner, f"{line}:learned_knowledge") == {"tone": '"casual"', "style": '"long"'}
+    assert await state(planner, f"{line}:learned_knowledge") == {"tone": "casual", "style": "long"}
     version = merged["version"]
     await planner.call("context.push", knowledge=learned(tone="rude"), if_version=2, branch="try")
     await planner.call("context.push", knowledge=learned(tone="kind"), if_version=version)
     answer = await merge(planner, source=f"{line}@try", target=line)
     (conflict,) = answer["conflicts"]
     assert conflict["key"] == "learned_knowledge/tone"
-    assert [conflict[side]["value"] for side in ("base", "ours", "theirs")] == ['"casual"', '"kind"', '"rude"']
+    assert [conflict[side]["value"] for side in ("base", "ours", "theirs")] == ["casual", "kind", "rude"]
     (review,) = (await world.admin.call("history.reviews"))["reviews"]
     assert review["conflicts"] == answer["conflicts"]
     chosen = {"learned_knowledge/tone": {"take": "value", "value": "friendly"}}
     await world.admin.call("history.resolve", review_id=review["review_id"], resolutions=chosen)
-    assert await state(planner, f"{line}:learned_knowledge") == {"tone": '"friendly"', "style": '"long"'}
+    assert await state(planner, f"{line}:learned_knowledge") == {"tone": "friendly", "style": "long"}
     between = await history(planner, "diff", context_id=line, from_version=str(version))
     assert [d["key"] for d in between["modified"]] == ["learned_knowledge/tone"]
     assert (await history(planner, "verify", context_id=line, deep=True))["intact"]

@@ -275,3 +275,66 @@ async def test_others_are_served_while_a_long_diff_is_made(world: World) -> None
     diff = board.call("history.diff", context_id="board:busy", from_version="1")
     answers = await asyncio.gather(diff, *(board.read("k1") for _ in range(10)))
     assert answers[0]["modified"][0]["key"] == "k0"
+
+
+@pytest.mark.req("CE-F23")
+async def test_the_agent_behind_a_change_is_named_everywhere(lived_in: World) -> None:
+    log = await history(lived_in.planner, "log")
+    assert [commit["agent_id"] for commit in log["commits"]] == ["planner", "planner", "planner", "analysis", "planner"]
+    assert (await history(lived_in.planner, "show", version=2))["commit"]["agent_id"] == "analysis"
+    for verb in ("read", "blame"):
+        (entry,) = (await history(lived_in.planner, verb, version=2, key="plan"))["entries"]
+        assert (entry["author"], entry["agent_id"]) == ("subagent:analysis", "analysis")
+
+
+async def test_versions_go_by_numbers_and_as_the_log_writes_them(lived_in: World) -> None:
+    for name in (3, "3", "v3"):
+        assert (await history(lived_in.planner, "show", version=name))["commit"]["version"] == 3
+        assert (await history(lived_in.planner, "log", before_version=name, limit=1))["commits"][0]["version"] == 2
+    diff = await history(lived_in.planner, "diff", from_version=0, to_version="v1")
+    assert [d["key"] for d in diff["added"]] == ["goal"]
+    for name in (6, "v6", "v", "v-1", "V3"):
+        with refused("VERSION_NOT_FOUND"):
+            await history(lived_in.planner, "read", version=name)
+    for name in (-1, 1.5, True):
+        with refused("INVALID_INPUT_FORMAT"):
+            await history(lived_in.planner, "read", version=name)
+
+
+async def test_a_state_that_was_named_v2_is_what_v2_means(lived_in: World) -> None:
+    await lived_in.admin.call("history.snapshot", context_id=LINE, label="v2")
+    assert (await history(lived_in.planner, "read", version="v2"))["version"] == 5
+    assert (await history(lived_in.planner, "read", version="2"))["version"] == 2
+
+
+async def test_states_blame_and_commits_come_in_pages(world: World) -> None:
+    for number in range(5):
+        await world.planner.write(f"k{number}", str(number))
+    await world.admin.call("history.snapshot", context_id=LINE, label="full")
+    for number in range(5):
+        await world.planner.delete(f"k{number}")
+    await history(world.admin, "rollback", target_version="full")
+    for verb in ("read", "blame", "show"):
+        keys, cursor = [], None
+        while True:
+            page = await history(world.planner, verb, limit=2, cursor=cursor)
+            listed = page["commit"]["changes"] if verb == "show" else page["entries"]
+            assert len(listed) <= 2
+            keys += [entry["key"] for entry in listed]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                break
+        assert keys == ["k0", "k1", "k2", "k3", "k4"], verb
+
+
+async def test_an_answer_shows_so_much_of_the_values_and_the_rest_by_key(world: World) -> None:
+    board = await world.planner.create_session("large", max_value_tokens=100_000, max_total_tokens=1_000_000)
+    line = {"context_id": "board:large"}
+    for number in range(3):
+        await board.write(f"k{number}", str(number) * 120_000)
+    await board.write("k3", "small")
+    entries = {e["key"]: e for e in (await board.call("history.read", **line))["entries"]}
+    assert [e.get("truncated", False) for e in entries.values()] == [False, False, True, False]
+    assert (entries["k2"]["value"], entries["k2"]["size"]) == (None, 120_000)
+    (alone,) = (await board.call("history.read", **line, key="k2"))["entries"]
+    assert (alone["value"], alone.get("truncated", False)) == ("2" * 120_000, False)

@@ -59,18 +59,18 @@ async def what_is_left(world: World) -> Any:
 async def test_rules_are_set_for_a_sort_of_line_or_for_one(world: World) -> None:
     shown = {r["subject"]: (r["days"], r["versions"]) for r in (await history(world.planner, "retention"))["rules"]}
     assert shown == {
-        "board": (None, None),
-        "agent": (None, None),
-        "conversation_context": (None, None),
-        "learned_knowledge": (None, None),
-        "team_preferences": (None, None),
-        "work_artifacts": (90, None),
+        "board": ("indefinite", "all"),
+        "agent": ("indefinite", "all"),
+        "conversation_context": ("indefinite", "all"),
+        "learned_knowledge": ("indefinite", "all"),
+        "team_preferences": ("indefinite", "all"),
+        "work_artifacts": (90, "all"),
     }
     await history(world.admin, "set_retention", subject="learned_knowledge", days=365)
     await history(world.admin, "set_retention", subject=LINE, days=30, versions=5)
-    await history(world.admin, "set_retention", subject="work_artifacts", days=None)
+    await history(world.admin, "set_retention", subject="work_artifacts", days="indefinite")
     rules = {r["subject"]: r for r in (await history(world.admin, "retention"))["rules"]}
-    assert (rules["learned_knowledge"]["days"], rules["work_artifacts"]["days"]) == (365, None)
+    assert (rules["learned_knowledge"]["days"], rules["work_artifacts"]["days"]) == (365, "indefinite")
     assert (rules[LINE]["days"], rules[LINE]["versions"], rules[LINE]["updated_by"]) == (30, 5, "human:admin")
     assert LINE not in {r["subject"] for r in (await history(world.planner, "retention"))["rules"]}
     stranger = {r["subject"]: r["days"] for r in (await history(world.stranger, "retention"))["rules"]}
@@ -78,10 +78,44 @@ async def test_rules_are_set_for_a_sort_of_line_or_for_one(world: World) -> None
 
 
 @pytest.mark.req("CE-F57")
+async def test_setting_one_thing_leaves_the_other_as_it_is(world: World) -> None:
+    async def rule(subject: str, **what: Any) -> Any:
+        answer = await history(world.admin, "set_retention", subject=subject, **what)
+        return answer["days"], answer["versions"]
+
+    assert await rule("work_artifacts", versions=5) == (90, 5)
+    assert await rule("work_artifacts", days="indefinite") == ("indefinite", 5)
+    assert await rule("work_artifacts", versions=0) == ("indefinite", "all")
+    assert await rule("board", days=365) == (365, "all")
+    assert await rule(LINE, versions=3) == (365, 3)
+    assert await rule(LINE, days=30) == (30, 3)
+
+
+@pytest.mark.req("CE-F57")
+async def test_a_rule_can_be_taken_back(world: World) -> None:
+    async def clear(subject: str) -> Any:
+        answer = await history(world.admin, "clear_retention", subject=subject)
+        return answer["cleared"], answer["follows"], answer["days"], answer["versions"]
+
+    await history(world.admin, "set_retention", subject="board", days=365)
+    await history(world.admin, "set_retention", subject=LINE, days=30)
+    await history(world.admin, "set_retention", subject="work_artifacts", days=30)
+    with refused("PERMISSION_DENIED"):
+        await history(world.planner, "clear_retention", subject=LINE)
+    assert await clear(LINE) == (True, "board", 365, "all")
+    assert await clear("board") == (True, "board", "indefinite", "all")
+    assert await clear("board") == (False, "board", "indefinite", "all")
+    assert await clear("work_artifacts") == (True, "work_artifacts", 90, "all")
+    for subject in (LINE, "boards", "board:nowhere"):
+        with refused("LINE_NOT_FOUND"):
+            await clear(subject)
+
+
+@pytest.mark.req("CE-F57")
 async def test_only_admins_set_rules_and_only_sensible_ones(world: World) -> None:
     with refused("PERMISSION_DENIED"):
         await history(world.planner, "set_retention", subject="board", days=30)
-    for days in (0, 31, -30, "30"):
+    for days in (0, 31, -30, "30", None, "never"):
         with refused("INVALID_INPUT_FORMAT"):
             await history(world.admin, "set_retention", subject="board", days=days)
     for subject in ("boards", "board:nowhere", "memory", "x:y"):
@@ -170,9 +204,9 @@ async def test_what_a_snapshot_of_a_whole_context_names_stays(world: World) -> N
         if number == 1:
             await history(world.admin, "snapshot", context_id="context:analysis", label="keep")
     await history(world.admin, "prune")
-    assert await values(world.analysis, "context:analysis:learned_knowledge") == [None, "1", None, "3"]
+    assert await values(world.analysis, "context:analysis:learned_knowledge") == [None, 1, None, 3]
     await history(world.admin, "rollback", context_id="context:analysis", target_version="keep")
-    assert (await values(world.analysis, "context:analysis:learned_knowledge"))[-1] == "1"
+    assert (await values(world.analysis, "context:analysis:learned_knowledge"))[-1] == 1
 
 
 async def test_it_runs_by_itself_once_a_day(world: World) -> None:
@@ -379,3 +413,16 @@ async def test_a_snapshot_is_deleted_by_those_cleared_for_it_and_frees_what_it_h
         await history(world.admin, "delete_snapshot", context_id=LINE, label="mark")
     await history(world.admin, "prune")
     assert await values(world.planner) == [None, "new"]
+
+
+async def test_a_line_that_cannot_be_read_keeps_no_other_from_being_pruned(world: World) -> None:
+    await history(world.admin, "set_retention", subject="board", versions=1)
+    await history(world.admin, "set_retention", subject="learned_knowledge", versions=1)
+    await world.analysis.call("context.push", knowledge=[{"key": "k", "value": "known"}], if_version=0)
+    await write_often(world, times=3)
+    await world.sql(
+        "UPDATE changes SET meta = 'damaged' WHERE tenant = $1 AND line_id = 'context:analysis:learned_knowledge'",
+        world.tenant,
+    )
+    await world.app.pruner.run_due()
+    assert await values(world.planner) == [None, None, "s1 3"]

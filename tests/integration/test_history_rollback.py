@@ -203,6 +203,20 @@ def learned(key: str, value: Any) -> list[dict[str, Any]]:
     return [{"memory_type": "learned_knowledge", "key": key, "value": value}]
 
 
+@pytest.mark.req("CE-F21")
+async def test_the_snapshots_of_one_line_are_listed_in_pages(lived_in: World) -> None:
+    for label in ("a", "b", "c"):
+        await history(lived_in.admin, "snapshot", context_id=LINE, label=label)
+        lived_in.clock.advance(seconds=1)
+    page = await history(lived_in.analysis, "line_snapshots", context_id=LINE, limit=2)
+    assert [(s["label"], s["context_id"]) for s in page["snapshots"]] == [("c", LINE), ("b", LINE)]
+    rest = await history(lived_in.analysis, "line_snapshots", context_id=LINE, limit=2, cursor=page["next_cursor"])
+    assert [s["label"] for s in rest["snapshots"]] == ["a"]
+    assert "next_cursor" not in rest
+    with refused("LINE_NOT_FOUND"):
+        await history(lived_in.stranger, "line_snapshots", context_id=LINE)
+
+
 @pytest.mark.req("CE-F55")
 @pytest.mark.req("CE-F56")
 @pytest.mark.req("MW-11")
@@ -218,7 +232,7 @@ async def test_persistent_memory_has_snapshots_and_is_taken_back_with_clearance_
     world.clock.advance(seconds=1)
     answer = await history(world.admin, "rollback", context_id=line, target_version="before_learning")
     assert (answer["written"], answer["snapshot_before"]) == (["tone"], "before-rollback-v2")
-    assert await state(world.analysis, line) == {"tone": '"formal"'}
+    assert await state(world.analysis, line) == {"tone": "formal"}
     rows = [row for row in await world.admin.audit() if row["action"] == "history.rollback"]
     assert [row["outcome"] for row in rows] == ["done", "denied"]
     assert await labels(world.admin, agent_id="analysis") == ["before-rollback-v2", "before_learning"]
@@ -234,7 +248,7 @@ async def test_a_whole_context_is_taken_back_part_by_part(world: World) -> None:
     await world.analysis.call("context.push", knowledge=prefer, if_version=2)
     answer = await history(world.admin, "rollback", context_id="context:analysis", target_version="1")
     assert (answer["from_version"], answer["version"]) == (3, 4)
-    assert await state(world.analysis, "context:analysis:learned_knowledge") == {"tone": '"formal"'}
+    assert await state(world.analysis, "context:analysis:learned_knowledge") == {"tone": "formal"}
     assert await state(world.analysis, "context:analysis:team_preferences") == {}
 
 
@@ -246,7 +260,7 @@ async def test_a_value_kept_outside_the_database_reads_back_at_every_version(wor
     await world.analysis.call("context.push", knowledge=second, if_version=1)
     line = {"context_id": "context:analysis:work_artifacts", "key": "report"}
     (old,) = (await world.analysis.call("history.read", **line, version="1"))["entries"]
-    assert (old["value"], old["size"], old["outside"]) == ('"' + "x" * 50_000 + '"', 50_002, True)
+    assert (old["value"], old["size"], old["outside"]) == ("x" * 50_000, 50_002, True)
     (new,) = (await world.analysis.call("history.read", **line))["entries"]
     assert (new["base64"], new["value"], new["media_type"]) == ("AAEC/w==", None, "application/octet-stream")
     diff = await world.analysis.call("history.diff", context_id=line["context_id"], from_version="1")

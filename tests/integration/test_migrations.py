@@ -14,12 +14,14 @@ from support.world import refused
 from weft.kernel.clock import to_micros
 from weft.storage.migrations.runner import known_migrations, migrate, status
 from weft.storage.sql.connect import connect
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.dialects.postgres import PostgresDatabase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from weft.storage.sql.database import Database
+    from weft.storage.sql.database import Database, Transaction
     from weft.testing.clock import FrozenClock
 
 OPEN = """
@@ -96,6 +98,41 @@ async def test_a_failing_step_leaves_the_database_as_it_was(
         await migrate(empty, clock)
     monkeypatch.undo()
     assert await migrate(empty, clock) == [step.name for step in known]
+
+
+@pytest.mark.parametrize("size", [0, 200, 2_000, 50_000])
+async def test_values_from_before_history_had_branches_are_all_kept(
+    empty: Database, clock: FrozenClock, size: int
+) -> None:
+    await migrate(empty, clock, steps=3)
+    kept = [("acme", bytes([number]) * 32, bytes([number]) * size) for number in range(20)]
+    kept += [("other", name, content + b"!") for _, name, content in kept]
+
+    async def keep(transaction: Transaction) -> None:
+        for row in kept:
+            await transaction.run("INSERT INTO blobs (tenant, hash, content) VALUES ($1, $2, $3)", *row)
+
+    await empty.write(SYSTEM, keep)
+    await migrate(empty, clock)
+    found = await empty.read(
+        SYSTEM, lambda tx: tx.all("SELECT tenant, hash, content, object FROM blobs ORDER BY tenant, hash")
+    )
+    assert [tuple(row) for row in found] == [(*row, None) for row in kept]
+
+
+async def test_values_from_before_history_had_branches_stay_unique_and_their_tenants_own(
+    empty: Database, clock: FrozenClock
+) -> None:
+    keep = "INSERT INTO blobs (tenant, hash, content) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+    value = (b"h" * 32, b"content")
+    await migrate(empty, clock, steps=3)
+    await empty.write(SYSTEM, lambda tx: tx.run(keep, "acme", *value))
+    await migrate(empty, clock)
+    assert await empty.write(Scope("acme"), lambda tx: tx.changed(keep, "acme", *value)) == 0
+    if isinstance(empty, PostgresDatabase):
+        # Without any condition on the tenant: the database itself tells them apart.
+        assert len(await empty.read(Scope("acme"), lambda tx: tx.all("SELECT hash FROM blobs"))) == 1
+        assert not await empty.read(Scope("other"), lambda tx: tx.all("SELECT hash FROM blobs"))
 
 
 async def test_processes_that_start_at_once_migrate_once(empty_url: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from support.world import World, outcome, refused
 from weft.app.doctor import State, check_objects
 from weft.app.objects import Objects
-from weft.capabilities.objects.model import ObjectStorageUnavailable, Pointer
+from weft.capabilities.objects.model import ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.objects.staging import keep_staged
 from weft.providers.objects import Bucket, ObjectFolder, connect_objects
 from weft.settings import InvalidSetting, Settings
@@ -174,7 +174,44 @@ async def test_every_tenant_and_every_agent_has_a_folder_and_content_its_name(
 async def test_the_same_value_is_uploaded_once(world: World, objects: Objects, store: Stumbling) -> None:
     await stage_and_keep(world, objects, VALUE, VALUE)
     await stage_and_keep(world, objects, VALUE, OTHER)
-    assert store.acts == ["put", "put"]
+    assert store.acts.count("put") == 2
+
+
+@pytest.mark.req("CE-F4")
+@pytest.mark.parametrize("damage", [b"X" + VALUE[1:], VALUE[:-1], b"", None])
+async def test_a_value_that_came_to_harm_is_repaired_by_storing_it_again(
+    world: World, objects: Objects, store: Stumbling, folder: Path, damage: bytes | None
+) -> None:
+    [pointer] = await stage_and_keep(world, objects, VALUE)
+    stored = folder / pointer.object
+    stored.unlink()
+    if damage is not None:
+        stored.write_bytes(damage)
+    await stage_and_keep(world, objects, VALUE)
+    assert await objects.fetch(world.tenant, pointer) == VALUE
+    assert store.acts.count("put") == 2
+    await check_nothing_is_amiss(world, folder, [pointer])
+
+
+async def test_the_index_names_the_version_that_repaired_a_value(world: World, store: Stumbling) -> None:
+    class Versioned(Stumbling):
+        async def put(self, path: str, content: bytes) -> str | None:
+            await super().put(path, content)
+            return f"v{self.acts.count('put')}"
+
+        async def get(self, path: str, version: str | None, size: int) -> bytes:
+            if version == "v1":
+                raise ObjectMissing
+            return await super().get(path, version, size)
+
+    objects = Objects(world.app.database, Versioned(store.folder), world.clock)
+    [pointer] = await stage_and_keep(world, objects, VALUE)
+    with refused("OBJECT_MISSING"):
+        await objects.fetch(world.tenant, pointer)
+    await stage_and_keep(world, objects, VALUE)
+    assert await objects.fetch(world.tenant, pointer) == VALUE
+    rows = await world.rows("SELECT state, version FROM objects WHERE tenant = $1", world.tenant)
+    assert [tuple(row) for row in rows] == [("kept", "v2")]
 
 
 async def test_many_values_are_uploaded_a_few_at_a_time(world: World, objects: Objects, store: Stumbling) -> None:
@@ -265,7 +302,7 @@ async def test_a_value_that_is_not_there_is_missing(world: World, objects: Objec
 
 @pytest.mark.req("CE-F4")
 async def test_nothing_is_kept_that_was_not_uploaded(world: World, objects: Objects, store: Stumbling) -> None:
-    with refused("OBJECT_BUSY"):
+    with refused("OBJECT_MISSING"):
         await keep(world, pointer_in(world))
     store.before = unreachable
     with refused("OBJECT_STORAGE_UNAVAILABLE"):
@@ -321,7 +358,7 @@ async def test_a_process_killed_between_upload_and_keeping_leaves_nothing_behind
     successor = Objects(world.app.database, ObjectFolder(folder), world.clock)
     assert await swept(world, successor) == 1
     await check_nothing_is_amiss(world, folder, [pointer_in(world, OTHER)])
-    with refused("OBJECT_BUSY"):
+    with refused("OBJECT_MISSING"):
         await keep(world, pointer_in(world))
 
 

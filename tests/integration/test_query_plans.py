@@ -27,7 +27,12 @@ import weft.storage.sql.sessions
 import weft.storage.sql.switches
 import weft.storage.sql.verification
 from weft import Weft
+from weft.kernel.clock import SystemClock
+from weft.storage.migrations.runner import migrate
+from weft.storage.sql.connect import connect
+from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.dialects.sqlite import DIALECT
+from weft.storage.sql.dialects.sqlite_planner import teach_planner
 
 STORES = (
     weft.storage.sql.access,
@@ -48,8 +53,8 @@ STORES = (
 )
 # Tables of which a tenant has a handful of rows, or statements that page through a tenant in order.
 SMALL = re.compile(r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs)\b")
-# What a statement itself has found so far.
-OWN = re.compile(r"^SCAN (a\d|latest|page|senders|touched)$")
+# What a statement itself has found so far, or brings along.
+OWN = re.compile(r"^SCAN (a\d|latest|page|parts|senders|touched|\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS)$")
 
 
 def statements(module: ModuleType) -> list[str]:
@@ -66,6 +71,24 @@ def statements(module: ModuleType) -> list[str]:
     chosen_at_run_time = [value for value in vars(module).values() if isinstance(value, dict)]
     texts += [text for choice in chosen_at_run_time for text in choice.values() if "SELECT" in str(text)]
     return [text.format_map(DIALECT) for text in texts]
+
+
+async def test_the_planner_is_told_of_every_index_by_the_name_it_has_for_it(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path):
+        pass
+    database = apsw.Connection(str(tmp_path / "weft.db"))
+    told = database.execute("SELECT tbl, idx FROM sqlite_stat1").fetchall()
+    indexes = database.execute("SELECT tbl_name, name FROM sqlite_schema WHERE type = 'index'").fetchall()
+    trees = database.execute("SELECT name, name FROM pragma_table_list WHERE wr AND schema = 'main'").fetchall()
+    assert sorted(told) == sorted(indexes + trees)
+
+
+async def test_the_planner_is_told_once(tmp_path: Path) -> None:
+    database = connect(str(tmp_path / "weft.db"))
+    await database.open()
+    await migrate(database, SystemClock())
+    assert not await database.write(SYSTEM, teach_planner)
+    await database.close()
 
 
 @pytest.mark.parametrize("module", STORES, ids=lambda module: module.__name__.rpartition(".")[2])

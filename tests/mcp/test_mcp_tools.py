@@ -20,6 +20,7 @@ READING = [
     "read_snapshot",
     "compare_snapshots",
 ]
+MODERN = "2026-07-28"
 SESSION_TOOLS = {"create_session", "get_session", "list_sessions", "archive_session", "delete_session"}
 ADMIN_TOOLS = {"create_agent", "update_agent", "revoke_key", "inspect_session", "list_audit_log", "define_conventions"}
 ERROR_FIELDS = {
@@ -204,3 +205,49 @@ async def test_a_connection_for_one_session_does_not_reach_into_another(web: Con
 async def test_a_connection_for_a_session_that_is_not_there_finds_nothing(web: Connect) -> None:
     async with web("analysis", "nowhere") as client:
         assert (await Board(client, None).refused("list_keys"))["code"] == "SESSION_NOT_FOUND"
+
+
+@pytest.mark.req("CE-F23")
+async def test_inside_a_session_its_board_needs_no_other_name_in_history(connect: Connect, session: str) -> None:
+    async with connect("planner", session) as client:
+        board = Board(client, None)
+        await board("write", key="goal", value="ship")
+        tools = await tools_of(client)
+        for tool in ("context_history", "rollback_context"):
+            assert "is board, or board@BRANCH" in tools[tool].description
+        log = (await call(client, "context_history", action="log", context_id="board")).structured_content
+        assert (log["context_id"], log["commits"][0]["version"]) == (f"board:{session}", 1)
+        await call(client, "context_history", action="branch", context_id="board", branch="try")
+        await board("write", key="goal", value="ship on Friday", branch="try")
+        merge = {"action": "merge", "context_id": "board", "from_context_id": "board@try"}
+        assert (await call(client, "context_history", **merge)).structured_content["merged"] is True
+        await call(client, "rollback_context", context_id="board", target_version="1")
+        assert (await board("read", key="goal"))["value"] == "ship"
+
+
+async def test_a_connection_for_one_session_sees_no_history_of_another(web: Connect, session: str) -> None:
+    other = web.team.new_session()
+    async with web("planner") as client:
+        await Board(client, other)("write", key="goal", value="ship")
+        assert "board@BRANCH" not in (await tools_of(client))["context_history"].description
+        body = await refused(client, "context_history", action="log", context_id="board")
+        assert body["code"] in {"LINE_NOT_FOUND", "INVALID_INPUT_FORMAT"}
+    async with web("planner", session) as client:
+        for arguments in (
+            {"action": "log", "context_id": f"board:{other}"},
+            {"action": "read", "context_id": f"board:{other}@try"},
+            {"action": "diff", "context_id": "board", "from_version": "0", "other_context_id": f"board:{other}"},
+            {"action": "log", "context_id": f"memory:planner:{other}"},
+        ):
+            body = await refused(client, "context_history", **arguments)
+            assert (body["code"], body["context"]["resource_id"]) == ("SESSION_NOT_FOUND", other)
+
+
+async def test_the_instructions_name_the_tools_that_matter_and_only_those_there_are(web: Connect) -> None:
+    async with web("admin") as client:
+        tools = await tools_of(client)
+        named = {"shared_context", "push_context", "pull_context", "context_history", "set_memory", "add_message"}
+        assert named <= tools.keys()
+        # Who speaks a version without a handshake is told when it asks.
+        told = client.instructions or (await client.session.send_discover(MODERN))["instructions"]
+        assert all(tool in told for tool in named)

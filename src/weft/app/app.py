@@ -27,6 +27,7 @@ from weft.app.tally import BufferedTally
 from weft.app.tenants import Tenants
 from weft.app.timelines import HistoryPruner, TimelineErrands
 from weft.app.transcript_reads import SqlTranscriptReads
+from weft.app.upkeep import every
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.context.model import ContextLimits
 from weft.capabilities.events.model import ENDINGS
@@ -44,7 +45,7 @@ from weft.storage.sql.database import AccessChanged, Scope
 from weft.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Mapping
 
     from weft.app.dispatch import Guard
     from weft.capabilities.access.store import TokenCodec
@@ -112,8 +113,8 @@ class App:
         self._background = [
             asyncio.create_task(self._feed.run(), name="weft-feed"),
             asyncio.create_task(self._expiry.run(), name="weft-expiry"),
-            asyncio.create_task(_every(_TALLY_EVERY_SECONDS, self.settle), name="weft-tally"),
-            asyncio.create_task(_every(CLEAN_EVERY_SECONDS, self._objects.sweep), name="weft-objects"),
+            asyncio.create_task(every(_TALLY_EVERY_SECONDS, "tally", self.settle), name="weft-tally"),
+            asyncio.create_task(every(CLEAN_EVERY_SECONDS, "objects", self._objects.sweep), name="weft-objects"),
             asyncio.create_task(self.measuring.run(), name="weft-measuring"),
             asyncio.create_task(self.pruner.run(), name="weft-pruning"),
         ]
@@ -213,10 +214,3 @@ class App:
             lambda: request,
             lambda _: self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on),
         )
-
-
-async def _every(seconds: float, work: Callable[[], Awaitable[object]]) -> None:
-    while True:
-        await asyncio.sleep(seconds)
-        with contextlib.suppress(WeftError):
-            await work()

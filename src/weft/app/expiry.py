@@ -6,7 +6,6 @@ Nothing else depends on this: to every reader and writer an expired key is gone 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,13 +13,13 @@ from typing import TYPE_CHECKING
 from weft.app.dispatch import log_changes
 from weft.app.needs import Call
 from weft.app.system import system_actor
+from weft.app.upkeep import attempt
 from weft.capabilities.board.boards import Boards
 from weft.capabilities.history.model import MAIN, branch_of
 from weft.capabilities.memory.memories import Memories
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.sessions.model import session_of
 from weft.kernel.clock import to_micros
-from weft.kernel.errors import Conflict, NotFound, WeftError
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.tenants import lines_to_expire, tenants_to_sweep
@@ -54,11 +53,10 @@ class ExpiryWatch:
         looks = CLEAN_EVERY_SECONDS / _LOOK_EVERY_SECONDS
         for look in itertools.count(1):
             await asyncio.sleep(_LOOK_EVERY_SECONDS)
-            with contextlib.suppress(WeftError):
-                if self._feed.is_followed or look % looks == 0:
-                    await self.bury_due()
-                if look % looks == 0:
-                    await self.sweep()
+            if self._feed.is_followed or look % looks == 0:
+                await attempt("expiry", self.bury_due())
+            if look % looks == 0:
+                await attempt("sweep", self.sweep())
 
     async def sweep(self) -> None:
         """Drop forgotten values that two had in hand at once, so that neither could."""
@@ -68,10 +66,12 @@ class ExpiryWatch:
     async def bury_due(self) -> None:
         now = to_micros(self._clock.now())
         for tenant, line_id in await self._database.read(SYSTEM, lambda tx: lines_to_expire(tx, now, _AT_ONCE)):
-            scope = Scope(tenant)
-            # It may have been closed or deleted meanwhile.
-            with contextlib.suppress(NotFound, Conflict):
-                log_changes(scope, await self._database.write(scope, partial(self._bury, line_id)))
+            # It may have been closed or deleted meanwhile, and what one line hides must not keep the others waiting.
+            await attempt("expiry", self._bury_of(tenant, line_id), tenant=tenant, line=line_id)
+
+    async def _bury_of(self, tenant: str, line_id: str) -> None:
+        scope = Scope(tenant)
+        log_changes(scope, await self._database.write(scope, partial(self._bury, line_id)))
 
     async def _bury(self, line_id: str, transaction: Transaction) -> Sequence[NewEvent]:
         # Another process may have done it meanwhile, and that is fine.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weft.app.dispatch import log_changes
+from weft.app.upkeep import attempt, every
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
 from weft.kernel.ids import new_id
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
 
+_log = logging.getLogger("weft.upkeep")
 _LOOK_EVERY_SECONDS = 60.0
 # Whoever takes longer than this over one step is taken for dead.
 LEASE_MICROS = 60_000_000
@@ -34,6 +36,10 @@ class Job(Protocol):
 
     async def step(self, transaction: Transaction, progress: Progress) -> tuple[Progress, bool]:
         """Do the next step; return how far that got, and whether it was the last."""
+        ...
+
+    def past_failure(self, progress: Progress) -> Progress | None:
+        """Return where to go on behind a step that fails whenever it is tried; None if there is no such place."""
         ...
 
 
@@ -66,7 +72,7 @@ class Jobs:
             return _NOT_STARTED
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         while True:
-            step = await self._step(scope, job)
+            step = await self._step_or_pass(scope, job)
             if step is None:
                 return Run(started=True, finished=False, done=progress.done)
             progress, finished = step
@@ -80,13 +86,10 @@ class Jobs:
         """Do a job for every tenant it is due for."""
         now = self._now()
         for tenant in await self._database.read(SYSTEM, lambda tx: tenants_with_due(tx, job.name, now)):
-            await self.run(tenant, job, only_if_due=True)
+            await attempt(job.name, self.run(tenant, job, only_if_due=True), tenant=tenant)
 
     async def run_forever(self, job: Job) -> None:
-        while True:
-            await asyncio.sleep(_LOOK_EVERY_SECONDS)
-            with contextlib.suppress(WeftError):
-                await self.run_due(job)
+        await every(_LOOK_EVERY_SECONDS, job.name, lambda: self.run_due(job))
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
@@ -94,6 +97,27 @@ class Jobs:
     async def _claim(self, job: str, transaction: Transaction, *, due_by: int) -> Progress | None:
         now = self._now()
         return await SqlJobStore(transaction).claim(job, self.holder, now, now + LEASE_MICROS, due_by=due_by)
+
+    async def _step_or_pass(self, scope: Scope, job: Job) -> tuple[Progress, bool] | None:
+        """Do one step. One that fails for no known reason is logged and passed over, for the sake of the rest."""
+        try:
+            return await self._step(scope, job)
+        except WeftError:
+            raise
+        except Exception:
+            _log.exception("step of a job failed", extra={"fields": {"job": job.name, "tenant": scope.tenant}})
+            passed = await self._database.write(scope, partial(self._pass_over, job))
+            if passed is None:
+                raise
+            return passed, False
+
+    async def _pass_over(self, job: Job, transaction: Transaction) -> Progress | None:
+        store = SqlJobStore(transaction)
+        standing = await store.renew(job.name, self.holder, self._now() + LEASE_MICROS)
+        further = None if standing is None else job.past_failure(standing)
+        if further is not None:
+            await store.save(job.name, further)
+        return further
 
     async def _step(self, scope: Scope, job: Job) -> tuple[Progress, bool] | None:
         """Do one step; None if another process has taken over."""

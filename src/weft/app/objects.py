@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from weft.capabilities.objects.model import GRACE_MICROS, ObjectBusy, ObjectMissing, ObjectStorageUnavailable, Pointer
+from weft.capabilities.objects.model import (
+    GRACE_MICROS,
+    ObjectBusy,
+    ObjectDamaged,
+    ObjectMissing,
+    ObjectStorageUnavailable,
+    Pointer,
+)
 from weft.capabilities.objects.store import Standing
 from weft.kernel.clock import to_micros
 from weft.storage.sql.database import SYSTEM, Scope
@@ -27,6 +34,13 @@ _CLEARED_AT_ONCE = 200
 _PAUSES_SECONDS = (0.0, 0.05, 0.1, 0.2, 0.4)
 
 
+class _Upload(NamedTuple):
+    """What was uploaded, and the version the store gave it."""
+
+    path: str
+    version: str | None
+
+
 class Objects:
     """Staging in SQL and a store: the one place where the index and the bytes outside are brought together."""
 
@@ -36,7 +50,7 @@ class Objects:
         self._clock = clock
 
     async def stage(self, tenant: str, owner: str, contents: Sequence[bytes], *, epoch: int | None = None) -> None:
-        waiting = {Pointer.to(tenant, owner, content).object: content for content in contents}
+        waiting = await asyncio.to_thread(_by_path, tenant, owner, contents)
         for pause in _PAUSES_SECONDS:
             if not waiting:
                 return
@@ -52,7 +66,7 @@ class Objects:
         if found is None or not found.uploaded:
             raise ObjectMissing
         content = await self._store.get(pointer.object, found.version, pointer.size)
-        pointer.check(content)
+        await asyncio.to_thread(pointer.check, content)
         return content
 
     async def sweep(self) -> int:
@@ -65,13 +79,30 @@ class Objects:
         """Return what could not be stored because it is on its way out, or was meanwhile."""
         now = self._now()
         begun = await self._database.write(scope, lambda tx: _begin(tx, waiting, now))
-        to_upload = [path for path, stage in begun.items() if stage.standing is Standing.TO_UPLOAD]
-        versions = await _few_at_once(lambda path: self._store.put(path, waiting[path]), to_upload)
         left = {path for path, stage in begun.items() if stage.standing is Standing.LEAVING}
-        if versions:
-            uploads = dict(zip(to_upload, versions, strict=True))
+        results = await _few_at_once(
+            lambda path: self._store_one(path, waiting[path], begun[path]), begun.keys() - left
+        )
+        uploads = {upload.path: upload.version for upload in results if upload is not None}
+        if uploads:
             left |= await self._database.write(scope, lambda tx: _note_uploads(tx, begun, uploads))
         return {path: waiting[path] for path in left}
+
+    async def _store_one(self, path: str, content: bytes, begun: Begun) -> _Upload | None:
+        """Upload a value, unless it is there and as good as new."""
+        if begun.standing is Standing.THERE and await self._is_whole(path, content, begun.version):
+            return None
+        return _Upload(path, await self._store.put(path, content))
+
+    async def _is_whole(self, path: str, content: bytes, version: str | None) -> bool:
+        """Tell whether a value is where the index says. Looking costs what an upload would have cost.
+
+        Whoever is told that a value is stored must be able to rely on it, and to write one anew is how it is repaired.
+        """
+        try:
+            return await self._store.get(path, version, len(content)) == content
+        except (ObjectMissing, ObjectDamaged):
+            return False
 
     async def _clear(self, scope: Scope) -> int:
         now = self._now()
@@ -98,6 +129,10 @@ class Objects:
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
+
+
+def _by_path(tenant: str, owner: str, contents: Iterable[bytes]) -> dict[str, bytes]:
+    return {Pointer.to(tenant, owner, content).object: content for content in contents}
 
 
 async def _begin(transaction: Transaction, contents: Mapping[str, bytes], now: int) -> dict[str, Begun]:

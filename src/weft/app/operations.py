@@ -27,8 +27,8 @@ import weft.capabilities.sessions.operations
 import weft.capabilities.timeline.branching
 import weft.capabilities.timeline.checking
 import weft.capabilities.timeline.comparing
+import weft.capabilities.timeline.looking_back
 import weft.capabilities.timeline.merging
-import weft.capabilities.timeline.operations
 import weft.capabilities.timeline.retaining
 import weft.capabilities.timeline.reviewing
 import weft.capabilities.timeline.taking_back
@@ -52,7 +52,7 @@ _MODULES: tuple[ModuleType, ...] = (
     weft.capabilities.context.copying,
     weft.capabilities.context.definitions,
     weft.capabilities.board.inspection,
-    weft.capabilities.timeline.operations,
+    weft.capabilities.timeline.looking_back,
     weft.capabilities.timeline.comparing,
     weft.capabilities.timeline.checking,
     weft.capabilities.timeline.taking_back,

@@ -10,7 +10,7 @@ from weft.app.needs import Call
 from weft.app.system import system_actor
 from weft.capabilities.history.model import SYSTEM
 from weft.capabilities.timeline.pruning import Errand, HistoryPruning, Spot, Tally
-from weft.capabilities.timeline.store import Pruned
+from weft.capabilities.timeline.store import PruningRun
 from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.jobs import Progress
 from weft.storage.sql.database import Scope
@@ -69,6 +69,13 @@ class PruneJob:
         cursor = "" if following is None else _encode(following).decode()
         return Progress(cursor, _encode(tally).decode()), following is None
 
+    def past_failure(self, progress: Progress) -> Progress | None:
+        """Return what lies behind a line that cannot be pruned, if that line is known and is not all there is to do."""
+        spot = _decoded(progress.cursor, Spot)
+        if self._errand.only is not None or spot.pruning_id is None:
+            return None
+        return Progress(_encode(Spot(spot.line_id)).decode(), progress.done)
+
 
 class HistoryPruner:
     """The pruning job, by itself and on demand."""
@@ -80,11 +87,11 @@ class HistoryPruner:
     def use(self, resolver: Resolver) -> None:
         self._pruning = resolver.source(HistoryPruning)
 
-    async def prune(self, actor: Actor, line_id: str | None) -> Pruned:
+    async def prune(self, actor: Actor, line_id: str | None) -> PruningRun:
         job = self._job(Errand(line_id, actor.participant))
         run = await self._jobs.run(actor.tenant, job, seconds=_PRUNE_SECONDS if job.daily else None)
         tally = _decoded(run.done, Tally)
-        return Pruned(run.started, run.finished, tally.versions, tally.bytes)
+        return PruningRun(run.started, run.finished, tally.versions, tally.bytes)
 
     async def run_due(self) -> None:
         """Prune every tenant whose turn it is."""

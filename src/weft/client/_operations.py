@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from weft.capabilities.access.audit import AuditLog
@@ -50,10 +50,16 @@ from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCrea
 from weft.capabilities.timeline.branching import BranchDeleted, Branches, BranchInfo, Switched
 from weft.capabilities.timeline.checking import Bisected, Verified
 from weft.capabilities.timeline.comparing import Differences
+from weft.capabilities.timeline.looking_back import Blamed, CommitShown, LineState, Log
 from weft.capabilities.timeline.merging import Merged
-from weft.capabilities.timeline.operations import Blamed, CommitShown, LineState, Log
-from weft.capabilities.timeline.retaining import HistoryPruned, Prunings, RetentionRule, RetentionRuleList
-from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewResolved, Reviews
+from weft.capabilities.timeline.retaining import (
+    HistoryPruned,
+    Prunings,
+    RetentionCleared,
+    RetentionRule,
+    RetentionRuleList,
+)
+from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
 from weft.capabilities.timeline.taking_back import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
 from weft.capabilities.usage.operations import UsageGuidance
 from weft.client._calling import Caller, given
@@ -102,7 +108,7 @@ ROUTES: dict[str, tuple[str, str]] = {
     "agent.read_definition": ("GET", "/v1/agents/{agent_id}/definition"),
     "session.inspect": ("POST", "/v1/sessions/{session_id}/inspect"),
     "history.log": ("GET", "/v1/history/{context_id}/log"),
-    "history.show": ("GET", "/v1/history/{context_id}/versions/{version}"),
+    "history.show": ("GET", "/v1/history/{context_id}/versions/{version:int}"),
     "history.read": ("GET", "/v1/history/{context_id}/state"),
     "history.blame": ("GET", "/v1/history/{context_id}/blame"),
     "history.diff": ("GET", "/v1/history/{context_id}/diff"),
@@ -111,6 +117,7 @@ ROUTES: dict[str, tuple[str, str]] = {
     "history.snapshot": ("POST", "/v1/history/{context_id}/snapshots"),
     "history.delete_snapshot": ("DELETE", "/v1/history/{context_id}/snapshots/{label}"),
     "history.snapshots": ("GET", "/v1/history-snapshots"),
+    "history.line_snapshots": ("GET", "/v1/history/{context_id}/snapshots"),
     "history.rollback": ("POST", "/v1/history/{context_id}/rollback"),
     "history.branch": ("POST", "/v1/history/{context_id}/branches"),
     "history.branches": ("GET", "/v1/history/{context_id}/branches"),
@@ -118,9 +125,11 @@ ROUTES: dict[str, tuple[str, str]] = {
     "history.delete_branch": ("DELETE", "/v1/history/{context_id}/branches/{branch}"),
     "history.merge": ("POST", "/v1/history/{context_id}/merge"),
     "history.reviews": ("GET", "/v1/history-reviews"),
+    "history.review": ("GET", "/v1/history-reviews/{review_id}"),
     "history.resolve": ("POST", "/v1/history-reviews/{review_id}/resolve"),
     "history.abandon": ("POST", "/v1/history-reviews/{review_id}/abandon"),
     "history.set_retention": ("PUT", "/v1/retention/{subject}"),
+    "history.clear_retention": ("DELETE", "/v1/retention/{subject}"),
     "history.retention": ("GET", "/v1/retention"),
     "history.prune": ("POST", "/v1/history-prune"),
     "history.prunings": ("GET", "/v1/history-prunings"),
@@ -156,8 +165,8 @@ class AgentOperations:
         *,
         role: str | None = None,
         system_prompt: str | None = None,
-        guardrails: Sequence[dict[str, Any]] | None = None,
-        config: dict[str, Any] | None = None,
+        guardrails: Sequence[Mapping[str, Any]] | None = None,
+        config: Mapping[str, Any] | None = None,
         if_version: int | None = None,
         reason: str | None = None,
         step: str | None = None,
@@ -184,7 +193,7 @@ class AgentOperations:
             AgentDefined,
         )
 
-    async def read_definition(self, agent_id: str, *, version: str = "head") -> DefinitionRead:
+    async def read_definition(self, agent_id: str, *, version: str | int = "head") -> DefinitionRead:
         """Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above."""
         return await self._caller.call(
             "agent.read_definition", {"agent_id": agent_id, "version": version}, DefinitionRead
@@ -434,9 +443,9 @@ class ContextOperations:
 
     async def push(
         self,
-        knowledge: Sequence[Knowledge],
+        knowledge: Sequence[Knowledge | Mapping[str, Any]],
         *,
-        remove: Sequence[Forgotten] = (),
+        remove: Sequence[Forgotten | Mapping[str, Any]] = (),
         agent_id: str | None = None,
         if_version: int | None = None,
         session_id: str | None = None,
@@ -514,7 +523,7 @@ class ContextOperations:
         agent_id: str,
         from_agent_id: str,
         *,
-        version: str = "head",
+        version: str | int = "head",
         memory_types: Sequence[
             Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
         ] = ("conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"),
@@ -546,7 +555,7 @@ class ConventionsOperations:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def define(self, name: str, groups: Sequence[ConventionGroup]) -> ConventionsDefined:
+    async def define(self, name: str, groups: Sequence[ConventionGroup | Mapping[str, Any]]) -> ConventionsDefined:
         """Define the keys a domain's agents agree on; sessions name them in their config."""
         return await self._caller.call("conventions.define", {"name": name, "groups": groups}, ConventionsDefined)
 
@@ -600,7 +609,7 @@ class HistoryOperations:
         self._caller = caller
 
     async def log(
-        self, context_id: str, *, key: str | None = None, before_version: int | None = None, limit: int = 50
+        self, context_id: str, *, key: str | None = None, before_version: str | int | None = None, limit: int = 50
     ) -> Log:
         """See what was done to a line, newest first: who, when, why and to which keys."""
         return await self._caller.call(
@@ -609,31 +618,57 @@ class HistoryOperations:
             Log,
         )
 
-    async def show(self, context_id: str, *, version: str = "head") -> CommitShown:
+    async def show(
+        self, context_id: str, *, version: str | int = "head", cursor: str | None = None, limit: int = 200
+    ) -> CommitShown:
         """Look at one commit: what it changed, and what it followed."""
-        return await self._caller.call("history.show", {"context_id": context_id, "version": version}, CommitShown)
-
-    async def read(self, context_id: str, *, version: str = "head", key: str | None = None) -> LineState:
-        """Read a line as it stood at any version.
-
-        A value that is kept outside the database comes only if its key is named.
-        """
         return await self._caller.call(
-            "history.read", {"context_id": context_id, "version": version, **given(key=key)}, LineState
+            "history.show",
+            {"context_id": context_id, "version": version, "limit": limit, **given(cursor=cursor)},
+            CommitShown,
         )
 
-    async def blame(self, context_id: str, *, version: str = "head", key: str | None = None) -> Blamed:
+    async def read(
+        self,
+        context_id: str,
+        *,
+        version: str | int = "head",
+        key: str | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+    ) -> LineState:
+        """Read a line as it stood at any version. Of a whole context these are its entries, as PART/KEY.
+
+        A value that is kept outside the database, or for which the answer has no room, comes only if its key is named.
+        """
+        return await self._caller.call(
+            "history.read",
+            {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
+            LineState,
+        )
+
+    async def blame(
+        self,
+        context_id: str,
+        *,
+        version: str | int = "head",
+        key: str | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+    ) -> Blamed:
         """See who made each entry what it was at a version, when, why and in which workflow step."""
         return await self._caller.call(
-            "history.blame", {"context_id": context_id, "version": version, **given(key=key)}, Blamed
+            "history.blame",
+            {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
+            Blamed,
         )
 
     async def diff(
         self,
         context_id: str,
-        from_version: str,
+        from_version: str | int,
         *,
-        to_version: str = "head",
+        to_version: str | int = "head",
         other_context_id: str | None = None,
         text: bool = True,
     ) -> Differences:
@@ -655,9 +690,13 @@ class HistoryOperations:
         return await self._caller.call("history.verify", {"context_id": context_id, "deep": deep}, Verified)
 
     async def bisect(
-        self, context_id: str, key: str, contains: str, *, from_version: str = "0", to_version: str = "head"
+        self, context_id: str, key: str, contains: str, *, from_version: str | int = "0", to_version: str | int = "head"
     ) -> Bisected:
-        """Find the version in which a key first said something, looking at as few of its versions as possible."""
+        """Find since when a key has said something: the first version from which on, up to to_version, it has the text.
+
+        to_version must have it. As few versions as possible are looked at, on the understanding that what has the text
+        keeps it until then. An entry of a whole context is named PART/KEY.
+        """
         return await self._caller.call(
             "history.bisect",
             {
@@ -690,8 +729,14 @@ class HistoryOperations:
             SnapshotList,
         )
 
+    async def line_snapshots(self, context_id: str, *, cursor: str | None = None, limit: int = 50) -> SnapshotList:
+        """List the snapshots of one line, newest first."""
+        return await self._caller.call(
+            "history.line_snapshots", {"context_id": context_id, "limit": limit, **given(cursor=cursor)}, SnapshotList
+        )
+
     async def rollback(
-        self, context_id: str, target_version: str, *, reason: str | None = None, step: str | None = None
+        self, context_id: str, target_version: str | int, *, reason: str | None = None, step: str | None = None
     ) -> RolledBack:
         """Make a line say what it said at an earlier version. Nothing is rewritten: the way back is a new version.
 
@@ -703,7 +748,7 @@ class HistoryOperations:
             RolledBack,
         )
 
-    async def branch(self, context_id: str, branch: str, *, from_version: str = "head") -> BranchInfo:
+    async def branch(self, context_id: str, branch: str, *, from_version: str | int = "head") -> BranchInfo:
         """Start a branch from any version of a line, to try something without touching the line itself."""
         return await self._caller.call(
             "history.branch", {"context_id": context_id, "branch": branch, "from_version": from_version}, BranchInfo
@@ -749,8 +794,12 @@ class HistoryOperations:
             "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}, Reviews
         )
 
+    async def review(self, review_id: str) -> ReviewInfo:
+        """Look at one merge that waits for a human, or was decided by one, with what each side says."""
+        return await self._caller.call("history.review", {"review_id": review_id}, ReviewInfo)
+
     async def resolve(
-        self, review_id: str, resolutions: dict[str, Resolution], *, reason: str | None = None
+        self, review_id: str, resolutions: Mapping[str, Resolution | Mapping[str, Any]], *, reason: str | None = None
     ) -> ReviewResolved:
         """Decide a merge, key by key. Only a human can, and only about what both sides say now."""
         return await self._caller.call(
@@ -764,12 +813,23 @@ class HistoryOperations:
         return await self._caller.call("history.abandon", {"review_id": review_id}, ReviewAbandoned)
 
     async def set_retention(
-        self, subject: str, *, days: Literal[30, 90, 365] | None = None, versions: int | None = None
+        self,
+        subject: str,
+        *,
+        days: Literal[30, 90, 365, "indefinite"] | None = None,
+        versions: int | None = None,
+        snapshot_from: int | None = None,
     ) -> RetentionRule:
-        """Say how long old values of a line, or of a sort of lines, are kept. Neither set keeps everything."""
+        """Say how long old values of a line, or of a sort of lines, are kept. What is left out stays as it is."""
         return await self._caller.call(
-            "history.set_retention", {"subject": subject, **given(days=days, versions=versions)}, RetentionRule
+            "history.set_retention",
+            {"subject": subject, **given(days=days, versions=versions, snapshot_from=snapshot_from)},
+            RetentionRule,
         )
+
+    async def clear_retention(self, subject: str) -> RetentionCleared:
+        """Take back a rule, so that a line follows its sort again, and a sort of lines what holds without a rule."""
+        return await self._caller.call("history.clear_retention", {"subject": subject}, RetentionCleared)
 
     async def retention(self) -> RetentionRuleList:
         """See how long old values are kept."""
@@ -834,7 +894,7 @@ class MemoryOperations:
         *,
         session_id: str | None = None,
         expires_in: int | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         overwrite: bool = True,
         if_version: int | None = None,
     ) -> MemorySet:
@@ -899,7 +959,7 @@ class MessageOperations:
         content: str,
         *,
         visibility: Literal["public", "private", "agent_only", "admin_only"] = "public",
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         parent_message_id: int | None = None,
         recipient_id: str | None = None,
         message_type: str = "message",
@@ -1055,9 +1115,9 @@ class SessionOperations:
         self,
         purpose: str,
         *,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         session_id: str | None = None,
-        config: SessionConfig | None = None,
+        config: SessionConfig | Mapping[str, Any] | None = None,
     ) -> SessionCreated:
         """Create a session: an isolated place for agents to work together, with an empty board.
 

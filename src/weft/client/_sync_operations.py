@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from weft.capabilities.access.audit import AuditLog
@@ -50,10 +50,16 @@ from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCrea
 from weft.capabilities.timeline.branching import BranchDeleted, Branches, BranchInfo, Switched
 from weft.capabilities.timeline.checking import Bisected, Verified
 from weft.capabilities.timeline.comparing import Differences
+from weft.capabilities.timeline.looking_back import Blamed, CommitShown, LineState, Log
 from weft.capabilities.timeline.merging import Merged
-from weft.capabilities.timeline.operations import Blamed, CommitShown, LineState, Log
-from weft.capabilities.timeline.retaining import HistoryPruned, Prunings, RetentionRule, RetentionRuleList
-from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewResolved, Reviews
+from weft.capabilities.timeline.retaining import (
+    HistoryPruned,
+    Prunings,
+    RetentionCleared,
+    RetentionRule,
+    RetentionRuleList,
+)
+from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
 from weft.capabilities.timeline.taking_back import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
 from weft.capabilities.usage.operations import UsageGuidance
 from weft.client._calling import SyncCaller, given
@@ -73,8 +79,8 @@ class SyncAgentOperations:
         *,
         role: str | None = None,
         system_prompt: str | None = None,
-        guardrails: Sequence[dict[str, Any]] | None = None,
-        config: dict[str, Any] | None = None,
+        guardrails: Sequence[Mapping[str, Any]] | None = None,
+        config: Mapping[str, Any] | None = None,
         if_version: int | None = None,
         reason: str | None = None,
         step: str | None = None,
@@ -101,7 +107,7 @@ class SyncAgentOperations:
             AgentDefined,
         )
 
-    def read_definition(self, agent_id: str, *, version: str = "head") -> DefinitionRead:
+    def read_definition(self, agent_id: str, *, version: str | int = "head") -> DefinitionRead:
         """Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above."""
         return self._caller.call("agent.read_definition", {"agent_id": agent_id, "version": version}, DefinitionRead)
 
@@ -345,9 +351,9 @@ class SyncContextOperations:
 
     def push(
         self,
-        knowledge: Sequence[Knowledge],
+        knowledge: Sequence[Knowledge | Mapping[str, Any]],
         *,
-        remove: Sequence[Forgotten] = (),
+        remove: Sequence[Forgotten | Mapping[str, Any]] = (),
         agent_id: str | None = None,
         if_version: int | None = None,
         session_id: str | None = None,
@@ -425,7 +431,7 @@ class SyncContextOperations:
         agent_id: str,
         from_agent_id: str,
         *,
-        version: str = "head",
+        version: str | int = "head",
         memory_types: Sequence[
             Literal["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"]
         ] = ("conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"),
@@ -457,7 +463,7 @@ class SyncConventionsOperations:
     def __init__(self, caller: SyncCaller) -> None:
         self._caller = caller
 
-    def define(self, name: str, groups: Sequence[ConventionGroup]) -> ConventionsDefined:
+    def define(self, name: str, groups: Sequence[ConventionGroup | Mapping[str, Any]]) -> ConventionsDefined:
         """Define the keys a domain's agents agree on; sessions name them in their config."""
         return self._caller.call("conventions.define", {"name": name, "groups": groups}, ConventionsDefined)
 
@@ -511,7 +517,7 @@ class SyncHistoryOperations:
         self._caller = caller
 
     def log(
-        self, context_id: str, *, key: str | None = None, before_version: int | None = None, limit: int = 50
+        self, context_id: str, *, key: str | None = None, before_version: str | int | None = None, limit: int = 50
     ) -> Log:
         """See what was done to a line, newest first: who, when, why and to which keys."""
         return self._caller.call(
@@ -520,31 +526,57 @@ class SyncHistoryOperations:
             Log,
         )
 
-    def show(self, context_id: str, *, version: str = "head") -> CommitShown:
+    def show(
+        self, context_id: str, *, version: str | int = "head", cursor: str | None = None, limit: int = 200
+    ) -> CommitShown:
         """Look at one commit: what it changed, and what it followed."""
-        return self._caller.call("history.show", {"context_id": context_id, "version": version}, CommitShown)
-
-    def read(self, context_id: str, *, version: str = "head", key: str | None = None) -> LineState:
-        """Read a line as it stood at any version.
-
-        A value that is kept outside the database comes only if its key is named.
-        """
         return self._caller.call(
-            "history.read", {"context_id": context_id, "version": version, **given(key=key)}, LineState
+            "history.show",
+            {"context_id": context_id, "version": version, "limit": limit, **given(cursor=cursor)},
+            CommitShown,
         )
 
-    def blame(self, context_id: str, *, version: str = "head", key: str | None = None) -> Blamed:
+    def read(
+        self,
+        context_id: str,
+        *,
+        version: str | int = "head",
+        key: str | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+    ) -> LineState:
+        """Read a line as it stood at any version. Of a whole context these are its entries, as PART/KEY.
+
+        A value that is kept outside the database, or for which the answer has no room, comes only if its key is named.
+        """
+        return self._caller.call(
+            "history.read",
+            {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
+            LineState,
+        )
+
+    def blame(
+        self,
+        context_id: str,
+        *,
+        version: str | int = "head",
+        key: str | None = None,
+        cursor: str | None = None,
+        limit: int = 200,
+    ) -> Blamed:
         """See who made each entry what it was at a version, when, why and in which workflow step."""
         return self._caller.call(
-            "history.blame", {"context_id": context_id, "version": version, **given(key=key)}, Blamed
+            "history.blame",
+            {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
+            Blamed,
         )
 
     def diff(
         self,
         context_id: str,
-        from_version: str,
+        from_version: str | int,
         *,
-        to_version: str = "head",
+        to_version: str | int = "head",
         other_context_id: str | None = None,
         text: bool = True,
     ) -> Differences:
@@ -566,9 +598,13 @@ class SyncHistoryOperations:
         return self._caller.call("history.verify", {"context_id": context_id, "deep": deep}, Verified)
 
     def bisect(
-        self, context_id: str, key: str, contains: str, *, from_version: str = "0", to_version: str = "head"
+        self, context_id: str, key: str, contains: str, *, from_version: str | int = "0", to_version: str | int = "head"
     ) -> Bisected:
-        """Find the version in which a key first said something, looking at as few of its versions as possible."""
+        """Find since when a key has said something: the first version from which on, up to to_version, it has the text.
+
+        to_version must have it. As few versions as possible are looked at, on the understanding that what has the text
+        keeps it until then. An entry of a whole context is named PART/KEY.
+        """
         return self._caller.call(
             "history.bisect",
             {
@@ -599,8 +635,14 @@ class SyncHistoryOperations:
             SnapshotList,
         )
 
+    def line_snapshots(self, context_id: str, *, cursor: str | None = None, limit: int = 50) -> SnapshotList:
+        """List the snapshots of one line, newest first."""
+        return self._caller.call(
+            "history.line_snapshots", {"context_id": context_id, "limit": limit, **given(cursor=cursor)}, SnapshotList
+        )
+
     def rollback(
-        self, context_id: str, target_version: str, *, reason: str | None = None, step: str | None = None
+        self, context_id: str, target_version: str | int, *, reason: str | None = None, step: str | None = None
     ) -> RolledBack:
         """Make a line say what it said at an earlier version. Nothing is rewritten: the way back is a new version.
 
@@ -612,7 +654,7 @@ class SyncHistoryOperations:
             RolledBack,
         )
 
-    def branch(self, context_id: str, branch: str, *, from_version: str = "head") -> BranchInfo:
+    def branch(self, context_id: str, branch: str, *, from_version: str | int = "head") -> BranchInfo:
         """Start a branch from any version of a line, to try something without touching the line itself."""
         return self._caller.call(
             "history.branch", {"context_id": context_id, "branch": branch, "from_version": from_version}, BranchInfo
@@ -658,8 +700,12 @@ class SyncHistoryOperations:
             "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}, Reviews
         )
 
+    def review(self, review_id: str) -> ReviewInfo:
+        """Look at one merge that waits for a human, or was decided by one, with what each side says."""
+        return self._caller.call("history.review", {"review_id": review_id}, ReviewInfo)
+
     def resolve(
-        self, review_id: str, resolutions: dict[str, Resolution], *, reason: str | None = None
+        self, review_id: str, resolutions: Mapping[str, Resolution | Mapping[str, Any]], *, reason: str | None = None
     ) -> ReviewResolved:
         """Decide a merge, key by key. Only a human can, and only about what both sides say now."""
         return self._caller.call(
@@ -673,12 +719,23 @@ class SyncHistoryOperations:
         return self._caller.call("history.abandon", {"review_id": review_id}, ReviewAbandoned)
 
     def set_retention(
-        self, subject: str, *, days: Literal[30, 90, 365] | None = None, versions: int | None = None
+        self,
+        subject: str,
+        *,
+        days: Literal[30, 90, 365, "indefinite"] | None = None,
+        versions: int | None = None,
+        snapshot_from: int | None = None,
     ) -> RetentionRule:
-        """Say how long old values of a line, or of a sort of lines, are kept. Neither set keeps everything."""
+        """Say how long old values of a line, or of a sort of lines, are kept. What is left out stays as it is."""
         return self._caller.call(
-            "history.set_retention", {"subject": subject, **given(days=days, versions=versions)}, RetentionRule
+            "history.set_retention",
+            {"subject": subject, **given(days=days, versions=versions, snapshot_from=snapshot_from)},
+            RetentionRule,
         )
+
+    def clear_retention(self, subject: str) -> RetentionCleared:
+        """Take back a rule, so that a line follows its sort again, and a sort of lines what holds without a rule."""
+        return self._caller.call("history.clear_retention", {"subject": subject}, RetentionCleared)
 
     def retention(self) -> RetentionRuleList:
         """See how long old values are kept."""
@@ -741,7 +798,7 @@ class SyncMemoryOperations:
         *,
         session_id: str | None = None,
         expires_in: int | None = None,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         overwrite: bool = True,
         if_version: int | None = None,
     ) -> MemorySet:
@@ -806,7 +863,7 @@ class SyncMessageOperations:
         content: str,
         *,
         visibility: Literal["public", "private", "agent_only", "admin_only"] = "public",
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         parent_message_id: int | None = None,
         recipient_id: str | None = None,
         message_type: str = "message",
@@ -962,9 +1019,9 @@ class SyncSessionOperations:
         self,
         purpose: str,
         *,
-        metadata: dict[str, Any] | None = None,
+        metadata: Mapping[str, Any] | None = None,
         session_id: str | None = None,
-        config: SessionConfig | None = None,
+        config: SessionConfig | Mapping[str, Any] | None = None,
     ) -> SessionCreated:
         """Create a session: an isolated place for agents to work together, with an empty board.
 

@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from weft.kernel.operation import Operation
 
 ACTION = "action"
+# What a definition says besides what it accepts.
+_REMARKS = ("description", "default", "examples")
+_BOUNDS: dict[str, Callable[[int, int], int]] = {
+    **dict.fromkeys(("minimum", "minLength", "minItems", "minProperties"), min),
+    **dict.fromkeys(("maximum", "maxLength", "maxItems", "maxProperties"), max),
+}
 
 
 def schemas_of(types: Iterable[type], ref_template: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -33,42 +39,95 @@ def tool_schema(operations: Sequence[Operation], *, without: frozenset[str] = fr
     """Return what a tool takes: an operation's request, or several told apart by ``action``.
 
     Models do best with one flat object, and some providers refuse anything else at the top, so the requests behind
-    a tool are merged; each field says which actions it belongs to. ``without`` names fields the caller need not give.
+    a tool are merged: a field accepts what any of its actions accepts, and says what it is for each of them.
+    ``without`` names fields the caller need not give.
     """
     if operations[0].action is None:
-        schema = standalone(operations[0].request)
-        return _less(schema, without)
-    properties: dict[str, Any] = {
-        ACTION: {
-            "type": "string",
-            "enum": [operation.action for operation in operations],
-            "description": " ".join(f"{operation.action}: {operation.summary}" for operation in operations),
-        }
+        return _less(standalone(operations[0].request), without)
+    schemas = {str(operation.action): standalone(operation.request) for operation in operations}
+    fields = dict.fromkeys(name for schema in schemas.values() for name in schema["properties"])
+    action = {
+        "type": "string",
+        "enum": list(schemas),
+        "description": " ".join(f"{operation.action}: {operation.summary}" for operation in operations),
     }
-    required = {ACTION}
-    defs: dict[str, Any] = {}
-    schemas = [standalone(operation.request) for operation in operations]
-    for schema in schemas:
-        defs |= schema.get("$defs", {})
-        for name, field in schema["properties"].items():
-            if name not in properties:
-                properties[name] = {**field, "description": _for_actions(name, field, operations)}
-    if all("session_id" in schema.get("required", ()) for schema in schemas):
-        required.add("session_id")
+    always = set.intersection(*(set(schema.get("required", ())) for schema in schemas.values()))
+    defs = {name: part for schema in schemas.values() for name, part in schema.get("$defs", {}).items()}
     merged = {
         "type": "object",
-        "properties": properties,
-        "required": sorted(required),
+        "properties": {ACTION: action, **{name: _shared(name, schemas) for name in fields}},
+        "required": sorted({ACTION, *always}),
         "additionalProperties": False,
         **({"$defs": defs} if defs else {}),
     }
     return _less(merged, without)
 
 
-def _for_actions(name: str, field: dict[str, Any], operations: Sequence[Operation]) -> str:
-    users = [str(o.action) for o in operations if name in o.request.__struct_fields__]
-    description = str(field.get("description", ""))
-    return description if len(users) == len(operations) else f"{description} (For {', '.join(users)}.)"
+def _shared(name: str, schemas: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return one definition of a field for all actions that have it."""
+    users = {action: schema["properties"][name] for action, schema in schemas.items() if name in schema["properties"]}
+    required = [action for action in users if name in schemas[action].get("required", ())]
+    remarks = [_meaning(users)]
+    if len(users) < len(schemas):
+        remarks.append(f"(For {_listed(users, schemas)}.)")
+    if required and len(required) < len(schemas):
+        remarks.append("(Required.)" if len(required) == len(users) else f"(Required for {_listed(required, users)}.)")
+    return {**_widest(list(users.values())), "description": " ".join(filter(None, remarks))}
+
+
+def _meaning(users: Mapping[str, dict[str, Any]]) -> str:
+    """Return what a field is: what it is to most actions, and then what it is to the others."""
+    meanings: dict[str, list[str]] = {}
+    for action, field in users.items():
+        meanings.setdefault(_description(field), []).append(action)
+    most, *others = sorted(meanings, key=lambda meaning: -len(meanings[meaning]))
+    return " ".join([most, *(f"{', '.join(meanings[meaning])}: {meaning}" for meaning in others)])
+
+
+def _listed(some: Collection[str], every: Collection[str]) -> str:
+    """Name actions, or those that are left out where that is shorter."""
+    others = [action for action in every if action not in some]
+    return ", ".join(some) if len(some) <= len(others) + 1 else f"all but {', '.join(others)}"
+
+
+def _description(field: dict[str, Any]) -> str:
+    """Return what a field says of itself, or else what the one thing it may be says."""
+    inner = [alternative.get("description", "") for alternative in field.get("anyOf", ())]
+    return str(field.get("description") or next(filter(None, inner), ""))
+
+
+def _widest(definitions: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return a definition that accepts whatever one of these accepts; a default stays where all have the same."""
+    first = definitions[0]
+    if all(definition == first for definition in definitions):
+        return first
+    alternatives: list[dict[str, Any]] = []
+    for definition in definitions:
+        for alternative in definition.get("anyOf", [definition]):
+            _add_alternative(alternatives, {key: part for key, part in alternative.items() if key not in _REMARKS})
+    agreed = "default" in first and all(
+        definition.get("default", ...) == first["default"] for definition in definitions
+    )
+    accepted = alternatives[0] if len(alternatives) == 1 else {"anyOf": alternatives}
+    return {**accepted, "default": first["default"]} if agreed else accepted
+
+
+def _add_alternative(alternatives: list[dict[str, Any]], another: dict[str, Any]) -> None:
+    """Add what else is accepted; where only bounds differ, the wider ones hold."""
+    for place, known in enumerate(alternatives):
+        if _unbounded(known) == _unbounded(another):
+            bounds = {
+                bound: wider(known[bound], another[bound])
+                for bound, wider in _BOUNDS.items()
+                if bound in known and bound in another
+            }
+            alternatives[place] = {**_unbounded(known), **bounds}
+            return
+    alternatives.append(another)
+
+
+def _unbounded(definition: dict[str, Any]) -> dict[str, Any]:
+    return {key: part for key, part in definition.items() if key not in _BOUNDS}
 
 
 def _less(schema: dict[str, Any], without: frozenset[str]) -> dict[str, Any]:

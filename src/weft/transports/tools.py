@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation, Registry
 
 _SESSION = "session_id"
+# Where requests name lines of history.
+LINE_FIELDS = ("context_id", "from_context_id", "other_context_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +84,18 @@ def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
     first = operations[0]
     grouped = first.action is not None
     bound = in_session and all(map(works_in_session, operations))
+    description = _GROUPED_HELP[first.tool] if grouped else first.help.replace("``", "`")
+    names_lines = any(field in LINE_FIELDS for o in operations for field in o.request.__struct_fields__)
     return ToolView(
         name=first.tool,
-        description=_GROUPED_HELP[first.tool] if grouped else first.help.replace("``", "`"),
+        description=f"{description} {_OWN_BOARD}" if in_session and names_lines else description,
         input_schema=tool_schema(operations, without=frozenset({_SESSION} if bound else ())),
         output_schema=None if grouped else standalone(first.response),
         read_only=all(operation.effect is not Effect.WRITE for operation in operations),
     )
 
 
+_OWN_BOARD = "The context_id of your session's board is board, or board@BRANCH for a branch of it."
 _GROUPED_HELP = {
     "shared_context": (
         "The board: working memory shared by every agent of a session. Keep distilled state on it (conclusions, "

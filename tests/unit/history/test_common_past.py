@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.history.merging import common_past, states_apart
+from weft.capabilities.history.merging import common_ground, common_past, common_pasts, states_apart
 from weft.capabilities.history.model import (
     EMPTY,
     Act,
@@ -76,13 +76,16 @@ class Lines:
             return None
         return self.commits.get(((await self.past(line_id, seq))[0].line_id, seq))
 
-    async def merges(self, line_id: str, at: int) -> Sequence[Recorded]:
-        return [
-            self.commits[stretch.line_id, seq]
-            for stretch in await self.past(line_id, at)
-            for seq in range(stretch.upto, stretch.after, -1)
-            if self.commits[stretch.line_id, seq].commit.merged
-        ]
+    async def merged_moments(self, line_id: str, after: int, upto: int) -> Sequence[Moment]:
+        furthest: dict[str, int] = {}
+        for seq in range(after + 1, upto + 1):
+            merged = self.commits[line_id, seq].commit.merged
+            there = merged and await self.commit_at(merged.line_id, merged.seq)
+            if merged is not None and there is not None and there.hash == merged.hash:
+                # As merges are recorded: by the line that the commit is really on.
+                line = (await self.past(merged.line_id, merged.seq))[0].line_id
+                furthest[line] = max(furthest.get(line, 0), merged.seq)
+        return [*furthest.items()]
 
     async def state_at(
         self,
@@ -175,6 +178,38 @@ def test_a_merge_back_and_forth_at_one_moment_of_the_clock_is_not_forgotten() ->
     lines.write("main", "merge", lines.head("b"))
     lines.write("b", "more")
     assert found(lines, lines.head("main"), lines.head("b")) == ("b", 6)
+
+
+def test_what_was_taken_back_after_two_merges_each_way_counts_as_taken_back() -> None:
+    lines = Lines()
+    lines.write("main", "0")
+    for line_id in ("x", "y", "c", "d"):
+        lines.bases[line_id] = Base("main", 1)
+    lines.write("x", "1")
+    lines.write("y", "0", takes=1)
+    for line_id in ("c", "d"):
+        lines.write(line_id, "1", lines.head("x"))
+        lines.write(line_id, "1", lines.head("y"))
+    lines.write("d", "0")
+    ours, theirs = lines.head("c"), lines.head("d")
+    pasts = asyncio.run(common_pasts(lines, ours, theirs))  # type: ignore[arg-type]
+    assert {(past.line_id, past.seq) for past in pasts} == {("x", 2), ("y", 2)}
+    ground = asyncio.run(common_ground(lines, pasts))  # type: ignore[arg-type]
+    assert (ground.state["k"].change.blob_hash, ground.disputed) == (blob_hash("1"), frozenset())
+
+
+def test_what_several_pasts_say_in_different_ways_is_disputed() -> None:
+    lines = Lines()
+    lines.write("main", "0")
+    for line_id in ("x", "y", "c", "d"):
+        lines.bases[line_id] = Base("main", 1)
+    lines.write("x", "1")
+    lines.write("y", "2")
+    for line_id in ("c", "d"):
+        lines.write(line_id, "1", lines.head("x"))
+        lines.write(line_id, "3", lines.head("y"))
+    pasts = asyncio.run(common_pasts(lines, lines.head("c"), lines.head("d")))  # type: ignore[arg-type]
+    assert asyncio.run(common_ground(lines, pasts)).disputed == {"k"}  # type: ignore[arg-type]
 
 
 def test_lines_that_never_met_have_no_common_past() -> None:

@@ -50,6 +50,17 @@ def check_may_grant(actor: Actor, clearance: int, permissions: frozenset[Permiss
         )
 
 
+def check_clearance(actor: Actor, needed: int, what: str = "This") -> None:
+    """Refuse whoever is not cleared for what they ask."""
+    if actor.clearance < needed:
+        raise PermissionDenied(
+            f"{what} needs clearance {needed}; yours is {actor.clearance}.",
+            hint=f"Ask someone with clearance {needed} or more.",
+            required_clearance=needed,
+            your_clearance=actor.clearance,
+        )
+
+
 def check_highest_clearance(actor: Actor) -> None:
     if actor.clearance < HIGHEST_CLEARANCE:
         raise PermissionDenied("This concerns everyone in the tenant.", required_clearance=HIGHEST_CLEARANCE)

@@ -56,7 +56,12 @@ class Boards(msgspec.Struct, frozen=True):
         """Return the branch that a call means, if it is not the board itself: the one it names or was switched to."""
         if asked == MAIN or (asked is None and session.branches == 0):
             return None
-        return asked or await self.switches.branch_of(line_of(session.session_id), self.actor.principal_id)
+        if asked is not None:
+            return asked
+        switch = await self.switches.of(line_of(session.session_id), self.actor.principal_id)
+        if switch is not None and switch.gone:
+            raise await self._gone(session, switch.branch, switched=True)
+        return switch.branch if switch else None
 
     async def _lock(self, session: Session, branch: str, *, switched: bool) -> Head:
         # Always behind the session and its own line, so that nobody waits for one who waits for them.
@@ -68,7 +73,9 @@ class Boards(msgspec.Struct, frozen=True):
     async def _gone(self, session: Session, branch: str, *, switched: bool) -> BranchNotFound:
         branches = await self.lines.branches(line_of(session.session_id)) if session.branches else ()
         error = BranchNotFound(
-            f"The board has no branch '{branch}' (any more).",
+            f"The branch '{branch}' that you had switched to is gone."
+            if switched
+            else f"The board has no branch '{branch}' (any more).",
             resource_type="branch",
             resource_id=branch,
             available_alternatives=names_like(branch, [line.branch for line in branches if line.branch is not None]),

@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.board.boards import Boards
 from weft.capabilities.board.writing import ROLLBACK_CLEARANCE
-from weft.capabilities.history.model import MAIN, LineNotFound, branch_of, line_name
+from weft.capabilities.history.model import MAIN, branch_of, line_name, no_line
 from weft.capabilities.sessions.model import SessionNotFound, line_of, session_of
 from weft.kernel.ids import is_name
 
@@ -42,10 +42,10 @@ class BoardLines(msgspec.Struct, frozen=True):
         try:
             board = await self.boards.to_read(session_id, branch)
         except SessionNotFound as error:
-            raise _unknown(line_id, denied=error.denial) from error
+            raise no_line(line_id, denied=error.denial) from error
         line = await self.boards.lines.find(line_id)
         if line is None:
-            raise _unknown(line_id)
+            raise no_line(line_id)
         return BoardLine(board, line.head)
 
     async def to_write(self, line_id: str) -> OpenBoard:
@@ -53,7 +53,7 @@ class BoardLines(msgspec.Struct, frozen=True):
         try:
             return await self.boards.to_write(session_id, branch)
         except SessionNotFound as error:
-            raise _unknown(line_id, denied=error.denial) from error
+            raise no_line(line_id, denied=error.denial) from error
 
     def rollback_clearance(self, line_id: str) -> int:
         del line_id
@@ -65,12 +65,5 @@ def _parse(line_id: str) -> tuple[str, str]:
     session_id, branch = session_of(line_id), branch_of(line_id)
     well_formed = is_name(session_id) and (branch is None or is_name(branch))
     if not well_formed or branch == MAIN or line_id != line_name(line_of(session_id), branch):
-        raise _unknown(line_id)
+        raise no_line(line_id)
     return session_id, branch or MAIN
-
-
-def _unknown(line_id: str, *, denied: bool = False) -> LineNotFound:
-    shown = line_id[:100]
-    error = LineNotFound(f"There is no line '{shown}'.", resource_type="line", resource_id=shown)
-    error.denial = denied
-    return error

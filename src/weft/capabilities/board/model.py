@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from weft.kernel.errors import Conflict, NotFound, Rejected
-from weft.kernel.identity import ANYONE
+from weft.kernel.identity import AGENT_TYPE, ANYONE, EVERYONE, PERMISSION, PRINCIPAL
 
 if TYPE_CHECKING:
     from weft.capabilities.sessions.model import SessionConfig
@@ -16,6 +18,10 @@ if TYPE_CHECKING:
 
 MAX_KEY_LENGTH = 64
 Patterns = tuple[str, ...]
+# A name that no participant can have.
+NOBODY = ("nobody",)
+# Patterns that mean a caller by something else than the name, where a wildcard has no meaning.
+_NOT_A_NAME = (PRINCIPAL, AGENT_TYPE, PERMISSION)
 _FLAT_KEY = re.compile(r"[a-z0-9_]{1,64}\Z")
 _NAMESPACED_KEY = re.compile(r"(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")
 
@@ -75,8 +81,8 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def readers(self) -> Patterns:
-        """Return who may read what is written over this entry, if the writer does not say."""
-        return next(iter(self.closed_since), ANYONE) if self.readable_by == ANYONE else self.readable_by
+        """Return who may know of this entry, and read what is written over it if the writer does not say."""
+        return common_readers(self.readable_by, *self.closed_since)
 
     def lives_at(self, now: int) -> bool:
         return self.expires_at is None or now < self.expires_at
@@ -95,6 +101,27 @@ class EntryWithValue(msgspec.Struct, frozen=True):
     entry: Entry
     value: str
     lost: bool = False
+
+
+def common_readers(*closings: Patterns) -> Patterns:
+    """Return patterns that mean only those whom each of these means; where none are sure to, nobody."""
+    return reduce(_both, (patterns for patterns in closings if patterns != ANYONE), ANYONE)
+
+
+def _both(one: Patterns, other: Patterns) -> Patterns:
+    shared = (
+        *(pattern for pattern in one if any(_covers(wider, pattern) for wider in other)),
+        *(pattern for pattern in other if any(_covers(wider, pattern) for wider in one)),
+    )
+    return tuple(dict.fromkeys(shared)) or NOBODY
+
+
+def _covers(wider: str, pattern: str) -> bool:
+    """Tell whether whoever is meant by a pattern is certainly meant by another."""
+    if wider in {EVERYONE, pattern}:
+        return True
+    # A question mark would take a star for one letter.
+    return not pattern.startswith(_NOT_A_NAME) and "?" not in wider and fnmatchcase(pattern, wider)
 
 
 def check_key(key: str, *, namespaces: bool) -> None:

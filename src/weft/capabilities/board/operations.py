@@ -33,12 +33,14 @@ from weft.capabilities.history.model import (
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import from_micros, optional_moment
 from weft.kernel.errors import PermissionDenied
-from weft.kernel.fields import Count, Name, Ordinal, ShortText
+from weft.kernel.fields import Count, Name, Ordinal, Reason, Step
 from weft.kernel.identity import ANYONE, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from weft.capabilities.board.reading import Board
 
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000
@@ -55,11 +57,6 @@ Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1, max_length=
 BranchChoice = Annotated[
     Name | None,
     msgspec.Meta(description="A branch of the board, or main; the one you switched to, or main, if left out."),
-]
-Reason = Annotated[ShortText | None, msgspec.Meta(description="Why, in a few words; the history shows it.")]
-Step = Annotated[
-    Name | None,
-    msgspec.Meta(description="The workflow step this belongs to; what the last step left gets a snapshot of its own."),
 ]
 
 
@@ -260,13 +257,25 @@ class ReadSnapshot(Request):
     branch: BranchChoice = None
 
 
+class PastEntry(Response):
+    """An entry as it stood; ``value`` is null, and ``pruned`` true, once what it said is no longer kept."""
+
+    key: str
+    value: str | None
+    written_by: str
+    written_at: datetime
+    version: int
+    expires_at: datetime | None = None
+    pruned: bool = False
+
+
 class SnapshotRead(Response):
     """What the board held then, as far as you may read it."""
 
     label: str
     created_by: str
     created_at: datetime
-    entries: list[EntryRead]
+    entries: list[PastEntry]
 
 
 class CompareSnapshots(Request):
@@ -279,7 +288,7 @@ class CompareSnapshots(Request):
 
 
 class KeyDifference(Response):
-    """A key that says something else in the two states."""
+    """A key that says something else in the two states; a value that is no longer kept is null."""
 
     key: str
     from_version: int
@@ -291,8 +300,8 @@ class KeyDifference(Response):
 class Comparison(Response):
     """What changed between two states."""
 
-    added: list[EntryRead]
-    removed: list[EntryRead]
+    added: list[PastEntry]
+    removed: list[PastEntry]
     modified: list[KeyDifference]
     unchanged: list[str]
 
@@ -521,7 +530,7 @@ async def read_snapshot(request: ReadSnapshot, boards: Boards) -> SnapshotRead:
         label=tag.label,
         created_by=tag.created_by,
         created_at=from_micros(tag.created_at),
-        entries=[_past_entry(version) for _, version in sorted(past.items())],
+        entries=[_standing(version).entry for _, version in sorted(past.items())],
     )
 
 
@@ -538,16 +547,10 @@ async def read_snapshot(request: ReadSnapshot, boards: Boards) -> SnapshotRead:
 async def compare_snapshots(request: CompareSnapshots, boards: Boards) -> Comparison:
     """Compare two snapshots, or a snapshot with the present board."""
     board = await boards.to_read(request.session_id, request.branch)
-    before = {
-        key: _past_entry(version)
-        for key, version in (await board.visible_at((await board.find_snapshot(request.from_label)).seq)).items()
-    }
+    before = await _state_at(board, request.from_label)
     if request.to_label is None:
-        after = {found.entry.key: _entry_read(found) for found in await board.readable()}
-    else:
-        tag = await board.find_snapshot(request.to_label)
-        after = {key: _past_entry(version) for key, version in (await board.visible_at(tag.seq)).items()}
-    return _compare(before, after)
+        return _compare(before, {found.entry.key: _standing_now(found) for found in await board.readable()})
+    return _compare(before, await _state_at(board, request.to_label))
 
 
 @operation(
@@ -599,23 +602,37 @@ def _end_of(life: Sequence[Version], now: int) -> _End | None:
     return None
 
 
-def _compare(before: dict[str, EntryRead], after: dict[str, EntryRead]) -> Comparison:
+class _Standing(NamedTuple):
+    """An entry of one state, and the hash of what it said, which is known even if that is no longer kept."""
+
+    entry: PastEntry
+    said: bytes | None
+
+
+async def _state_at(board: Board, label: str) -> dict[str, _Standing]:
+    tag = await board.find_snapshot(label)
+    return {key: _standing(version) for key, version in (await board.visible_at(tag.seq)).items()}
+
+
+def _compare(before: dict[str, _Standing], after: dict[str, _Standing]) -> Comparison:
     both = sorted(before.keys() & after.keys())
     return Comparison(
-        added=[after[key] for key in sorted(after.keys() - before.keys())],
-        removed=[before[key] for key in sorted(before.keys() - after.keys())],
+        added=[after[key].entry for key in sorted(after.keys() - before.keys())],
+        removed=[before[key].entry for key in sorted(before.keys() - after.keys())],
         modified=[
-            KeyDifference(
-                key=key,
-                from_version=before[key].version,
-                to_version=after[key].version,
-                from_value=before[key].value,
-                to_value=after[key].value,
-            )
-            for key in both
-            if before[key].value != after[key].value
+            _difference(before[key].entry, after[key].entry) for key in both if before[key].said != after[key].said
         ],
-        unchanged=[key for key in both if before[key].value == after[key].value],
+        unchanged=[key for key in both if before[key].said == after[key].said],
+    )
+
+
+def _difference(before: PastEntry, after: PastEntry) -> KeyDifference:
+    return KeyDifference(
+        key=before.key,
+        from_version=before.version,
+        to_version=after.version,
+        from_value=before.value,
+        to_value=after.value,
     )
 
 
@@ -627,7 +644,7 @@ def key_info(entry: Entry) -> KeyInfo:
         version=entry.version,
         value_size_tokens=entry.tokens,
         expires_at=optional_moment(entry.expires_at),
-        readable_by=entry.readable_by,
+        readable_by=entry.readers,
         writable_by=entry.writable_by,
     )
 
@@ -643,15 +660,30 @@ def _entry_read(found: EntryWithValue) -> EntryRead:
     )
 
 
-def _past_entry(version: Version) -> EntryRead:
-    return EntryRead(
+def _standing(version: Version) -> _Standing:
+    entry = PastEntry(
         key=version.change.key,
-        value=version.value or "",
+        value=version.value,
         written_by=version.author,
         written_at=from_micros(version.committed_at),
         version=version.change.version,
         expires_at=optional_moment(version.change.meta.expires_at),
+        pruned=version.value is None,
     )
+    return _Standing(entry, version.change.blob_hash)
+
+
+def _standing_now(found: EntryWithValue) -> _Standing:
+    entry = PastEntry(
+        key=found.entry.key,
+        value=None if found.lost else found.value,
+        written_by=found.entry.written_by,
+        written_at=from_micros(found.entry.written_at),
+        version=found.entry.version,
+        expires_at=optional_moment(found.entry.expires_at),
+        pruned=found.lost,
+    )
+    return _Standing(entry, found.entry.blob_hash)
 
 
 def _past_version(version: Version) -> PastVersion:

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size
+from weft.capabilities.access.grants import check_clearance
+from weft.capabilities.board.last_words import last_words
+from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size, common_readers
 from weft.capabilities.board.reading import Board
-from weft.capabilities.history.committing import keep_moment, record
+from weft.capabilities.history.committing import check_label, keep_moment, record
 from weft.capabilities.history.keeping import Earlier, Why
 from weft.capabilities.history.model import (
     SYSTEM,
     Act,
     Author,
+    BranchLimit,
     Change,
     ChangeMeta,
     Commit,
@@ -25,11 +28,11 @@ from weft.capabilities.history.model import (
     blob_hash,
     check_version,
     prune_due,
+    trunk_of,
 )
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent
 from weft.kernel.identity import ANYONE
-from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
 _LOOK_UP_AT_MOST = 20
 # What taking a board back to an earlier state needs.
 ROLLBACK_CLEARANCE = 3
+MAX_BRANCHES = 100
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,8 +114,7 @@ class OpenBoard(Board):
 
     async def snapshot(self, label: str) -> Tag:
         """Name the present state. Costs the same whatever the board holds."""
-        if not is_name(label):
-            raise InvalidInput("label: use letters, digits, underscores and dashes, at most 100", field="label")
+        check_label(label)
         tag = Tag(label, self.head.seq, self.parts.actor.participant, self.now)
         if not await self.parts.lines.tag(self.line_id, tag):
             raise SnapshotExists(f"The board has a snapshot '{label}' already.", resource_id=label)
@@ -120,12 +123,7 @@ class OpenBoard(Board):
 
     async def restore(self, label: str) -> Outcome:
         """Make the board hold what it held at a snapshot, as one new commit; the state before it gets a name."""
-        if self.parts.actor.clearance < ROLLBACK_CLEARANCE:
-            raise PermissionDenied(
-                f"Taking a board back needs a clearance of {ROLLBACK_CLEARANCE}.",
-                required_clearance=ROLLBACK_CLEARANCE,
-                your_clearance=self.parts.actor.clearance,
-            )
+        check_clearance(self.parts.actor, ROLLBACK_CLEARANCE, "Taking a board back")
         tag = await self.find_snapshot(label)
         await keep_moment(self.parts.lines, self.head, "before-restore", self.parts.actor.participant, self.now)
         then = await self.state_at(tag.seq)
@@ -146,8 +144,11 @@ class OpenBoard(Board):
 
     async def note_branches(self, change: int) -> None:
         # Only upwards: whoever was switched to a branch that is gone must be told, so the board goes on looking.
-        if change > 0:
-            await self.parts.sessions.add_branches(self.session.session_id, change)
+        if change <= 0:
+            return
+        if len(await self.parts.lines.branches(trunk_of(self.line_id))) > MAX_BRANCHES:
+            raise BranchLimit(f"A board may have {MAX_BRANCHES} branches.", limit=MAX_BRANCHES)
+        await self.parts.sessions.add_branches(self.session.session_id, change)
 
     async def bury_expired(self) -> None:
         """Turn keys whose time has run out into history, before anything else is decided."""
@@ -164,20 +165,34 @@ class OpenBoard(Board):
         now = {entry.key: entry for entry in await self._present(state)}
         written = [
             entry
-            for key, version in state.items()
-            if version is not None and (entry := await self._revived(version, now.get(key), why)) is not None
+            for version in await self._brought_in(state, now, why)
+            if (entry := await self._revived(version, now.get(version.change.key), why)) is not None
         ]
         removed = [now[key] for key, version in state.items() if key in now and not self._stands(version, why)]
         replaced = [now[entry.key] for entry in written if entry.key in now]
-        for entry in (*removed, *replaced):
-            self._check_may_change(entry.key, entry, None)
+        self._check_may_replace((*removed, *replaced))
         await self._replace(written, removed, freed=sum(entry.tokens for entry in (*removed, *replaced)), why=why)
+        for entry in written:
+            await self._prune(entry)
         said = _origin(why)
         await self.parts.outbox.publish(
             *(self._key_event("written", entry, said) for entry in written),
             *(self._key_event("deleted", entry, said) for entry in removed),
         )
         return Outcome(self._names(written), self._names(removed))
+
+    async def _brought_in(
+        self, state: Mapping[str, Version | None], now: Mapping[str, Entry], why: Why
+    ) -> list[Version]:
+        """Return the versions that say something new, each readable only by those who might read it where it is from.
+
+        Neither going back nor merging opens what was closed since; only whoever writes the key can say so.
+        """
+        coming = [version for version in state.values() if version is not None]
+        news = [version for version in coming if not self._is_said(version, now.get(version.change.key), why)]
+        source = why.merged.line_id if why.merged else self.line_id
+        words = await last_words(self.parts.lines, source, news)
+        return [_closed(version, said, now.get(version.change.key)) for version, said in zip(news, words, strict=True)]
 
     async def _present(self, keys: Mapping[str, object]) -> Sequence[Entry]:
         if len(keys) > _LOOK_UP_AT_MOST:
@@ -214,9 +229,7 @@ class OpenBoard(Board):
         """Return the entry that says what a version said; None if the present one does, or its time has run out."""
         change = version.change
         meta = structs.replace(change.meta, expires_at=self._expiry(version, why))
-        # What is brought back has its lifetime counted anew, even if nothing else is different.
-        lasts = why.restored is None or meta.expires_at is None
-        if not self._stands(version, why) or (lasts and _says(present, change.blob_hash, meta)):
+        if not self._stands(version, why) or self._is_said(version, present, why):
             return None
         return Entry(
             key=change.key,
@@ -230,6 +243,12 @@ class OpenBoard(Board):
             readable_by=meta.readable_by or ANYONE,
             writable_by=meta.writable_by or ANYONE,
         )
+
+    def _is_said(self, version: Version, present: Entry | None, why: Why) -> bool:
+        meta = structs.replace(version.change.meta, expires_at=self._expiry(version, why))
+        # What is brought back has its lifetime counted anew, even if nothing else is different.
+        lasts = why.restored is None or meta.expires_at is None
+        return lasts and _says(present, version.change.blob_hash, meta)
 
     async def _kept(self, version: Version) -> bytes:
         """Return the hash of a version's value, which nobody forgets before this transaction ends."""
@@ -298,6 +317,16 @@ class OpenBoard(Board):
             raise _not_writable(current, self.parts.actor)
         check_version(key, current.version if current else 0, if_version)
 
+    def _check_may_replace(self, entries: Iterable[Entry]) -> None:
+        """Refuse what would change keys that the caller may not change, without naming any that it may not read."""
+        actor = self.parts.actor
+        barred = [entry for entry in entries if not entry.writable(actor)]
+        known = [entry for entry in barred if entry.readable(actor)]
+        if known:
+            raise _not_writable(known[0], actor)
+        if barred:
+            raise PermissionDenied("This would change a key that you may not change.")
+
     def _named(self, done: str) -> str:
         """Return the type of an event: what is done on a branch is never taken for what is done on the board."""
         return f"board.{done}" if self.branch is None else f"branch.{done}"
@@ -306,7 +335,7 @@ class OpenBoard(Board):
         self, done: str, entry: Entry, said: Mapping[str, object] | None = None, *, author: Author | None = None
     ) -> NewEvent:
         data = {"version": entry.version, "life": entry.life, "value_size_tokens": entry.tokens, **(said or {})}
-        return self._event(self._named(done), entry.key, data, readable_by=entry.readable_by, author=author)
+        return self._event(self._named(done), entry.key, data, readable_by=entry.readers, author=author)
 
     def _event(
         self,
@@ -342,21 +371,35 @@ def change_of(entry: Entry) -> Change:
 
 
 def _removed(entry: Entry, act: Act) -> Change:
-    return Change(entry.key, entry.life, entry.version, act, None, ChangeMeta(readable_by=_meta(entry).readable_by))
+    return Change(entry.key, entry.life, entry.version, act, None, ChangeMeta(readable_by=_unless_open(entry.readers)))
 
 
 def _meta(entry: Entry) -> ChangeMeta:
     return ChangeMeta(
         tokens=entry.tokens,
         expires_at=entry.expires_at,
-        readable_by=None if entry.readable_by == ANYONE else entry.readable_by,
-        writable_by=None if entry.writable_by == ANYONE else entry.writable_by,
+        readable_by=_unless_open(entry.readable_by),
+        writable_by=_unless_open(entry.writable_by),
     )
+
+
+def _unless_open(patterns: Patterns) -> Patterns | None:
+    return None if patterns == ANYONE else patterns
 
 
 def _says(entry: Entry | None, value: bytes | None, meta: ChangeMeta) -> bool:
     """Tell whether an entry says this, to the same readers and writers and for the same time."""
     return entry is not None and entry.blob_hash == value and _meta(entry) == meta
+
+
+def _closed(version: Version, said_since: Iterable[Patterns], present: Entry | None) -> Version:
+    """Return a version as it may be brought in: closed to all to whom its key was closed since, there or here."""
+    own = version.change.meta.readable_by
+    # A value that settles a merge is as new as a write, whatever was said of others before.
+    since = said_since if version.seq else ()
+    here = present.readers if present is not None and own is None else ANYONE
+    meta = structs.replace(version.change.meta, readable_by=_unless_open(common_readers(own or ANYONE, *since, here)))
+    return structs.replace(version, change=structs.replace(version.change, meta=meta))
 
 
 def _origin(why: Why) -> dict[str, object]:

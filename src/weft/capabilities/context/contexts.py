@@ -22,7 +22,7 @@ from weft.capabilities.context.model import (
     weight_of,
 )
 from weft.capabilities.context.store import SnapshotStore
-from weft.capabilities.history.committing import record
+from weft.capabilities.history.committing import keep_moment, record
 from weft.capabilities.history.keeping import Why
 from weft.capabilities.history.model import (
     EMPTY,
@@ -30,7 +30,6 @@ from weft.capabilities.history.model import (
     SYSTEM,
     Act,
     Author,
-    BranchNotFound,
     Change,
     ChangeMeta,
     Commit,
@@ -38,6 +37,7 @@ from weft.capabilities.history.model import (
     Point,
     blob_hash,
     branch_of,
+    no_branch,
     trunk_of,
 )
 from weft.capabilities.history.store import LineStore, RetentionStore, Rule, SwitchStore
@@ -87,7 +87,10 @@ class Contexts(msgspec.Struct, frozen=True):
         """Return the branch of the caller's own context that is meant; None is the context itself."""
         owner = self.actor.principal_id
         if branch is None:
-            return await self.switches.branch_of(ContextLine(owner, None, None).line_id, owner)
+            switch = await self.switches.of(ContextLine(owner, None, None).line_id, owner)
+            if switch is not None and switch.gone:
+                raise no_branch(switch.branch)
+            return switch.branch if switch else None
         return None if branch == MAIN else branch
 
     async def open(self, owner: str, branch: str | None = None) -> OpenContext:
@@ -100,6 +103,15 @@ class Contexts(msgspec.Struct, frozen=True):
             # Whoever comes second waits here for the first, and then finds what that one began.
             await self.lines.create(line.line_id)
             root = await self.lines.lock(line.line_id) or Head.of_new_line(line.line_id)
+        return OpenContext(self, line, self.now, await self.retention.rules(), root)
+
+    async def look_at_own(self, branch: str | None) -> OpenContext:
+        """Open the caller's own context without its lock: to see what would become of it, not to commit anything."""
+        line = ContextLine(self.actor.principal_id, None, await self.own_branch(branch))
+        found = await self.lines.find(line.line_id)
+        if found is None and line.branch is not None:
+            raise no_branch(line.branch)
+        root = found.head if found else Head.of_new_line(line.line_id)
         return OpenContext(self, line, self.now, await self.retention.rules(), root)
 
     def event(
@@ -134,12 +146,18 @@ class ContextAt(NamedTuple):
         return None if version is None else PartAt.named_by(version)
 
     async def check_is_there(self) -> None:
-        """Refuse a moment of a branch that was deleted since, even if another has its name by now."""
-        if self.point.seq == 0:
-            return
-        commit = await self.lines.commit_at(self.point.line_id, self.point.seq)
-        if commit is None or commit.hash != self.point.hash:
+        if not await self.is_there():
             raise no_branch(branch_of(self.point.line_id) or MAIN)
+
+    async def is_there(self) -> bool:
+        """Tell whether this is still a moment of its line: of a branch that was deleted since, it is none.
+
+        That holds even if another branch has its name by now.
+        """
+        if self.point.seq == 0:
+            return True
+        commit = await self.lines.commit_at(self.point.line_id, self.point.seq)
+        return commit is not None and commit.hash == self.point.hash
 
 
 @dataclass(slots=True)
@@ -169,18 +187,29 @@ class OpenContext:
         named = await self.needs.lines.state_at(self.root.line_id, self.root.seq)
         return [self._opened(version.change.key, version) for version in sorted(named, key=_key)]
 
-    async def commit(self, parts: Iterable[OpenPart], why: Why, author: Author | None = None) -> None:
-        """Keep what was changed in some parts, as one new version of the context. Nothing changed is no version."""
+    async def commit(self, parts: Iterable[OpenPart], why: Why, author: Author | None = None) -> str | None:
+        """Keep what was changed in some parts, as one new version of the context. Nothing changed is no version.
+
+        Return the name that the version before was given, if a part has occasion for one.
+        """
         changed = [part for part in parts if part.changes or part.merged]
         if not changed and why.merged is None:
-            return
-        growth = sum(part.growth for part in changed)
-        await self._check_room(growth, changed)
+            return None
+        growth = await self.check_room(changed)
         author = author or self.needs.author
         await self._keep_values(changed)
+        occasion = next((part.occasion for part in changed if part.occasion), None)
+        label = await self.keep_moment(self.root, occasion, author)
         for part in changed:
             await part.commit(why, author)
         await self._commit_root([await self._names(part) for part in changed], why, author, growth)
+        return label
+
+    async def keep_moment(self, head: Head, occasion: str | None, author: Author) -> str | None:
+        """Name the state of a line if there is occasion to, unless nothing was ever said there."""
+        if occasion is None or head.seq == 0:
+            return None
+        return await keep_moment(self.needs.lines, head, occasion, author.participant, self.now)
 
     async def follow_definition(self) -> None:
         """Have a branch name the definition of today: what an agent is has no branches."""
@@ -195,21 +224,43 @@ class OpenContext:
 
     async def bury_overdue(self) -> None:
         """Turn entries that retention has ended into history."""
-        parts = await self.parts()
-        for part in parts:
-            for version in await part.overdue():
-                part.remove(version, Act.EXPIRE)
-        await self.commit(parts, Why("expire"), SYSTEM)
+        ended = await self._overdue()
+        for part, version in ended:
+            part.remove(version, Act.EXPIRE)
+        await self.commit({part.name: part for part, _ in ended}.values(), Why("expire"), SYSTEM)
 
-    async def _check_room(self, growth: int, parts: Sequence[OpenPart]) -> None:
-        """Refuse what would make the context too large; shrinking it is always allowed."""
+    async def _overdue(self) -> list[tuple[OpenPart, Version]]:
+        """Return the entries that retention has ended, with their parts."""
+        ending = [
+            (part, part.at) for part in await self.parts() if part.at is not None and part.ended_before is not None
+        ]
+        states = await self.needs.snapshots.states([at for _, at in ending])
+        return [
+            (part, version)
+            for (part, _), state in zip(ending, states, strict=True)
+            for version in state
+            if is_overdue(version, part.ended_before)
+        ]
+
+    async def check_room(self, parts: Iterable[OpenPart]) -> int:
+        """Refuse what would make the context too large, and return by how much it grows; shrinking is always allowed.
+
+        What an agent is weighs nothing: however full its memory, those above can always change its rules.
+        """
+        of_memory = [part for part in parts if part.name != DEFINITION]
+        growth = sum(part.growth for part in of_memory)
         limit = self.needs.limits.total_bytes
-        if growth <= 0 or self.root.weight + growth <= limit:
-            return
+        if growth > 0 and self.root.weight + growth > limit:
+            await self._check_live(growth, limit, of_memory)
+        return growth
+
+    async def _check_live(self, growth: int, limit: int, parts: Sequence[OpenPart]) -> None:
         # What retention has ended counts no more, even if it was not removed yet.
-        changed = {(part.line.part, key) for part in parts for key in part.changes}
-        ended = [(part.line.part, version.change) for part in await self.parts() for version in await part.overdue()]
-        live = self.root.weight - sum(weight_of(change) for name, change in ended if (name, change.key) not in changed)
+        changed = {(part.name, key) for part in parts for key in part.changes}
+        ended = [
+            version.change for part, version in await self._overdue() if (part.name, version.change.key) not in changed
+        ]
+        live = self.root.weight - sum(map(weight_of, ended))
         if live + growth > limit:
             raise ContextLimitExceeded(
                 f"The context holds {live} of {limit} bytes; this would make it {live + growth}.",
@@ -264,6 +315,8 @@ class OpenPart:
     said: list[Said] = field(default_factory=list)
     growth: int = 0
     merged: Point | None = None
+    # What the state before the next commit is to be named for, if it is to have a name.
+    occasion: str | None = None
 
     @property
     def name(self) -> str:
@@ -313,6 +366,7 @@ class OpenPart:
 
     async def commit(self, why: Why, author: Author) -> None:
         head = await self._locked()
+        await self.context.keep_moment(head, self.occasion, author)
         commit = Commit(
             line_id=head.line_id,
             seq=head.seq + 1,
@@ -357,14 +411,6 @@ class OpenPart:
         base = Point(trunk_of(line_id), 0, EMPTY) if self.at is None else self.at.point
         weight = await self._lines.weight_at(base.line_id, base.seq)
         await self._lines.branch(line_id, base, weight=weight or 0, next_expiry_at=None)
-
-
-def no_branch(branch: str) -> BranchNotFound:
-    return BranchNotFound(
-        f"The context has no branch '{branch}' (any more).",
-        hint="Pass branch 'main', or switch back to it with context_history and its action switch.",
-        resource_id=branch,
-    )
 
 
 def _key(version: Version) -> str:

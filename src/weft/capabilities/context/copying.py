@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from weft.capabilities.access.grants import check_may_edit
+from weft.capabilities.access.grants import check_clearance, check_may_edit
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.context.changes import parts_apart
 from weft.capabilities.context.contexts import ContextAt, Contexts
@@ -22,15 +22,16 @@ from weft.capabilities.context.model import (
     is_overdue,
     kept_since,
 )
-from weft.capabilities.context.naming import HEADS, VersionName, moment_named
-from weft.capabilities.context.pushing import Reason, Step
 from weft.capabilities.context.restoring import take_over
-from weft.capabilities.context.rights import COPY_CLEARANCE, check_clearance, find_agent
+from weft.capabilities.context.rights import COPY_CLEARANCE, find_agent
 from weft.capabilities.history.committing import keep_moment
 from weft.capabilities.history.keeping import Why
 from weft.capabilities.history.model import EMPTY, Act, Point, VersionNotFound, VersionPruned
+from weft.capabilities.history.naming import VersionName, moment_named
+from weft.capabilities.objects.model import ObjectBusy, ObjectMissing
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
+from weft.kernel.fields import Reason, Step
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
@@ -83,7 +84,15 @@ class ContextCopied(Response, kw_only=True, omit_defaults=False):
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
     audited=True,
-    errors=(AgentNotFound, PermissionDenied, VersionNotFound, VersionPruned, ContextLimitExceeded),
+    errors=(
+        AgentNotFound,
+        PermissionDenied,
+        VersionNotFound,
+        VersionPruned,
+        ContextLimitExceeded,
+        ObjectBusy,
+        ObjectMissing,
+    ),
 )
 async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopied:
     """Make an agent's memory what another agent's was at a checkpoint. What an agent is stays as it is.
@@ -142,16 +151,16 @@ async def _taken_over(request: CopyContext, context: OpenContext, source: Contex
     for name in sorted(ours.keys() | theirs.keys()):
         if _is_meant(name, request):
             part = ours.get(name) or await context.part(name)
-            await _take_part(part, theirs.get(name), is_present=request.version in HEADS)
+            await _take_part(part, theirs.get(name))
             taken.append(part)
     return taken
 
 
-async def _take_part(part: OpenPart, source: PartAt | None, *, is_present: bool) -> None:
+async def _take_part(part: OpenPart, source: PartAt | None) -> None:
     context = part.context
     ours, theirs = await parts_apart(context.needs.lines, part.at, source, values=True)
-    if is_present and source is not None:
-        # What retention has ended is not there any more, even if nobody has removed it yet.
+    if source is not None:
+        # What retention has ended is not there any more, by whatever version it could still be found.
         since = kept_since(ContextLine.parse(source.line), context.rules, context.now)
         theirs = {key: version for key, version in theirs.items() if not is_overdue(version, since)}
     await take_over(part, {key: theirs.get(key) for key in ours.keys() | theirs.keys()})

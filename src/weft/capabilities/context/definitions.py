@@ -11,15 +11,14 @@ from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.context.content import Given, inline
 from weft.capabilities.context.contexts import Contexts
 from weft.capabilities.context.model import DEFINITION, ContextLine, PartAt, SelfModification
-from weft.capabilities.context.naming import VersionName, moment_named
-from weft.capabilities.context.pushing import Reason, Step
 from weft.capabilities.context.rights import check_may_define, find_agent, may_know_definition, unknown_agent
 from weft.capabilities.context.views import AgentDefinition, definition_at
 from weft.capabilities.history.keeping import Why
-from weft.capabilities.history.model import EMPTY, Point, VersionConflict, VersionNotFound
+from weft.capabilities.history.model import EMPTY, Point, VersionConflict, VersionNotFound, VersionPruned
+from weft.capabilities.history.naming import VersionName, moment_named
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
-from weft.kernel.fields import Count
+from weft.kernel.fields import Count, Reason, Step
 from weft.kernel.given_json import encode_given
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -131,7 +130,7 @@ async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined
     permission=Permission.READ,
     rate=RateClass.MEMORY,
     effect=Effect.READ,
-    errors=(AgentNotFound, VersionNotFound),
+    errors=(AgentNotFound, VersionNotFound, VersionPruned),
 )
 async def read_definition(request: ReadDefinition, contexts: Contexts) -> DefinitionRead:
     """Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above."""

@@ -8,19 +8,27 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.access.grants import check_may_edit
+from weft.capabilities.access.grants import check_clearance, check_may_edit
 from weft.capabilities.context.contexts import Contexts, OpenContext
-from weft.capabilities.context.model import DEFINITION, ContextLine, PartAt, is_overdue, kept_since
+from weft.capabilities.context.model import (
+    DEFINITION,
+    PART_MARK,
+    ContextLine,
+    PartAt,
+    is_metadata,
+    is_overdue,
+    kept_since,
+    lasting,
+)
 from weft.capabilities.context.restoring import take_over, take_over_parts
 from weft.capabilities.context.rights import (
     EDITOR_CLEARANCE,
-    check_clearance,
     check_may_define,
     find_agent,
     may_look_into,
 )
 from weft.capabilities.history.keeping import Why
-from weft.capabilities.history.model import SYSTEM, Act, Head, LineNotFound
+from weft.capabilities.history.model import SYSTEM, Act, Head, no_line
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.context.contexts import OpenPart
     from weft.capabilities.history.model import Version
+    from weft.capabilities.history.store import Rule
 
 _ROLLBACK_CLEARANCE = 4
 _DEFINITION_CLEARANCE = 3
@@ -43,20 +52,21 @@ class ContextLines(msgspec.Struct, frozen=True):
     async def to_read(self, line_id: str) -> OpenContextLine:
         line = await self._known(line_id)
         found = await self.contexts.lines.find(line_id)
-        if found is None or not await self._is_part_of_a_context(line):
-            raise _no_line(line_id)
-        return OpenContextLine(self.contexts, line, found.head)
+        if (found is None and line.branch is not None) or not await self._is_part_of_a_context(line):
+            raise no_line(line_id)
+        # What nobody has written yet is as empty as a new board.
+        return OpenContextLine(self.contexts, line, found.head if found else Head.of_new_line(line_id))
 
     async def to_write(self, line_id: str) -> LockedContextLine:
         """Open a line for its owner or for those above it; a definition only for those above."""
         line = await self._known(line_id)
         await self._check_may_change(line)
         if not await self._is_part_of_a_context(line):
-            raise _no_line(line_id)
+            raise no_line(line_id)
         context = await self.contexts.open(line.owner, line.branch)
         head = context.root if line.part is None else await self.contexts.lines.lock(line_id)
         if head is None:
-            raise _no_line(line_id)
+            raise no_line(line_id)
         return LockedContextLine(self.contexts, line, head, context)
 
     def rollback_clearance(self, line_id: str) -> int:
@@ -105,8 +115,10 @@ class ContextLines(msgspec.Struct, frozen=True):
         branches = await lines.branches(trunk)
         moments = {(branch.head.line_id, branch.head.seq) for branch in branches}
         moments |= {(branch.base_line or trunk, branch.base_seq) for branch in branches}
+        rules = await self.contexts.retention.rules()
         for root in (trunk, *(branch.head.line_id for branch in branches)):
-            moments |= {(root, tag.seq) for tag in await lines.tags(root)}
+            tags = lasting(await lines.tags(root), line, rules, self.contexts.now)
+            moments |= {(root, tag.seq) for tag in tags}
         return moments
 
     async def _known(self, line_id: str) -> ContextLine:
@@ -114,9 +126,7 @@ class ContextLines(msgspec.Struct, frozen=True):
         line = ContextLine.parse(line_id)
         owner = await self.contexts.access.principal(line.owner)
         if owner is None or not await may_look_into(self.contexts.actor, owner, self.contexts.access):
-            error = _no_line(line_id)
-            error.denial = owner is not None
-            raise error
+            raise no_line(line_id, denied=owner is not None)
         return line
 
     async def _check_may_change(self, line: ContextLine) -> None:
@@ -148,24 +158,32 @@ class OpenContextLine:
     head: Head
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
-        """Return all of them; what retention has ended says nothing any more, unless a snapshot still names it."""
-        found = [*versions]
-        since = kept_since(self.line, await self.contexts.retention.rules(), self.contexts.now)
-        ended = [version for version in found if is_overdue(version, since)]
-        if not ended:
-            return found
-        named = await self._last_named()
-        return [
-            structs.replace(version, value=None) if is_overdue(version, since) and version.seq > named else version
-            for version in found
-        ]
+        """Return the entries; what retention has ended says nothing any more, unless a snapshot still names it."""
+        rules = await self.contexts.retention.rules()
+        last_named: dict[ContextLine, int] = {}
+        found: list[Version] = []
+        for version in versions:
+            if is_metadata(version.change.key):
+                continue
+            line = self._line_of(version)
+            is_ended = is_overdue(version, kept_since(line, rules, self.contexts.now))
+            if is_ended and line not in last_named:
+                last_named[line] = await self._last_named(line, rules)
+            is_gone = is_ended and version.seq > last_named[line]
+            found.append(structs.replace(version, value=None) if is_gone else version)
+        return found
 
-    async def _last_named(self) -> int:
-        """Return the last moment that a snapshot of this line, or of the whole context, may name."""
-        lines = self.contexts.lines
-        tags = [tag.seq for tag in await lines.tags(self.line.line_id)]
-        for tag in await lines.tags(self.line.root.line_id):
-            named = await lines.latest(self.line.root.line_id, self.line.part or "", tag.seq)
+    def _line_of(self, version: Version) -> ContextLine:
+        """Return the line that a version is of: where a whole context shows its entries, a part's."""
+        part, mark, _ = version.change.key.partition(PART_MARK)
+        return self.line._replace(part=part) if mark and self.line.part is None else self.line
+
+    async def _last_named(self, line: ContextLine, rules: Mapping[str, Rule]) -> int:
+        """Return the last moment of a line that a snapshot of it, or of the whole context, may name."""
+        lines, now = self.contexts.lines, self.contexts.now
+        tags = [tag.seq for tag in lasting(await lines.tags(line.line_id), line, rules, now)]
+        for tag in lasting(await lines.tags(line.root.line_id), line, rules, now):
+            named = await lines.latest(line.root.line_id, line.part or "", tag.seq)
             tags += [PartAt.named_by(named).seq] if named else []
         return max(tags, default=0)
 
@@ -222,7 +240,3 @@ class LockedContextLine:
 
     async def _part_head(self) -> Head:
         return await self.contexts.lines.lock(self.line.line_id) or self.head
-
-
-def _no_line(line_id: str) -> LineNotFound:
-    return LineNotFound(f"There is no line '{line_id[:100]}'.", resource_type="line", resource_id=line_id[:100])

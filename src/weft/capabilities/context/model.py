@@ -15,23 +15,24 @@ from urllib.parse import unquote
 
 import msgspec
 
-from weft.capabilities.history.model import LineNotFound, Point, branch_of, line_name, trunk_of
+from weft.capabilities.history.model import Point, branch_of, line_name, no_line, trunk_of
+from weft.capabilities.history.store import Rule
 from weft.kernel.errors import Conflict, ContentTooLarge, Forbidden, InvalidInput, NotFound
 from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
-    from weft.capabilities.history.model import Change, Version
-    from weft.capabilities.history.store import Rule
+    from weft.capabilities.history.model import Change, Tag, Version
 
 DEFINITION = "definition"
 INLINE_BYTES = 32_768
 MAX_VALUE_BYTES = 16 * 1_048_576
+# Between a part and a key of it, where a whole context names its entries. No part has one in its name.
+PART_MARK = "/"
 _ROOT = "context"
 _AGENT = "agent"
 _DAY_MICROS = 86_400_000_000
-_DEFAULT_DAYS = {"work_artifacts": 90}
 _KEY = re.compile(r"[A-Za-z0-9_:/-][A-Za-z0-9_.:/-]{0,199}\Z")
 _SEGMENTS = re.compile(r"[/:.\\]")
 _SEPARATORS = re.compile(r"[\W_]")
@@ -60,6 +61,16 @@ class MemoryType(StrEnum):
     LEARNED_KNOWLEDGE = "learned_knowledge"
     TEAM_PREFERENCES = "team_preferences"
     WORK_ARTIFACTS = "work_artifacts"
+
+
+# How long each sort of memory stays, and which pushes are a learning cycle that one may want to return from, unless a
+# tenant says otherwise. Conversations and artifacts come in such numbers every day.
+MEMORY_RULES: Mapping[str, Rule] = {
+    MemoryType.CONVERSATION_CONTEXT: Rule(None, None),
+    MemoryType.LEARNED_KNOWLEDGE: Rule(None, None, snapshot_from=10),
+    MemoryType.TEAM_PREFERENCES: Rule(None, None, snapshot_from=10),
+    MemoryType.WORK_ARTIFACTS: Rule(90, None),
+}
 
 
 class SelfModification(Forbidden):
@@ -158,7 +169,7 @@ class ContextLine(NamedTuple):
         owner, _, part = rest.partition(":")
         found = cls(owner, DEFINITION if sort == _AGENT else part or None, branch_of(line_id))
         if found.line_id != line_id or not found.is_well_formed:
-            raise LineNotFound(f"There is no line '{line_id[:100]}'.", resource_id=line_id[:100])
+            raise no_line(line_id)
         return found
 
     @property
@@ -241,11 +252,33 @@ def kept_since(line: ContextLine, rules: Mapping[str, Rule], now: int) -> int | 
     """Return the moment before which entries of a part are gone, whether or not anyone has removed them yet."""
     if line.part is None or line.part == DEFINITION:
         return None
-    sort = line.part.partition(":")[0]
-    subjects = (line.line_id, trunk_of(line.line_id), sort)
-    rule = next((rules[subject] for subject in subjects if subject in rules), None)
-    days = _DEFAULT_DAYS.get(sort) if rule is None else rule.days
+    days = _rules_for(line, rules)[0].days
     return None if days is None else now - days * _DAY_MICROS
+
+
+def is_learning_cycle(entries: int, line: ContextLine, rules: Mapping[str, Rule]) -> bool:
+    """Tell whether so many changed entries are a learning cycle, before which the state of a part gets a name."""
+    said = [rule.snapshot_from for rule in _rules_for(line, rules) if rule.snapshot_from is not None]
+    return bool(said) and 0 < said[0] <= entries
+
+
+def lasting(tags: Iterable[Tag], line: ContextLine, rules: Mapping[str, Rule], now: int) -> list[Tag]:
+    """Leave out those names that came by themselves for which a part keeps nothing: too old, or too many by its rule.
+
+    A whole context has no rule of its own, and what it was named for by itself must not outlive its parts' rules.
+    """
+    rule = _rules_for(line, rules)[0]
+    since = 0 if rule.days is None else now - rule.days * _DAY_MICROS
+    newest = sorted(tags, key=lambda tag: (-tag.created_at, tag.label))
+    by_themselves = [tag for tag in newest if tag.automatic and tag.created_at >= since]
+    return [tag for tag in newest if not tag.automatic] + by_themselves[: rule.versions]
+
+
+def _rules_for(line: ContextLine, rules: Mapping[str, Rule]) -> list[Rule]:
+    """Return the rules for a part, the closest first: its own, its trunk's, its sort's, what holds else."""
+    sort = _AGENT if line.part == DEFINITION else EntryPlace(line.part or "", "").memory_type
+    subjects = (line.line_id, trunk_of(line.line_id), sort)
+    return [*(rules[subject] for subject in subjects if subject in rules), MEMORY_RULES.get(sort, Rule(None, None))]
 
 
 def is_overdue(version: Version, since: int | None) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import msgspec
 
-from weft.capabilities.context.changes import changed_entries
+from weft.capabilities.context.changes import Changed, changed_entries
 from weft.capabilities.context.contexts import ContextAt, Contexts, OpenContext
 from weft.capabilities.context.model import (
     DEFINITION,
@@ -16,7 +16,6 @@ from weft.capabilities.context.model import (
     EntryPlace,
     MemoryType,
     MemoryTypeName,
-    holder_in,
     is_well_formed,
     metadata_key,
 )
@@ -29,10 +28,11 @@ from weft.capabilities.context.views import (
     Held,
     definition_at,
     entries_of,
+    first_entries,
     shown,
     with_value,
 )
-from weft.capabilities.history.model import BranchNotFound, Point
+from weft.capabilities.history.model import BranchNotFound, VersionPruned
 from weft.capabilities.objects.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.objects.staging import Staging
 from weft.capabilities.sessions.model import (
@@ -52,9 +52,7 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.context.changes import Changed
     from weft.capabilities.context.model import PartAt
-    from weft.capabilities.history.store import LineStore
 
 _ENTRIES_AT_MOST = 1_000
 _CURSOR = r"^[A-Za-z0-9_:-]{1,200}\|[A-Za-z0-9_.:/-]{1,200}\Z"
@@ -154,7 +152,7 @@ class _Found(NamedTuple):
     permission=None,
     rate=RateClass.MEMORY,
     effect=Effect.WRITE,
-    errors=(SessionNotFound, SessionArchived, PermissionDenied, BranchNotFound),
+    errors=(SessionNotFound, SessionArchived, PermissionDenied, BranchNotFound, VersionPruned),
 )
 async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulled:
     """Take your latest context into a session as a new immutable snapshot, and let go of the one before.
@@ -180,7 +178,7 @@ async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulle
         to_version=root.seq,
         snapshot=root.hash.hex(),
         message=f"Context pulled: snapshot v{before.version if before else 0} -> v{root.seq}",
-        changes=await _changes(contexts.lines, before, parts),
+        changes=await _changes(contexts, before, parts),
         context=await _pulled(contexts, parts),
     )
 
@@ -197,6 +195,7 @@ async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulle
         ContextNotPulled,
         ContextKeyNotFound,
         BranchNotFound,
+        VersionPruned,
         ObjectStorageUnavailable,
         ObjectMissing,
         ObjectDamaged,
@@ -218,21 +217,30 @@ async def read_context(request: ReadContext, actor: Actor, reads: ContextReads, 
 async def _hold(context: OpenContext, session: Session, parts: Mapping[str, PartAt]) -> None:
     """Let the session hold the present version, and history keep every part of it for as long."""
     needs, root = context.needs, context.root
-    holder = holder_in(session.session_id, context.owner)
-    await needs.lines.unpin(holder)
-    await needs.lines.pin(root.line_id, root.seq, holder)
-    for at in parts.values():
-        await needs.lines.pin(at.line, at.seq, holder)
     await needs.snapshots.put(
         Snapshot(
-            session.session_id, context.owner, root.line_id, root.seq, root.hash, known=root.seq, pulled_at=context.now
-        )
+            session_id=session.session_id,
+            principal_id=context.owner,
+            line_id=root.line_id,
+            held_line=(await needs.lines.past(root.line_id, root.seq))[0].line_id,
+            version=root.seq,
+            hash=root.hash,
+            known=root.seq,
+            known_hash=root.hash,
+            pulled_at=context.now,
+        ),
+        parts.values(),
     )
 
 
-async def _changes(lines: LineStore, before: Snapshot | None, parts: Mapping[str, PartAt]) -> ContextChanges:
-    then = await ContextAt(lines, _point(before)).parts() if before else {}
-    found = await changed_entries(lines, then, parts)
+async def _changes(contexts: Contexts, before: Snapshot | None, parts: Mapping[str, PartAt]) -> ContextChanges:
+    then = None if before is None else ContextAt(contexts.lines, before.held)
+    # What came of a branch that was deleted since is nothing that another of its name could be compared with.
+    if then is not None and await then.is_there():
+        found = await changed_entries(contexts.lines, await then.parts(), parts)
+    else:
+        entries = await first_entries(contexts.snapshots, parts, _ENTRIES_AT_MOST)
+        found = [Changed(entry.place, None, entry.version) for entry in entries]
     told = found[:_ENTRIES_AT_MOST]
     return ContextChanges(
         added=_differences(each for each in told if each.before is None),
@@ -245,7 +253,7 @@ async def _changes(lines: LineStore, before: Snapshot | None, parts: Mapping[str
 async def _pulled(contexts: Contexts, parts: Mapping[str, PartAt]) -> PulledContext:
     definition = await definition_at(contexts.lines, parts.get(DEFINITION))
     of_memory = {name: at for name, at in parts.items() if name != DEFINITION}
-    held = [entry for name, at in of_memory.items() for entry in await entries_of(contexts.lines, name, at)]
+    held = await first_entries(contexts.snapshots, of_memory, _ENTRIES_AT_MOST)
     memory: dict[MemoryTypeName, list[ContextEntry]] = {}
     for entry in await shown(held[:_ENTRIES_AT_MOST], contexts.snapshots):
         memory.setdefault(entry.memory_type, []).append(entry)  # type: ignore[arg-type]  # parts have no other names
@@ -266,7 +274,7 @@ async def _read(request: ReadContext, contexts: Contexts) -> _Found:
     held = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
     if held is None:
         raise ContextNotPulled(resource_id=session.session_id)
-    moment = ContextAt(contexts.lines, _point(held))
+    moment = ContextAt(contexts.lines, held.held)
     await moment.check_is_there()
     if request.key is not None:
         entry = await _entry(request, request.key, moment)
@@ -297,7 +305,8 @@ def _part(request: ReadContext) -> str:
 
 
 def _pointer(entry: Held) -> Pointer | None:
-    return Pointer.decode(entry.version.value or "") if entry.version.change.meta.outside else None
+    value = entry.version.value
+    return Pointer.decode(value) if entry.version.change.meta.outside and value is not None else None
 
 
 async def _listed(request: ReadContext, moment: ContextAt) -> list[Held]:
@@ -337,10 +346,6 @@ async def _answer(
         has_more=more is not None,
         next_cursor=more,
     )
-
-
-def _point(snapshot: Snapshot) -> Point:
-    return Point(snapshot.line_id, snapshot.version, snapshot.hash)
 
 
 def _differences(changes: Iterable[Changed]) -> list[EntryDifference]:

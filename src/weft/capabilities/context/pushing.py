@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -19,37 +21,41 @@ from weft.capabilities.context.model import (
     SelfModification,
     check_key,
     check_value_size,
+    is_learning_cycle,
     metadata_key,
     part_of,
 )
 from weft.capabilities.context.rights import check_own
+from weft.capabilities.context.store import ContextReads
 from weft.capabilities.history.keeping import Why
 from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict
-from weft.capabilities.objects.model import ObjectBusy, ObjectStorageUnavailable
-from weft.capabilities.objects.staging import Staging
+from weft.capabilities.objects.model import ObjectBusy, ObjectMissing, ObjectStorageUnavailable
+from weft.capabilities.objects.staging import Staging, keep_staged
 from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound, find_session
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput, PermissionDenied
-from weft.kernel.fields import Count, Name, ShortText
+from weft.kernel.fields import Count, Name, Reason, Step
 from weft.kernel.given_json import Metadata, encode_given, metadata_json
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.context.contexts import OpenPart
+    from weft.capabilities.context.store import Snapshot
 
 _TOLD_AT_MOST = 100
+# Hashing more than this would keep everybody else waiting.
+_LARGE_BYTES = 262_144
 _BINARY = "application/octet-stream"
+_BEFORE_LEARNING = "before-learning"
 
 Own = Annotated[AgentId | None, msgspec.Meta(description="Your own agent_id, or left out.")]
 Branch = Annotated[
     Name | None,
     msgspec.Meta(description="A branch of your context, or main; the one you switched to if left out."),
 ]
-Reason = Annotated[ShortText | None, msgspec.Meta(description="Why, for the log.")]
-Step = Annotated[Name | None, msgspec.Meta(description="The workflow step this belongs to.")]
 # Longer than a key may be, so that one written in a roundabout way is understood before it is refused.
 EntryKey = Annotated[
     str,
@@ -86,7 +92,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     workflow_id: OfWorkflow = None
 
 
-class PushContext(Request):
+class PushContext(Request, weakref=True, eq=False):
     """What was learned, what can go, and for which version of your context this was decided."""
 
     knowledge: Annotated[
@@ -119,7 +125,10 @@ class ChangedEntry(Response):
 
 
 class ContextPushed(Response, kw_only=True, omit_defaults=False):
-    """Your context as it is now. Nothing changed is no new version."""
+    """Your context as it is now. Nothing changed is no new version.
+
+    ``snapshot_before`` names the version before if so much was learned at once that one may want to return to it.
+    """
 
     on_record = ("version", "changed")
 
@@ -131,25 +140,41 @@ class ContextPushed(Response, kw_only=True, omit_defaults=False):
     snapshot: str
     changed: list[ChangedEntry]
     unchanged: int
+    snapshot_before: str | None
     pushed_at: datetime
 
 
 class _Entry(NamedTuple):
-    """What is to become of one entry; nothing said: it is to go."""
+    """What is to become of one entry; nothing said: it is to go. ``outside`` is what object storage is to keep."""
 
     place: EntryPlace
-    given: Given | None = None
+    said: Said | None = None
+    metadata: str | None = None
+    outside: bytes | None = None
 
 
-async def stage_push(request: PushContext, actor: Actor, staging: Staging) -> None:
+class _Plan(NamedTuple):
+    """What a push makes of a context, if it is let: its parts, and the entries that it changes in them."""
+
+    parts: Mapping[str, OpenPart]
+    changed: Sequence[_Entry]
+
+
+# What was understood of a request before its transaction, which would else be encoded and hashed a second time.
+_understood: WeakKeyDictionary[PushContext, list[_Entry]] = WeakKeyDictionary()
+
+
+async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads: ContextReads) -> None:
     """Store what belongs outside the database, before the transaction that refers to it."""
     check_own(actor, request.agent_id)
-    contents = [
-        entry.given.content
-        for entry in _entries(request)
-        if entry.given and lies_outside(entry.given, entry.place.memory_type)
-    ]
+    given = _given(request)
+    is_large = sum(len(content.content) for _, content in given if content) > _LARGE_BYTES
+    entries = await asyncio.to_thread(_entries, given, actor) if is_large else _entries(given, actor)
+    _understood[request] = entries
+    contents = [entry.outside for entry in entries if entry.outside is not None]
     if contents:
+        # What will be refused is refused now: nothing is uploaded that nobody would ever refer to.
+        await reads.read(actor, lambda contexts: _rehearse(request, entries, contexts))
         await staging.stage(actor.tenant, actor.principal_id, contents, epoch=actor.epoch)
 
 
@@ -173,6 +198,7 @@ async def stage_push(request: PushContext, actor: Actor, staging: Staging) -> No
         BranchNotFound,
         ObjectStorageUnavailable,
         ObjectBusy,
+        ObjectMissing,
     ),
 )
 async def push_context(request: PushContext, contexts: Contexts) -> ContextPushed:
@@ -181,17 +207,17 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     If your context has changed since the version you name, nothing is saved and you are told what changed: pull it,
     merge, push again. What an agent is (role, system prompt, guardrails, clearance) cannot be reached by any push.
     """
-    entries = _entries(request)
-    actor = contexts.actor
-    session = await find_session(request.session_id, actor, contexts.sessions) if request.session_id else None
+    entries = _understood.get(request) or _entries(_given(request), contexts.actor)
+    session = await _session(request, contexts)
     context = await contexts.open_own(request.branch)
-    await _check_version(context, await _expected(request, context))
     previous = context.root.seq
-    parts = {name: await context.part(name) for name in sorted({entry.place.part for entry in entries})}
-    changed = [entry for entry in entries if await _apply(entry, parts[entry.place.part], actor)]
-    await context.commit(parts.values(), Why(request.reason or "push", request.step))
+    parts, changed = await _planned(request, entries, context)
+    # Also what is said already: its value may have been lost outside, and has just been stored anew.
+    await keep_staged([entry.said.pointer for entry in entries if entry.said and entry.said.pointer], contexts.objects)
+    _name_learning_cycles(changed, parts, context)
+    label = await context.commit(parts.values(), Why(request.reason or "push", request.step))
     if session is not None and context.root.seq > previous:
-        await contexts.snapshots.learn(session.session_id, context.owner, context.root.line_id, context.root.seq)
+        await contexts.snapshots.learn(session.session_id, context.owner, context.present.point)
     pushed = [_changed_entry(entry.place, parts[entry.place.part]) for entry in changed]
     if pushed:
         await _announce(context, session, previous, pushed)
@@ -203,21 +229,22 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
         snapshot=context.root.hash.hex(),
         changed=pushed,
         unchanged=len(entries) - len(changed),
+        snapshot_before=label,
         pushed_at=from_micros(context.now),
     )
 
 
-def _entries(request: PushContext) -> list[_Entry]:
+def _given(request: PushContext) -> list[tuple[EntryPlace, Given | None]]:
     """Check what was sent and return it by its places; each may be named once."""
-    entries = [_known(item, f"knowledge[{place}]") for place, item in enumerate(request.knowledge)]
-    entries += [_Entry(_place(item, f"remove[{place}]")) for place, item in enumerate(request.remove)]
-    twice = [place.key for place, times in Counter(entry.place for entry in entries).items() if times > 1]
+    given = [_known(item, f"knowledge[{place}]") for place, item in enumerate(request.knowledge)]
+    given += [(_place(item, f"remove[{place}]"), None) for place, item in enumerate(request.remove)]
+    twice = [place.key for place, times in Counter(place for place, _ in given).items() if times > 1]
     if twice:
         raise InvalidInput(f"knowledge: the key '{twice[0]}' is named twice", field="knowledge")
-    return entries
+    return given
 
 
-def _known(item: Knowledge, field: str) -> _Entry:
+def _known(item: Knowledge, field: str) -> tuple[EntryPlace, Given | None]:
     place = _place(item, field)
     if (item.value is msgspec.UNSET) == (item.base64 is None):
         raise InvalidInput(f"{field}: give either a value or base64", field=field)
@@ -229,12 +256,50 @@ def _known(item: Knowledge, field: str) -> _Entry:
     else:
         given = Given(item.base64, item.media_type or _BINARY, metadata)
     check_value_size(len(given.content), field)
-    return _Entry(place, given)
+    return place, given
+
+
+def _entries(given: Sequence[tuple[EntryPlace, Given | None]], actor: Actor) -> list[_Entry]:
+    return [_Entry(place) if content is None else _entry(place, content, actor) for place, content in given]
+
+
+def _entry(place: EntryPlace, given: Given, actor: Actor) -> _Entry:
+    if lies_outside(given, place.memory_type):
+        return _Entry(place, outside(given, actor.tenant, actor.principal_id), given.metadata, given.content)
+    return _Entry(place, inline(given), given.metadata)
 
 
 def _place(item: Knowledge | Forgotten, field: str) -> EntryPlace:
     check_key(item.key, f"{field}.key")
     return EntryPlace(part_of(item.memory_type, item.workflow_id, field), item.key)
+
+
+async def _session(request: PushContext, contexts: Contexts) -> Session | None:
+    if request.session_id is None:
+        return None
+    return await find_session(request.session_id, contexts.actor, contexts.sessions)
+
+
+async def _rehearse(request: PushContext, entries: Sequence[_Entry], contexts: Contexts) -> None:
+    """Refuse what the transaction would refuse, as things stand."""
+    await _session(request, contexts)
+    context = await contexts.look_at_own(request.branch)
+    plan = await _planned(request, entries, context)
+    await context.check_room(plan.parts.values())
+
+
+async def _planned(request: PushContext, entries: Sequence[_Entry], context: OpenContext) -> _Plan:
+    """Have parts say what was pushed, unless it was made for another version.
+
+    Who repeats a push because its answer was lost names the version before it; nothing is left to do then.
+    """
+    expected = await _expected(request, context)
+    is_current = context.root.seq == expected
+    parts = {name: await context.part(name) for name in sorted({entry.place.part for entry in entries})}
+    changed = [entry for entry in entries if await _apply(entry, parts[entry.place.part], may_renew=is_current)]
+    if changed and not is_current:
+        raise await _version_conflict(context, expected)
+    return _Plan(parts, changed)
 
 
 async def _expected(request: PushContext, context: OpenContext) -> int:
@@ -244,7 +309,7 @@ async def _expected(request: PushContext, context: OpenContext) -> int:
     held = None
     if request.session_id is not None:
         held = await context.needs.snapshots.find(request.session_id, context.owner)
-    if held is None or held.line_id != context.root.line_id:
+    if held is None or not await _knows(held, context):
         raise InvalidInput(
             "if_version: say which version this is made for, or push in a session where you pulled this context",
             hint="Call pull_context and pass its to_version as if_version; 0 if nothing was pushed yet.",
@@ -253,11 +318,14 @@ async def _expected(request: PushContext, context: OpenContext) -> int:
     return held.known
 
 
-async def _check_version(context: OpenContext, expected: int) -> None:
+async def _knows(held: Snapshot, context: OpenContext) -> bool:
+    """Tell whether a session knows this very context: another branch may have the name of one that was deleted."""
+    return held.line_id == context.root.line_id and await ContextAt(context.needs.lines, held.known_point).is_there()
+
+
+async def _version_conflict(context: OpenContext, expected: int) -> VersionConflict:
     root = context.root
-    if root.seq == expected:
-        return
-    raise VersionConflict(
+    return VersionConflict(
         f"Your context is at version {root.seq}, not {expected}.",
         hint="Look at changed_since, pull_context, merge your change, and push with if_version = current_version.",
         related=("pull_context", "push_context"),
@@ -287,23 +355,29 @@ async def _changed_since(context: OpenContext, version: int) -> list[dict[str, A
     ]
 
 
-async def _apply(entry: _Entry, part: OpenPart, actor: Actor) -> bool:
+async def _apply(entry: _Entry, part: OpenPart, *, may_renew: bool) -> bool:
     """Have an entry say what was pushed, or go; False if nothing changes."""
-    key, given = entry.place.key, entry.given
-    if given is None:
+    key = entry.place.key
+    if entry.said is None:
         await part.delete(metadata_key(key))
         return await part.delete(key)
-    beside = lies_outside(given, entry.place.memory_type)
-    said = outside(given, actor.tenant, actor.principal_id) if beside else inline(given)
-    if not await part.write(key, said):
+    # Where entries end by their age, saying one again is how it is given more time.
+    if not await part.write(key, entry.said, anew=may_renew and part.ended_before is not None):
         return False
-    if given.metadata is None:
+    if entry.metadata is None:
         await part.delete(metadata_key(key))
     else:
         # Anew, so that it lasts as long as the value it belongs to.
-        about = Said(given.metadata, ChangeMeta(size=len(given.metadata.encode())))
+        about = Said(entry.metadata, ChangeMeta(size=len(entry.metadata.encode())))
         await part.write(metadata_key(key), about, anew=True)
     return True
+
+
+def _name_learning_cycles(changed: Sequence[_Entry], parts: Mapping[str, OpenPart], context: OpenContext) -> None:
+    """Have the state before this push keep a name, wherever so much is learned at once that one may want it back."""
+    for name, entries in Counter(entry.place.part for entry in changed).items():
+        if is_learning_cycle(entries, parts[name].line, context.rules):
+            parts[name].occasion = _BEFORE_LEARNING
 
 
 def _changed_entry(place: EntryPlace, part: OpenPart) -> ChangedEntry:

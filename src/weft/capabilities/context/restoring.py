@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.context.changes import parts_apart
-from weft.capabilities.context.content import said_by
-from weft.capabilities.context.model import DEFINITION, ContextLine, PartAt, check_value_size
+from weft.capabilities.context.content import Said, said_by
+from weft.capabilities.context.model import (
+    DEFINITION,
+    PART_MARK,
+    ContextLine,
+    PartAt,
+    check_value_size,
+    is_metadata,
+    is_overdue,
+    metadata_key,
+)
 from weft.capabilities.history.merging import alike
-from weft.capabilities.history.model import LineNotFound, VersionPruned
+from weft.capabilities.history.model import ChangeMeta, LineNotFound, VersionPruned
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -19,20 +28,42 @@ if TYPE_CHECKING:
     from weft.capabilities.context.contexts import OpenContext, OpenPart
     from weft.capabilities.history.model import Point, Version
 
-_SEPARATOR = "/"
-
 
 async def take_over(part: OpenPart, state: Mapping[str, Version | None]) -> None:
-    """Have entries of a part say what these versions said (None: have them go), with the next commit."""
+    """Have entries of a part say what these versions said (None: have them go), with the next commit.
+
+    What was said about a value comes with it from the same side, and never by itself. What retention has ended does
+    not come back, whatever the version that still has it is called.
+    """
     for key, version in sorted(state.items()):
-        if version is None:
+        if is_metadata(key):
+            continue
+        if version is None or is_overdue(version, part.ended_before):
+            await part.delete(metadata_key(key))
             await part.delete(key)
             continue
         said = said_by(version)
         if said is None:
-            raise VersionPruned(f"What '{key}' said then is no longer kept.", key=key)
+            raise _pruned(key)
         check_value_size(said.meta.size, key)
-        await part.write(key, said)
+        if await part.write(key, said):
+            await _take_over_metadata(part, key, said.meta.metadata_hash)
+
+
+async def _take_over_metadata(part: OpenPart, key: str, metadata_hash: str | None) -> None:
+    if metadata_hash is None:
+        await part.delete(metadata_key(key))
+        return
+    texts = await part.context.needs.snapshots.values([bytes.fromhex(metadata_hash)])
+    if not texts:
+        raise _pruned(key)
+    (text,) = texts.values()
+    # Anew, so that it lasts as long as the value it belongs to.
+    await part.write(metadata_key(key), Said(text, ChangeMeta(size=len(text.encode()))), anew=True)
+
+
+def _pruned(key: str) -> VersionPruned:
+    return VersionPruned(f"What '{key}' said then is no longer kept.", key=key)
 
 
 async def take_over_parts(
@@ -44,7 +75,7 @@ async def take_over_parts(
     """
     # What an agent is has no branches, so a merge brings none of it, and a branch has none of it to take back.
     with_definition = merged is None and context.line.branch is None
-    names = {name.partition(_SEPARATOR)[0] for name in state}
+    names = {name.partition(PART_MARK)[0] for name in state}
     parts = [await context.part(name) for name in sorted(names) if name != DEFINITION or with_definition]
     for part in parts:
         if part.name in state:
@@ -62,7 +93,7 @@ async def _take_over_whole(part: OpenPart, named: Version | None) -> None:
 
 
 def _entries_of(part: str, state: Mapping[str, Version | None]) -> dict[str, Version | None]:
-    prefix = part + _SEPARATOR
+    prefix = part + PART_MARK
     return {name.removeprefix(prefix): version for name, version in state.items() if name.startswith(prefix)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.access.grants import check_may_edit
+from weft.capabilities.access.grants import check_clearance, check_may_edit
 from weft.capabilities.access.model import AgentNotFound
 from weft.capabilities.context.model import SelfModification
 from weft.kernel.errors import PermissionDenied
@@ -66,13 +66,4 @@ def check_own(actor: Actor, agent_id: str | None) -> None:
             "An agent pushes and pulls its own context only.",
             hint="Leave agent_id out. Those cleared for it can use copy_context, and read with context_history.",
             related=("copy_context",),
-        )
-
-
-def check_clearance(actor: Actor, required: int) -> None:
-    if actor.clearance < required:
-        raise PermissionDenied(
-            f"This needs clearance {required}; yours is {actor.clearance}.",
-            required_clearance=required,
-            your_clearance=actor.clearance,
         )

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import msgspec
 
-from weft.capabilities.context.contexts import Contexts, no_branch
+from weft.capabilities.context.contexts import Contexts
 from weft.capabilities.context.model import ContextLine
 from weft.capabilities.context.pushing import Branch, Own
 from weft.capabilities.context.rights import check_own
-from weft.capabilities.history.model import MAIN, BranchNotFound, Head
+from weft.capabilities.history.model import MAIN, BranchNotFound, Head, no_branch
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
 from weft.kernel.clock import optional_moment
 from weft.kernel.errors import PermissionDenied

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from weft.capabilities.history.model import Tag
+from weft.kernel.errors import InvalidInput
+from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Commit, Head
     from weft.capabilities.history.store import LineStore
+
+_NAMED_BY_ITSELF = re.compile(r"(?:before|after)-.+-v[0-9]+(?:-[0-9]+)?\Z")
 
 
 async def record(
@@ -21,7 +26,28 @@ async def record(
 
 
 async def keep_moment(lines: LineStore, head: Head, occasion: str, by: str, now: int) -> str:
-    """Name the present state of a line before it is changed in a way one may want to take back."""
-    label = f"{occasion[:80]}-v{head.seq}"
-    await lines.tag(head.line_id, Tag(label, head.seq, by, now, automatic=True))
+    """Name the present state of a line before it is changed in a way one may want to take back; return the name."""
+    label = name = f"{occasion[:70]}-v{head.seq}"
+    further = 1
+    while not await _is_named(lines, head.line_id, Tag(label, head.seq, by, now, automatic=True)):
+        further += 1
+        label = f"{name}-{further}"
     return label
+
+
+def check_label(label: str) -> None:
+    """Refuse what cannot be a snapshot's name, and names of the form that moments get by themselves."""
+    if not is_name(label):
+        raise InvalidInput("label: use letters, digits, underscores and dashes, at most 100", field="label")
+    if _NAMED_BY_ITSELF.match(label):
+        raise InvalidInput(
+            "label: before-...-vN and after-...-vN are names that Weft gives; choose another", field="label"
+        )
+
+
+async def _is_named(lines: LineStore, line_id: str, tag: Tag) -> bool:
+    """Give a moment a name, unless it has that already; False if another moment has it."""
+    if await lines.tag(line_id, tag):
+        return True
+    taken = await lines.find_tag(line_id, tag.label)
+    return taken is not None and taken.seq == tag.seq

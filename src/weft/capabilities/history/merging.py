@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weft.capabilities.history.model import Point, meeting_point
+from weft.capabilities.history.model import EMPTY, Point, meeting_point
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,6 +43,13 @@ class Merge(NamedTuple):
 State = dict[str, "Version"]
 
 
+class Ground(NamedTuple):
+    """What two lines have in common, and the keys of which that cannot be said."""
+
+    state: State
+    disputed: frozenset[str]
+
+
 def alike(one: Version | None, other: Version | None) -> bool:
     """Tell whether two versions say the same to the same readers and writers for the same time."""
     if one is None or other is None:
@@ -58,17 +66,27 @@ def difference(before: Mapping[str, Version], after: Mapping[str, Version]) -> D
     )
 
 
-def three_way(base: Mapping[str, Version], ours: Mapping[str, Version], theirs: Mapping[str, Version]) -> Merge:
-    """Merge two states that went apart from a common one. What only one side changed is not in question."""
+def three_way(
+    base: Mapping[str, Version],
+    ours: Mapping[str, Version],
+    theirs: Mapping[str, Version],
+    disputed: frozenset[str] = frozenset(),
+) -> Merge:
+    """Merge two states that went apart from a common one. What only one side changed is not in question.
+
+    Of disputed keys nobody knows what they said before, so nobody knows who changed them.
+    """
     taken: dict[str, Version | None] = {}
     conflicts: list[Conflict] = []
     for key in sorted(base.keys() | ours.keys() | theirs.keys()):
         sides = Conflict(key, base.get(key), ours.get(key), theirs.get(key))
-        if alike(sides.ours, sides.theirs) or alike(sides.base, sides.theirs):
+        if alike(sides.ours, sides.theirs):
             continue
-        if alike(sides.base, sides.ours):
+        if key in disputed:
+            conflicts.append(sides._replace(base=None))
+        elif alike(sides.base, sides.ours):
             taken[key] = sides.theirs
-        else:
+        elif not alike(sides.base, sides.theirs):
             conflicts.append(sides)
     return Merge(taken, conflicts)
 
@@ -86,18 +104,43 @@ async def states_apart(lines: LineStore, one: Point, other: Point, *, values: bo
 
 
 async def common_past(lines: LineStore, ours: Point, theirs: Point) -> Point | None:
-    """Return the last moment that both sides know of, counting what merges brought over; None if they never met.
+    """Return the last moment that both sides know of, the latest if there are several; None if they never met."""
+    pasts = await common_pasts(lines, ours, theirs)
+    return pasts[0] if pasts else None
 
-    Where merges went both ways at once there may be several, none before the other; the latest is taken.
+
+async def common_pasts(lines: LineStore, ours: Point, theirs: Point) -> list[Point]:
+    """Return the last moments that both sides know of, counting what merges brought over, the latest first.
+
+    Where merges went both ways at once there are several, none before another.
     """
     known_to_us, known_to_them = await _known(lines, ours), await _known(lines, theirs)
     both = known_to_us.keys() & known_to_them.keys()
     shared = {line_id: min(known_to_us[line_id], known_to_them[line_id]) for line_id in both}
     found = [commit for line_id, seq in shared.items() if (commit := await lines.commit_at(line_id, seq)) is not None]
     if not found:
-        return Point(theirs.line_id, 0, bytes(32)) if shared else None
-    last = max(await _furthest(lines, found), key=lambda known: (known.commit.committed_at, known.commit.seq))
-    return _point(last)
+        return [Point(theirs.line_id, 0, EMPTY)] if shared else []
+    furthest = await _furthest(lines, found)
+    furthest.sort(key=lambda known: (known.commit.committed_at, known.commit.seq, known.commit.line_id), reverse=True)
+    return [_point(known) for known in furthest]
+
+
+async def common_ground(lines: LineStore, pasts: Sequence[Point]) -> Ground:
+    """Return the state that two lines went apart from: of the one moment they share, or of several put together.
+
+    What those several say in different ways, nobody knows to have been common.
+    """
+    first, *others = pasts
+    state = state_by_key(await lines.state_at(first.line_id, first.seq))
+    disputed: set[str] = set()
+    for other in others:
+        theirs = state_by_key(await lines.state_at(other.line_id, other.seq))
+        below = await common_pasts(lines, first, other)
+        before = await common_ground(lines, below) if below else Ground({}, frozenset())
+        merge = three_way(before.state, state, theirs, before.disputed)
+        disputed |= {conflict.key for conflict in merge.conflicts}
+        state = {key: version for key, version in {**state, **merge.taken}.items() if version is not None}
+    return Ground(state, frozenset(disputed))
 
 
 def state_by_key(versions: Sequence[Version]) -> State:
@@ -107,17 +150,16 @@ def state_by_key(versions: Sequence[Version]) -> State:
 async def _known(lines: LineStore, point: Point) -> dict[str, int]:
     """Return how far each line is part of a moment's past, by descent or by merges."""
     known: dict[str, int] = {}
-    open_points = [(point.line_id, point.seq)]
-    while open_points:
-        line_id, seq = open_points.pop()
+    # The latest first, so that what lies before them is known by the time it is looked at.
+    waiting = deque([(point.line_id, point.seq)])
+    while waiting:
+        line_id, seq = waiting.popleft()
         for stretch in await lines.past(line_id, seq):
-            if known.get(stretch.line_id, -1) >= stretch.upto:
+            reached = known.get(stretch.line_id, -1)
+            if reached >= stretch.upto:
                 continue
             known[stretch.line_id] = stretch.upto
-            for merge in await lines.merges(stretch.line_id, stretch.upto):
-                merged = merge.commit.merged
-                if merged is not None and await _is_still_there(lines, merged):
-                    open_points.append((merged.line_id, merged.seq))
+            waiting += await lines.merged_moments(stretch.line_id, max(reached, stretch.after), stretch.upto)
     return known
 
 
@@ -134,12 +176,6 @@ async def _furthest(lines: LineStore, found: Sequence[Recorded]) -> list[Recorde
             for line_id, known in pasts.items()
         )
     ]
-
-
-async def _is_still_there(lines: LineStore, merged: Point) -> bool:
-    """Tell whether a merged moment can still be read: a branch of the same name may be another by now."""
-    found = await lines.commit_at(merged.line_id, merged.seq)
-    return found is not None and found.hash == merged.hash
 
 
 def _point(recorded: Recorded) -> Point:

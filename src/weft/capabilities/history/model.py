@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.kernel.errors import Conflict, NotFound
+from weft.kernel.errors import Conflict, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -80,11 +80,30 @@ class SnapshotExists(Conflict):
     related = ("shared_context", "context_history")
 
 
+class ValueDamaged(Unavailable):
+    """A value that is kept is not what was written."""
+
+    code = "VALUE_DAMAGED"
+    hint = "Read another version, or write the value anew. Whoever runs Weft can verify the line and restore a backup."
+    http_status = 500
+    severity = "critical"
+    recoverable = False
+    related = ("context_history",)
+
+
 class BranchNotFound(NotFound):
     """The line has no branch of this name (any more)."""
 
     code = "BRANCH_NOT_FOUND"
-    hint = "See the branches there are with the action branches."
+    hint = "See the branches there are with the action branches. To go on without one, name main or switch to it."
+    related = ("context_history",)
+
+
+class BranchLimit(Conflict):
+    """The line has as many branches as it may have."""
+
+    code = "BRANCH_LIMIT"
+    hint = "Merge what is finished, and delete branches that are no longer needed with the action delete_branch."
     related = ("context_history",)
 
 
@@ -212,6 +231,7 @@ class Version(msgspec.Struct, frozen=True):
     value: str | None
     reason: str = ""
     step: str | None = None
+    principal_id: str = ""
 
 
 class Tag(msgspec.Struct, frozen=True):
@@ -280,6 +300,18 @@ def branch_of(line_id: str) -> str | None:
 
 def trunk_of(line_id: str) -> str:
     return line_id.partition(BRANCH_MARK)[0]
+
+
+def no_line(line_id: str, *, denied: bool = False) -> LineNotFound:
+    """Return the error for a line that is not there for the caller; ``denied`` if it is there for others."""
+    shown = line_id[:100]
+    error = LineNotFound(f"There is no line '{shown}'.", resource_type="line", resource_id=shown)
+    error.denial = denied
+    return error
+
+
+def no_branch(branch: str) -> BranchNotFound:
+    return BranchNotFound(f"There is no branch '{branch}' (any more).", resource_type="branch", resource_id=branch)
 
 
 def meeting_point(ours: Sequence[Stretch], theirs: Sequence[Stretch]) -> Stretch | None:

@@ -19,10 +19,15 @@ class Limits(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How long old values of a line stay: for so many days, or so many versions of each key. None sets no limit."""
+    """How long old values of a line stay: for so many days, or so many versions of each key. None sets no limit.
+
+    A push that changes ``snapshot_from`` entries or more first gives the state before it a name; 0: no push does.
+    None leaves that to what is said for all lines of the sort.
+    """
 
     days: int | None
     versions: int | None
+    snapshot_from: int | None = None
 
 
 class Place(NamedTuple):
@@ -125,8 +130,8 @@ class LineStore(Protocol):
         """Return the first two commits whose hash begins so, in hexadecimal."""
         ...
 
-    async def merges(self, line_id: str, at: int) -> Sequence[Recorded]:
-        """Return the commits up to ``at`` that brought another line in, newest first, without their changes."""
+    async def merged_moments(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
+        """Return, for each line that commits of a stretch brought in, how far; a line that is gone is left out."""
         ...
 
     async def prune(self, line_id: str, key: str, keep: int) -> None:
@@ -187,14 +192,21 @@ class RetentionStore(Protocol):
         ...
 
 
+class Switch(NamedTuple):
+    """The branch that someone works on. ``gone``: it was deleted since, even if another has its name by now."""
+
+    branch: str
+    gone: bool = False
+
+
 class SwitchStore(Protocol):
     """Who works on which branch of what. To whoever is not in it, a line means the line itself.
 
     A switch outlives its branch: whoever made it must be told, not find themselves on the line itself.
     """
 
-    async def branch_of(self, trunk: str, principal_id: str) -> str | None:
-        """Return the branch that a principal has switched to, whether or not it is still there."""
+    async def of(self, trunk: str, principal_id: str) -> Switch | None:
+        """Return what a principal has switched to, whether or not it is still there."""
         ...
 
     async def switch(self, trunk: str, principal_id: str, branch: str | None) -> None:

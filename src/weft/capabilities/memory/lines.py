@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.history.model import BRANCH_MARK, Head, LineNotFound, Version
+from weft.capabilities.history.model import BRANCH_MARK, Head, Version, no_line
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.sessions.store import SessionStore
@@ -37,7 +37,7 @@ class MemoryLines(msgspec.Struct, frozen=True):
     async def to_read(self, line_id: str) -> MemoryLine:
         line = await self.lines.find(line_id) if await self._is_own(line_id) else None
         if line is None:
-            raise LineNotFound(f"There is no line '{line_id}'.", resource_type="line", resource_id=line_id)
+            raise no_line(line_id)
         return MemoryLine(line.head)
 
     async def to_write(self, line_id: str) -> NoReturn:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from weft.capabilities.objects.model import ObjectBusy
+from weft.capabilities.objects.model import ObjectBusy, ObjectMissing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.objects.model import Pointer
     from weft.capabilities.objects.store import ObjectIndex
+
+
+_NOT_THERE = (
+    "Nothing was changed. Repeat the same call; if it stays so, write the value anew or restore it from a backup."
+)
 
 
 class Staging(Protocol):
@@ -33,4 +38,4 @@ async def keep_staged(pointers: Iterable[Pointer], index: ObjectIndex) -> None:
     """Keep staged values in the transaction that refers to them, or refuse; always in one order, against deadlock."""
     for path in sorted({pointer.object for pointer in pointers}):
         if not await index.keep(path):
-            raise ObjectBusy
+            raise ObjectBusy if await index.find(path) else ObjectMissing(hint=_NOT_THERE)

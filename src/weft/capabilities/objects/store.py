@@ -45,7 +45,7 @@ class StoredObject(msgspec.Struct, frozen=True):
 
 
 class Standing(Enum):
-    """What is to be done about an object that someone wants stored."""
+    """What is to be done about an object that someone wants stored. What is there may still have come to harm."""
 
     THERE = "there"
     TO_UPLOAD = "to_upload"
@@ -53,10 +53,14 @@ class Standing(Enum):
 
 
 class Begun(NamedTuple):
-    """How an object stands, and when it began to; an upload counts only for the beginning it belongs to."""
+    """How an object stands, and when it began to; an upload counts only for the beginning it belongs to.
+
+    ``version`` is the one a store gave to what is there, if it has versions.
+    """
 
     standing: Standing
     at: int
+    version: str | None = None
 
 
 class ObjectIndex(Protocol):
@@ -67,7 +71,7 @@ class ObjectIndex(Protocol):
         ...
 
     async def uploaded(self, path: str, begun_at: int, version: str | None) -> bool:
-        """Note that the bytes are stored; False if the object was removed or begun anew since ``begun_at``."""
+        """Note that the bytes are stored, perhaps once more; False if the object was doomed or begun anew meanwhile."""
         ...
 
     async def keep(self, path: str) -> bool:

@@ -129,6 +129,11 @@ def line_of(session_id: str) -> str:
     return f"board:{session_id}"
 
 
+def is_main_board(line_id: str) -> bool:
+    """Tell whether a line is that of a board itself, and not of a branch or of something else."""
+    return line_id.startswith("board:") and trunk_of(line_id) == line_id
+
+
 def session_of(line_id: str) -> str:
     """Return the session whose board, or branch of it, a line keeps the history of."""
     return trunk_of(line_id).removeprefix("board:")

@@ -9,27 +9,28 @@ import msgspec
 from weft.capabilities.history.merging import common_past
 from weft.capabilities.history.model import (
     MAIN,
+    BranchLimit,
     BranchNotFound,
     Line,
     LineNotFound,
     Point,
     VersionNotFound,
     line_name,
+    no_branch,
     trunk_of,
 )
-from weft.capabilities.timeline.merges import close_review
+from weft.capabilities.history.naming import HEAD, VersionName
+from weft.capabilities.timeline.meeting import close_review
 from weft.capabilities.timeline.model import (
-    HEAD,
+    TOOL,
     BranchExists,
     BranchInUse,
     BranchName,
     BranchNotMerged,
     ContextId,
     ReviewState,
-    VersionName,
     sort_of,
 )
-from weft.capabilities.timeline.operations import TOOL
 from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import Name
@@ -37,6 +38,7 @@ from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
+    from weft.capabilities.history.keeping import LockedLine
     from weft.capabilities.history.model import Head
 
 _MANY_REVIEWS = 1_000
@@ -114,7 +116,7 @@ class BranchDeleted(Response, kw_only=True, omit_defaults=False):
     permission=Permission.WRITE,
     rate=RateClass.BOARD,
     effect=Effect.WRITE,
-    errors=(LineNotFound, VersionNotFound, BranchExists),
+    errors=(LineNotFound, VersionNotFound, BranchExists, BranchLimit),
 )
 async def make_branch(request: MakeBranch, timelines: Timelines) -> BranchInfo:
     """Start a branch from any version of a line, to try something without touching the line itself."""
@@ -147,10 +149,10 @@ async def list_branches(request: ListBranches, timelines: Timelines) -> Branches
     """List the branches of a line, and the branches of those."""
     trunk = trunk_of(request.context_id)
     await timelines.to_read(request.context_id)
-    current = await timelines.switches.branch_of(trunk, timelines.actor.principal_id)
+    current = await timelines.switches.of(trunk, timelines.actor.principal_id)
     return Branches(
         context_id=trunk,
-        current=current or MAIN,
+        current=current.branch if current else MAIN,
         branches=[_branch_info(line) for line in await timelines.lines.branches(trunk)],
     )
 
@@ -167,6 +169,7 @@ async def list_branches(request: ListBranches, timelines: Timelines) -> Branches
 )
 async def switch_branch(request: SwitchBranch, timelines: Timelines) -> Switched:
     """Work on another branch from now on. Only your own calls are meant, and those that name a branch are not."""
+    sort_of(request.context_id)
     trunk = trunk_of(request.context_id)
     await timelines.to_read(trunk)
     branch = None if request.branch == MAIN else request.branch
@@ -190,18 +193,19 @@ async def switch_branch(request: SwitchBranch, timelines: Timelines) -> Switched
 )
 async def delete_branch(request: DeleteBranch, timelines: Timelines) -> BranchDeleted:
     """Remove a branch for good. What was merged stays where it was merged to."""
+    sort_of(request.context_id)
     trunk = trunk_of(request.context_id)
     line = await timelines.to_write(trunk)
     name = line_name(trunk, request.branch)
     if await timelines.lines.lock(name) is None:
-        raise _no_branch(request.branch)
+        raise no_branch(request.branch)
     found = await _found(timelines, name, request.branch)
     children = await timelines.lines.children(name)
     if children:
         raise BranchInUse(f"Branches go on from '{request.branch}'.", branches=[*children])
     if not (request.force or await _is_merged(timelines, found)):
         raise BranchNotMerged(f"The branch '{request.branch}' says something that was not merged.")
-    await _abandon_reviews(timelines, trunk, name)
+    await _abandon_reviews(timelines, line, name)
     await timelines.lines.erase(name)
     # Whoever had switched to it is told so by their next call: to go on with the line itself is theirs to decide.
     await line.note_branches(-1)
@@ -210,25 +214,22 @@ async def delete_branch(request: DeleteBranch, timelines: Timelines) -> BranchDe
     return BranchDeleted(deleted=request.branch, version=head.seq, hash=head.hash.hex())
 
 
-async def _abandon_reviews(timelines: Timelines, trunk: str, name: str) -> None:
+async def _abandon_reviews(timelines: Timelines, line: LockedLine, name: str) -> None:
     """Close what was to be decided about a branch that will be gone, and let go of what was kept for it."""
+    trunk = line.head.line_id
     reviews = [*await timelines.reviews.newest(None, _MANY_REVIEWS, name, ReviewState.OPEN)]
     for line_id in (trunk, *(line.head.line_id for line in await timelines.lines.branches(trunk))):
         review = await timelines.reviews.open_for(line_id, name)
         reviews += [] if review is None else [review]
     for review in reviews:
-        await close_review(timelines, review, ReviewState.ABANDONED)
+        await close_review(timelines, line, review, ReviewState.ABANDONED)
 
 
 async def _found(timelines: Timelines, name: str, branch: str) -> Line:
     found = await timelines.lines.find(name)
     if found is None:
-        raise _no_branch(branch)
+        raise no_branch(branch)
     return found
-
-
-def _no_branch(branch: str) -> BranchNotFound:
-    return BranchNotFound(f"There is no branch '{branch}'.", resource_type="branch", resource_id=branch)
 
 
 async def _weight(timelines: Timelines, head: Head, base: Point) -> int:

@@ -6,12 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from weft.capabilities.context.model import PART_MARK
 from weft.capabilities.history.model import LineNotFound, Version, VersionPruned
-from weft.capabilities.timeline.model import HEAD, ContextId, HistoryKey, VersionName
-from weft.capabilities.timeline.operations import READ_ERRORS, TOOL, Blame, blame_of
+from weft.capabilities.history.naming import HEAD, VersionName
+from weft.capabilities.objects.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
+from weft.capabilities.objects.staging import Staging
+from weft.capabilities.timeline.looking_back import READ_ERRORS, Blame, blame_of
+from weft.capabilities.timeline.model import TOOL, ContextId, HistoryKey
+from weft.capabilities.timeline.parts import entry_at, is_whole_context
+from weft.capabilities.timeline.store import Errands
 from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.errors import InvalidInput
-from weft.kernel.identity import Permission
+from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
@@ -44,18 +50,22 @@ class Bisect(Request):
 
     context_id: ContextId
     key: HistoryKey
-    contains: Annotated[str, msgspec.Meta(min_length=1, max_length=1_000, description="The text to look for.")]
+    contains: Annotated[
+        str,
+        msgspec.Meta(min_length=1, max_length=1_000, description="The text to look for; in memory, in a value's JSON."),
+    ]
     from_version: Annotated[VersionName, msgspec.Meta(description="A version that does not have it.")] = "0"
     to_version: Annotated[VersionName, msgspec.Meta(description="A version that has it.")] = HEAD
 
 
 class Bisected(Response):
-    """The first version that has the text; none if the last one does not have it either."""
+    """Since when a key has said something; if it was not found, ``remark`` says why."""
 
     key: str
     found: bool
     looked_at: int
     first: Blame | None = None
+    remark: str | None = None
 
 
 @operation(
@@ -96,21 +106,22 @@ async def verify_line(request: VerifyLine, timelines: Timelines) -> Verified:
     http="GET /v1/history/{context_id}/bisect",
     permission=Permission.READ,
     rate=RateClass.BOARD,
-    effect=Effect.READ,
-    errors=(*READ_ERRORS, VersionPruned),
-    heavy=True,
+    effect=Effect.OWN_TRANSACTIONS,
+    errors=(*READ_ERRORS, VersionPruned, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),
 )
-async def bisect(request: Bisect, timelines: Timelines) -> Bisected:
-    """Find the version in which a key first said something, looking at as few of its versions as possible."""
-    line = await timelines.to_read(request.context_id)
-    first, last = [await timelines.moment(line, name) for name in (request.from_version, request.to_version)]
-    if first.seq > last.seq:
-        raise InvalidInput("from_version: comes behind to_version", field="from_version")
-    seqs = await _versions_of_key(timelines, line, request.key, first.seq, last.seq)
-    search = _Search(timelines, line, request.key, request.contains)
-    lowest, highest = 0, len(seqs) - 1
+async def bisect(request: Bisect, actor: Actor, errands: Errands, staging: Staging) -> Bisected:
+    """Find since when a key has said something: the first version from which on, up to to_version, it has the text.
+
+    to_version must have it. As few versions as possible are looked at, on the understanding that what has the text
+    keeps it until then. An entry of a whole context is named PART/KEY.
+    """
+    _check_key(request)
+    seqs, last = await errands.read(actor, lambda timelines: _candidates(request, timelines), heavy=True)
+    search = _Search(request, actor, errands, staging)
     if not seqs or not await search.has(seqs[-1]):
-        return Bisected(key=request.key, found=False, looked_at=search.looked_at)
+        remark = f"Version {last} does not have it; to_version must be one that does."
+        return Bisected(key=request.key, found=False, looked_at=search.looked_at, remark=remark)
+    lowest, highest = 0, len(seqs) - 1
     while lowest < highest:
         middle = (lowest + highest) // 2
         if await search.has(seqs[middle]):
@@ -123,14 +134,30 @@ async def bisect(request: Bisect, timelines: Timelines) -> Bisected:
     )
 
 
-class _Search:
-    """What one key said at one version after another."""
+def _check_key(request: Bisect) -> None:
+    if is_whole_context(request.context_id) and PART_MARK not in request.key:
+        raise InvalidInput("key: name an entry of a whole context as PART/KEY", field="key")
 
-    def __init__(self, timelines: Timelines, line: OpenLine, key: str, text: str) -> None:
-        self._timelines = timelines
-        self._line = line
-        self._key = key
-        self._text = text
+
+async def _candidates(request: Bisect, timelines: Timelines) -> tuple[list[int], int]:
+    """Return the versions to search, in order, and the last one that is meant."""
+    line = await timelines.to_read(request.context_id)
+    first, last = [await timelines.moment(line, name) for name in (request.from_version, request.to_version)]
+    if first.seq > last.seq:
+        raise InvalidInput("from_version: comes behind to_version", field="from_version")
+    whole = is_whole_context(request.context_id)
+    key = request.key.partition(PART_MARK)[0] if whole else request.key
+    return await _versions_of_key(timelines, line, key, first.seq, last.seq), last.seq
+
+
+class _Search:
+    """What one key said at one version after another. What is kept outside is fetched between transactions."""
+
+    def __init__(self, request: Bisect, actor: Actor, errands: Errands, staging: Staging) -> None:
+        self._request = request
+        self._actor = actor
+        self._errands = errands
+        self._staging = staging
         self.looked_at = 0
 
     async def has(self, seq: int) -> bool:
@@ -140,12 +167,20 @@ class _Search:
         if version is None:
             return False
         if version.value is None:
-            raise VersionPruned(f"What '{self._key}' said at version {seq} is no longer kept.", version=seq)
-        return self._text in version.value
+            key = self._request.key
+            raise VersionPruned(f"What '{key}' said at version {seq} is no longer kept.", version=seq)
+        if version.change.meta.outside:
+            content = await self._staging.fetch(self._actor.tenant, Pointer.decode(version.value))
+            return self._request.contains in content.decode(errors="replace")
+        return self._request.contains in version.value
 
     async def version(self, seq: int) -> Version | None:
-        found = await self._timelines.lines.latest(self._line.head.line_id, self._key, seq)
-        visible = await self._line.visible([found] if found else [])
+        return await self._errands.read(self._actor, lambda timelines: self._version(timelines, seq))
+
+    async def _version(self, timelines: Timelines, seq: int) -> Version | None:
+        line = await timelines.to_read(self._request.context_id)
+        found = await entry_at(timelines.lines, line.head.line_id, self._request.key, seq)
+        visible = await line.visible([found] if found else [])
         return visible[0] if visible else None
 
 

@@ -9,11 +9,12 @@ import msgspec
 
 from weft.capabilities.history.merging import alike
 from weft.capabilities.history.model import Point, Version
-from weft.capabilities.timeline.model import HEAD, ContextId, VersionName
-from weft.capabilities.timeline.operations import READ_ERRORS, TOOL
+from weft.capabilities.history.naming import HEAD, VersionName
+from weft.capabilities.timeline.looking_back import READ_ERRORS
+from weft.capabilities.timeline.model import TOOL, ContextId
 from weft.capabilities.timeline.parts import entries_apart, is_whole_context
 from weft.capabilities.timeline.store import Errands
-from weft.capabilities.timeline.text import TextDiffs
+from weft.capabilities.timeline.text import TextDiff, TextDiffs
 from weft.capabilities.timeline.timelines import Timelines, seen
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -124,8 +125,7 @@ def _compared(request: CompareVersions, before: _Side, after: _Side) -> Differen
 def _key_diff(key: str, old: Version | None, new: Version | None, texts: TextDiffs | None) -> KeyDiff:
     text, why_none = None, None
     if texts is not None:
-        lost = next((version for version in (old, new) if version is not None and not _is_text(version)), None)
-        text, why_none = (None, _why_no_text(lost)) if lost else texts.between(_value(old), _value(new))
+        text, why_none = _text_diff(old, new, texts)
     return KeyDiff(
         key=key,
         from_version=old.change.version if old else None,
@@ -134,6 +134,13 @@ def _key_diff(key: str, old: Version | None, new: Version | None, texts: TextDif
         diff=text,
         no_diff=why_none,
     )
+
+
+def _text_diff(old: Version | None, new: Version | None, texts: TextDiffs) -> TextDiff:
+    if old is not None and new is not None and old.change.blob_hash == new.change.blob_hash:
+        return TextDiff(None, "The value is the same; what belongs to it changed.")
+    lost = next((version for version in (old, new) if version is not None and not _is_text(version)), None)
+    return TextDiff(None, _why_no_text(lost)) if lost else texts.between(_value(old), _value(new))
 
 
 def _is_text(version: Version) -> bool:

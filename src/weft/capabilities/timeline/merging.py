@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -14,7 +14,7 @@ from weft.capabilities.history.model import (
     Version,
     VersionPruned,
 )
-from weft.capabilities.timeline.merges import (
+from weft.capabilities.timeline.meeting import (
     Meeting,
     bring_in,
     close_review,
@@ -22,16 +22,16 @@ from weft.capabilities.timeline.merges import (
     put_up_for_review,
 )
 from weft.capabilities.timeline.model import (
+    TOOL,
     ContextId,
-    Reason,
     ReviewState,
-    Step,
     UnrelatedLines,
 )
-from weft.capabilities.timeline.operations import TOOL
+from weft.capabilities.timeline.showing import value_shown
 from weft.capabilities.timeline.timelines import Timelines, seen
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
+from weft.kernel.fields import Reason, Step
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
@@ -50,13 +50,19 @@ class MergeLine(Request):
     step: Step = None
 
 
-class Side(Response, kw_only=True, omit_defaults=False):
-    """What a key in conflict says on one side; ``value`` is null if it was pruned or is kept elsewhere."""
+class Side(Response, kw_only=True, omit_defaults=True):
+    """What a key in conflict says on one side: a board's value is text, all others are JSON.
 
-    value: str | None
+    ``value`` is null if it was ``pruned`` or is kept ``outside`` the database.
+    """
+
+    value: Any
     key_version: int
     author: str
+    agent_id: str
     at: datetime
+    pruned: bool = False
+    outside: bool = False
 
 
 class ConflictInfo(Response, kw_only=True, omit_defaults=False):
@@ -118,7 +124,7 @@ async def merge_line(request: MergeLine, timelines: Timelines) -> Merged:
         after = await bring_in(timelines, line, meeting, meeting.outcome.taken, Why(reason, request.step))
     waiting = await timelines.reviews.open_for(meeting.ours.line_id, meeting.theirs.line_id)
     if waiting is not None:
-        await close_review(timelines, waiting, ReviewState.RESOLVED)
+        await close_review(timelines, line, waiting, ReviewState.RESOLVED)
     return Merged(context_id=request.context_id, merged=True, version=after.seq, taken=tuple(known))
 
 
@@ -137,8 +143,10 @@ async def visible_conflicts(
     ours = await seen(line, {c.key: c.ours for c in conflicts if c.ours is not None})
     theirs = await seen(source, {c.key: c.theirs for c in conflicts if c.theirs is not None})
     before = await seen(line, {c.key: c.base for c in conflicts if c.base is not None})
+    sides = {"base": before, "ours": ours, "theirs": theirs}
+    line_id = line.head.line_id
     return tuple(
-        ConflictInfo(key=c.key, base=_side(c.base), ours=_side(c.ours), theirs=_side(c.theirs))
+        ConflictInfo(key=c.key, **{name: _side(line_id, side.get(c.key)) for name, side in sides.items()})
         for c in conflicts
         if (c.ours is None or c.key in ours)
         and (c.theirs is None or c.key in theirs)
@@ -146,12 +154,16 @@ async def visible_conflicts(
     )
 
 
-def _side(version: Version | None) -> Side | None:
+def _side(line_id: str, version: Version | None) -> Side | None:
     if version is None:
         return None
+    is_outside = version.change.meta.outside
     return Side(
-        value=None if version.change.meta.outside else version.value,
+        value=None if is_outside else value_shown(line_id, version.value),
         key_version=version.change.version,
         author=version.author,
+        agent_id=version.principal_id,
         at=from_micros(version.committed_at),
+        pruned=version.value is None,
+        outside=is_outside,
     )

@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.history.model import BRANCH_MARK, LineNotFound, trunk_of
+from weft.capabilities.context.model import MEMORY_RULES
+from weft.capabilities.history.model import BRANCH_MARK, no_line, trunk_of
 from weft.capabilities.history.store import Rule
-from weft.kernel.errors import Conflict, NotFound, PermissionDenied
-from weft.kernel.fields import Name, ShortText
+from weft.kernel.errors import Conflict, NotFound
+from weft.kernel.fields import Name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from weft.kernel.identity import Actor
 
 _DAY_MICROS = 86_400_000_000
 # How many names each sort of line has behind its own, at least and at most.
 _NAMES = {"board": (1, 1), "agent": (1, 1), "context": (1, 3), "memory": (1, 2)}
 _LONGEST_LINE = 400
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
-HEAD = "head"
+TOOL = "context_history"
 SNAPSHOT_CLEARANCE = 3
 
 ContextId = Annotated[
@@ -36,14 +35,6 @@ ContextId = Annotated[
         extra_json_schema={"examples": ["board:session_a1b2c3d4e5f60718"]},
     ),
 ]
-VersionName = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=1,
-        max_length=100,
-        description="A version's number (0: the beginning), 6 or more digits of its hash, a snapshot's label, or head.",
-    ),
-]
 HistoryKey = Annotated[
     str,
     msgspec.Meta(
@@ -52,8 +43,6 @@ HistoryKey = Annotated[
     ),
 ]
 BranchName = Annotated[Name, msgspec.Meta(description="The branch's name, such as try_postgres.")]
-Reason = Annotated[ShortText | None, msgspec.Meta(description="Why, for the log.")]
-Step = Annotated[Name | None, msgspec.Meta(description="The workflow step this belongs to.")]
 
 
 class BranchExists(Conflict):
@@ -183,10 +172,7 @@ class Pruning(NamedTuple):
 DEFAULT_RULES: Mapping[str, Rule] = {
     "board": Rule(None, None),
     "agent": Rule(None, None),
-    "conversation_context": Rule(None, None),
-    "learned_knowledge": Rule(None, None),
-    "team_preferences": Rule(None, None),
-    "work_artifacts": Rule(90, None),
+    **MEMORY_RULES,
 }
 
 
@@ -201,11 +187,6 @@ def sort_of(line_id: str) -> str:
     return sort
 
 
-def no_line(line_id: str) -> LineNotFound:
-    shown = line_id[:100]
-    return LineNotFound(f"There is no line '{shown}'.", resource_type="line", resource_id=shown)
-
-
 def kept_as(line_id: str) -> str | None:
     """Return the sort of line whose rule a line without one of its own follows; None if it is never pruned."""
     sort, *names = trunk_of(line_id).split(":")
@@ -214,15 +195,20 @@ def kept_as(line_id: str) -> str | None:
     return sort if sort in DEFAULT_RULES else None
 
 
-def rule_of(line_id: str, rules: Mapping[str, Rule]) -> tuple[str, Rule] | None:
-    """Return the rule a line follows and what it was set for: itself, its trunk or its sort. None keeps everything."""
-    sort = kept_as(line_id)
-    if sort is None:
-        return None
+def rule_for(subject: str, rules: Mapping[str, Rule]) -> tuple[str, Rule]:
+    """Return what a line, or a sort of lines, follows and what that was set for: itself, its trunk or its sort."""
     known = {**DEFAULT_RULES, **rules}
-    subject = next(name for name in (line_id, trunk_of(line_id), sort) if name in known)
-    rule = known[subject]
-    return None if rule == Rule(None, None) else (subject, rule)
+    names = (subject, trunk_of(subject), kept_as(subject))
+    found = next((name for name in names if name in known), subject)
+    return found, known.get(found, Rule(None, None))
+
+
+def rule_of(line_id: str, rules: Mapping[str, Rule]) -> tuple[str, Rule] | None:
+    """Return the rule by which a line is pruned and what it was set for. None keeps everything."""
+    if kept_as(line_id) is None:
+        return None
+    subject, rule = rule_for(line_id, rules)
+    return None if rule.days is None and rule.versions is None else (subject, rule)
 
 
 def told(subject: str, rule: Rule) -> str:
@@ -233,13 +219,3 @@ def told(subject: str, rule: Rule) -> str:
 
 def moment_before(now: int, days: int) -> int:
     return now - days * _DAY_MICROS
-
-
-def check_clearance(actor: Actor, needed: int, what: str) -> None:
-    if actor.clearance < needed:
-        raise PermissionDenied(
-            f"{what} needs clearance {needed}; yours is {actor.clearance}.",
-            hint=f"Ask someone with clearance {needed} or more.",
-            required_clearance=needed,
-            your_clearance=actor.clearance,
-        )

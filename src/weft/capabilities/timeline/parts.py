@@ -10,17 +10,24 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from weft.capabilities.context.changes import parts_apart
-from weft.capabilities.context.model import DEFINITION, ContextLine, PartAt
-from weft.capabilities.history.merging import Conflict, Merge, alike, three_way
+from weft.capabilities.context.model import DEFINITION, PART_MARK, ContextLine, PartAt
+from weft.capabilities.history.merging import (
+    Conflict,
+    Ground,
+    Merge,
+    alike,
+    common_ground,
+    common_pasts,
+    state_by_key,
+    three_way,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from weft.capabilities.history.merging import State
-    from weft.capabilities.history.model import Version
+    from weft.capabilities.history.model import Point, Version
     from weft.capabilities.history.store import LineStore
-
-_SEPARATOR = "/"
 
 
 def is_whole_context(line_id: str) -> bool:
@@ -53,10 +60,21 @@ async def merge_parts(lines: LineStore, merge: Merge) -> Merge:
     return Merge(taken, conflicts)
 
 
+async def entries_at(lines: LineStore, at: Point, *, values: bool) -> State:
+    """Return what stood at a moment of any line; of a whole context the entries of its parts."""
+    if not is_whole_context(at.line_id):
+        return state_by_key(await lines.state_at(at.line_id, at.seq, values=values))
+    found: State = {}
+    for named in await lines.state_at(at.line_id, at.seq):
+        part = PartAt.named_by(named)
+        found |= _named(named.change.key, state_by_key(await lines.state_at(part.line, part.seq, values=values)))
+    return found
+
+
 async def entry_at(lines: LineStore, line_id: str, name: str, seq: int) -> Version | None:
     """Return what a key of any line said at a moment, or an entry of a whole context."""
-    part, _, key = name.partition(_SEPARATOR)
-    if not key or not is_whole_context(line_id):
+    part, _, key = name.partition(PART_MARK)
+    if not is_whole_context(line_id):
         return await lines.latest(line_id, name, seq)
     root = await lines.latest(line_id, part, seq)
     at = _at(root)
@@ -66,10 +84,22 @@ async def entry_at(lines: LineStore, line_id: str, name: str, seq: int) -> Versi
 
 async def _merge_part(lines: LineStore, part: Conflict) -> Merge:
     base, ours, theirs = _at(part.base), _at(part.ours), _at(part.theirs)
+    if base is None and ours is not None and theirs is not None:
+        return await _merge_by_own_past(lines, part.key, ours, theirs)
     then, there = await parts_apart(lines, base, theirs, values=True)
     moved = {key for key in then.keys() | there.keys() if not alike(then.get(key), there.get(key))}
     here, _ = await parts_apart(lines, ours, theirs, values=True)
-    return three_way(*(_named(part.key, _only(state, moved)) for state in (then, here, there)))
+    base_state, ours_state, theirs_state = (_named(part.key, _only(state, moved)) for state in (then, here, there))
+    return three_way(base_state, ours_state, theirs_state)
+
+
+async def _merge_by_own_past(lines: LineStore, part: str, ours: PartAt, theirs: PartAt) -> Merge:
+    """Merge a part of which the whole context's past does not say what was common: its own line may."""
+    pasts = await common_pasts(lines, ours.point, theirs.point)
+    ground = await common_ground(lines, pasts) if pasts else Ground({}, frozenset())
+    here, there = [state_by_key(await lines.state_at(side.line, side.seq)) for side in (ours, theirs)]
+    disputed = frozenset(f"{part}{PART_MARK}{key}" for key in ground.disputed)
+    return three_way(_named(part, ground.state), _named(part, here), _named(part, there), disputed)
 
 
 def _at(version: Version | None) -> PartAt | None:
@@ -81,7 +111,7 @@ def _named(part: str, state: Mapping[str, Version]) -> State:
 
 
 def _renamed(part: str, version: Version) -> Version:
-    name = f"{part}{_SEPARATOR}{version.change.key}"
+    name = f"{part}{PART_MARK}{version.change.key}"
     return structs.replace(version, change=structs.replace(version.change, key=name))
 
 

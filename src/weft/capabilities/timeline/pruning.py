@@ -67,10 +67,8 @@ class HistoryPruning(msgspec.Struct, frozen=True):
         """Prune the next few hundred values; without a spot to go on from, all is done."""
         rules = await self.rules.rules()
         if spot.pruning_id is None:
-            begun = await self._begin(spot, rules, errand.only)
-            if begun is None or begun.pruning_id is None:
-                return begun, tally
-            spot = begun
+            # A step of its own, so that it is on record which line fails, if one does.
+            return await self._begin(spot, rules, errand.only), tally
         return await self._prune(spot, tally, rules, errand)
 
     async def _begin(self, spot: Spot, rules: Mapping[str, Rule], only: str | None) -> Spot | None:

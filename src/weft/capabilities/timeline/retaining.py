@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
+from msgspec import structs
 
-from weft.capabilities.history.model import LineNotFound
+from weft.capabilities.context.model import MEMORY_RULES
+from weft.capabilities.history.model import LineNotFound, no_line
 from weft.capabilities.history.store import Rule
-from weft.capabilities.timeline.model import DEFAULT_RULES, ContextId, Retained, kept_as, no_line, sort_of
-from weft.capabilities.timeline.operations import TOOL
+from weft.capabilities.timeline.model import DEFAULT_RULES, TOOL, ContextId, Retained, kept_as, rule_for, sort_of
 from weft.capabilities.timeline.store import Errands, Pruner, PruningLog, RetentionRules
 from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.clock import from_micros, optional_moment
@@ -19,36 +20,68 @@ from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SnapshotFrom = Annotated[
+    Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None,
+    msgspec.Meta(
+        description="For memory: a push that changes so many entries or more first names the state before it; "
+        "0: none does; as it is if left out."
+    ),
+]
+
+
+Subject = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=400,
+        description=f"A sort of line ({', '.join(DEFAULT_RULES)}) or one line's id.",
+    ),
+]
+
 
 class SetRetention(Request):
     """How long old values stay, and of what."""
 
-    subject: Annotated[
-        str,
-        msgspec.Meta(
-            min_length=1,
-            max_length=400,
-            description=f"A sort of line ({', '.join(DEFAULT_RULES)}) or one line's id.",
-        ),
-    ]
+    subject: Subject
     days: Annotated[
-        Literal[30, 90, 365] | None,
-        msgspec.Meta(description="Every state of so many days can be read; no end if left out."),
+        Literal[30, 90, 365, "indefinite"] | None,
+        msgspec.Meta(description="Every state of so many days can be read; as it is if left out."),
     ] = None
     versions: Annotated[
-        Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None,
-        msgspec.Meta(description="Only so many versions of each key are kept; all if left out."),
+        Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None,
+        msgspec.Meta(description="Only so many versions of each key are kept; 0: all; as it is if left out."),
     ] = None
+    snapshot_from: SnapshotFrom = None
 
 
 class RetentionRule(Response, kw_only=True, omit_defaults=False):
     """How long old values stay. What a snapshot, a branch or a session needs stays in any case."""
 
     subject: str
-    days: int | None
-    versions: int | None
+    days: int | Literal["indefinite"]
+    versions: int | Literal["all"]
+    snapshot_from: int | None
     updated_by: str | None = None
     updated_at: datetime | None = None
+
+
+class ClearRetention(Request):
+    """Which rule to take back."""
+
+    subject: Subject
+
+
+class RetentionCleared(Response, kw_only=True, omit_defaults=False):
+    """The rule is gone, if there was one. What holds now was set for ``follows``, or is how Weft begins."""
+
+    subject: str
+    cleared: bool
+    follows: str
+    days: int | Literal["indefinite"]
+    versions: int | Literal["all"]
 
 
 class ReadRetention(Request):
@@ -118,13 +151,45 @@ class Prunings(Response):
     errors=(LineNotFound,),
 )
 async def set_retention(request: SetRetention, timelines: Timelines, rules: RetentionRules) -> RetentionRule:
-    """Say how long old values of a line, or of a sort of lines, are kept. Neither set keeps everything."""
+    """Say how long old values of a line, or of a sort of lines, are kept. What is left out stays as it is."""
+    if request.days is None and request.versions is None and request.snapshot_from is None:
+        raise InvalidInput("days: say days, versions or snapshot_from; indefinite days have no end", field="days")
     if request.subject not in DEFAULT_RULES:
         await _check_line(request.subject, timelines)
-    rule = Rule(request.days, request.versions)
+    if request.snapshot_from is not None and kept_as(request.subject) not in MEMORY_RULES:
+        raise InvalidInput("snapshot_from: is for what agents remember", field="snapshot_from")
+    rule = _changed(request, await rules.rules())
     retained = Retained(request.subject, rule, timelines.actor.participant, timelines.now)
     await rules.set(retained)
     return _rule(retained)
+
+
+@operation(
+    "history.clear_retention",
+    tool=TOOL,
+    action="clear_retention",
+    http="DELETE /v1/retention/{subject}",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(LineNotFound,),
+)
+async def clear_retention(request: ClearRetention, rules: RetentionRules) -> RetentionCleared:
+    """Take back a rule, so that a line follows its sort again, and a sort of lines what holds without a rule."""
+    cleared = await rules.clear(request.subject)
+    # A rule may outlive its line; where there is neither, the name may be a mistake.
+    if not cleared and request.subject not in DEFAULT_RULES:
+        raise no_line(request.subject)
+    follows, rule = rule_for(request.subject, await rules.rules())
+    return RetentionCleared(
+        subject=request.subject,
+        cleared=cleared,
+        follows=follows,
+        days=rule.days or "indefinite",
+        versions=rule.versions or "all",
+    )
 
 
 @operation(
@@ -139,7 +204,7 @@ async def set_retention(request: SetRetention, timelines: Timelines, rules: Rete
 async def read_retention(request: ReadRetention, timelines: Timelines, rules: RetentionRules) -> RetentionRuleList:
     """See how long old values are kept."""
     del request
-    defaults = {subject: RetentionRule(subject=subject, **rule._asdict()) for subject, rule in DEFAULT_RULES.items()}
+    defaults = {subject: _shown(subject, rule) for subject, rule in DEFAULT_RULES.items()}
     known = {retained.subject: _rule(retained) for retained in await rules.listed()}
     # Whose lines there are is not for everyone to know.
     shown = {subject: rule for subject, rule in known.items() if subject in defaults or timelines.actor.is_admin}
@@ -215,11 +280,28 @@ async def _check_line(line_id: str | None, timelines: Timelines) -> None:
         )
 
 
+def _changed(request: SetRetention, rules: Mapping[str, Rule]) -> Rule:
+    """Return the rule that holds now, with what is to be changed about it."""
+    own = {**DEFAULT_RULES, **rules}.get(request.subject)
+    _, now = rule_for(request.subject, rules)
+    days = None if request.days == "indefinite" else request.days
+    return Rule(
+        days=now.days if request.days is None else days,
+        versions=now.versions if request.versions is None else request.versions or None,
+        # Left unsaid for one line, it is what is said for all lines of the sort, also when that changes.
+        snapshot_from=own.snapshot_from if own and request.snapshot_from is None else request.snapshot_from,
+    )
+
+
 def _rule(retained: Retained) -> RetentionRule:
+    shown = _shown(retained.subject, retained.rule)
+    return structs.replace(shown, updated_by=retained.updated_by, updated_at=optional_moment(retained.updated_at))
+
+
+def _shown(subject: str, rule: Rule) -> RetentionRule:
     return RetentionRule(
-        subject=retained.subject,
-        days=retained.rule.days,
-        versions=retained.rule.versions,
-        updated_by=retained.updated_by,
-        updated_at=optional_moment(retained.updated_at),
+        subject=subject,
+        days=rule.days or "indefinite",
+        versions=rule.versions or "all",
+        snapshot_from=rule.snapshot_from,
     )

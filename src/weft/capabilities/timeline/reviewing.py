@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from weft.capabilities.context.model import metadata_key
 from weft.capabilities.history.keeping import Why
 from weft.capabilities.history.merging import Conflict
 from weft.capabilities.history.model import (
@@ -19,25 +20,25 @@ from weft.capabilities.history.model import (
     VersionPruned,
     blob_hash,
 )
-from weft.capabilities.timeline.merges import Meeting, bring_in, close_review, meet, refresh_review
+from weft.capabilities.timeline.meeting import Meeting, bring_in, close_review, meet, refresh_review
 from weft.capabilities.timeline.merging import ConflictInfo, known_keys, visible_conflicts
 from weft.capabilities.timeline.model import (
+    TOOL,
     ContextId,
     HistoryKey,
-    Reason,
     Review,
     ReviewClosed,
     ReviewNotFound,
     ReviewState,
     sort_of,
 )
-from weft.capabilities.timeline.operations import TOOL
 from weft.capabilities.timeline.parts import entry_at
+from weft.capabilities.timeline.showing import value_kept
 from weft.capabilities.timeline.store import Errands
 from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.clock import from_micros, optional_moment
 from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
-from weft.kernel.fields import Name
+from weft.kernel.fields import Name, Reason
 from weft.kernel.identity import Actor, Kind, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.capabilities.history.keeping import LockedLine, OpenLine
+    from weft.capabilities.history.model import Point
 
 ReviewId = Annotated[Name, msgspec.Meta(description="The review's id.")]
 
@@ -79,6 +81,12 @@ class Reviews(Response):
 
     reviews: list[ReviewInfo]
     next_cursor: str | None = None
+
+
+class ReadReview(Request):
+    """Which review."""
+
+    review_id: ReviewId
 
 
 class Resolution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -149,6 +157,25 @@ async def list_reviews(request: ListReviews, timelines: Timelines) -> Reviews:
     return Reviews(reviews=shown, next_cursor=page[request.limit - 1].review_id if more else None)
 
 
+@operation(
+    "history.review",
+    tool=TOOL,
+    action="review",
+    http="GET /v1/history-reviews/{review_id}",
+    permission=Permission.READ,
+    rate=RateClass.BOARD,
+    effect=Effect.READ,
+    errors=(ReviewNotFound,),
+)
+async def read_review(request: ReadReview, timelines: Timelines) -> ReviewInfo:
+    """Look at one merge that waits for a human, or was decided by one, with what each side says."""
+    review = await timelines.reviews.find(request.review_id)
+    info = None if review is None else await _review_info(timelines, review)
+    if info is None:
+        raise _no_review(request.review_id)
+    return info
+
+
 async def bring_up_to_date(request: ResolveReview, actor: Actor, errands: Errands) -> None:
     """Look at both lines again before a decision is acted on: what a human decided about may have changed."""
     moved = await errands.write(actor, lambda timelines: _refreshed(timelines, request.review_id))
@@ -181,12 +208,10 @@ async def resolve_review(request: ResolveReview, timelines: Timelines) -> Review
         raise PermissionDenied(
             "The merge is also about keys that you may not read.", hint="Leave it to someone who may."
         )
-    taken = {**meeting.outcome.taken, **_decided(review, meeting, request.resolutions)}
+    taken = {**meeting.outcome.taken, **await _decided(timelines, meeting, request.resolutions)}
     known = sorted({*await known_keys(meeting, line, source), *request.resolutions})
     after = await bring_in(timelines, line, meeting, taken, Why(request.reason or review.reason))
-    await close_review(timelines, review, ReviewState.RESOLVED)
-    told = {"context_id": review.line_id, "state": ReviewState.RESOLVED, "version": after.seq}
-    await line.announce("history.review_closed", review.review_id, told)
+    await close_review(timelines, line, review, ReviewState.RESOLVED)
     return ReviewResolved(review_id=review.review_id, context_id=review.line_id, version=after.seq, taken=known)
 
 
@@ -206,9 +231,9 @@ async def abandon_review(request: AbandonReview, timelines: Timelines) -> Review
     """Give up a merge that waits for a decision. Both lines stay as they are."""
     review = await _open_review(timelines, request.review_id)
     line = await timelines.to_write(review.line_id)
-    closed = await close_review(timelines, await _open_review(timelines, request.review_id), ReviewState.ABANDONED)
-    told = {"context_id": review.line_id, "state": ReviewState.ABANDONED}
-    await line.announce("history.review_closed", review.review_id, told)
+    # Someone else may have decided while we waited for the lock.
+    still_open = await _open_review(timelines, request.review_id)
+    closed = await close_review(timelines, line, still_open, ReviewState.ABANDONED)
     return ReviewAbandoned(review_id=closed.review_id, state=closed.state)
 
 
@@ -233,10 +258,14 @@ async def _opened(timelines: Timelines, review_id: str) -> tuple[Review, LockedL
 async def _open_review(timelines: Timelines, review_id: str) -> Review:
     review = await timelines.reviews.find(review_id)
     if review is None or not await _may_read(timelines, review):
-        raise ReviewNotFound(f"There is no review '{review_id}'.", resource_type="review", resource_id=review_id)
+        raise _no_review(review_id)
     if review.state is not ReviewState.OPEN:
         raise ReviewClosed(f"The review '{review_id}' is {review.state}.", state=review.state)
     return review
+
+
+def _no_review(review_id: str) -> ReviewNotFound:
+    return ReviewNotFound(f"There is no review '{review_id}'.", resource_type="review", resource_id=review_id)
 
 
 async def _may_read(timelines: Timelines, review: Review) -> bool:
@@ -266,14 +295,30 @@ def _went_on(review: Review) -> VersionConflict:
     )
 
 
-def _decided(review: Review, meeting: Meeting, resolutions: Mapping[str, Resolution]) -> dict[str, Version | None]:
+async def _decided(
+    timelines: Timelines, meeting: Meeting, resolutions: Mapping[str, Resolution]
+) -> dict[str, Version | None]:
     """Return what each key in conflict shall say; every one must be decided, and nothing else."""
     conflicts = {conflict.key: conflict for conflict in meeting.outcome.conflicts}
     stray, undecided = resolutions.keys() - conflicts.keys(), conflicts.keys() - resolutions.keys()
     for problem, keys in (("not in conflict", stray), ("undecided", undecided)):
         if keys:
             raise InvalidInput(f"resolutions: {problem}: {', '.join(sorted(keys)[:20])}", field="resolutions")
-    return {key: _chosen(review.line_id, conflicts[key], resolution) for key, resolution in resolutions.items()}
+    line_id = meeting.ours.line_id
+    decided = {key: _chosen(line_id, conflicts[key], resolution) for key, resolution in resolutions.items()}
+    if sort_of(line_id) != "board":
+        for key, resolution in resolutions.items():
+            decided[metadata_key(key)] = await _said_about(timelines, meeting, conflicts[key], resolution)
+    return decided
+
+
+async def _said_about(
+    timelines: Timelines, meeting: Meeting, conflict: Conflict, resolution: Resolution
+) -> Version | None:
+    """Return what the chosen side said about the value; a value of one's own is spoken of as what it is put for."""
+    standing = next((side for side in ("ours", "theirs", "base") if getattr(conflict, side) is not None), "ours")
+    at: Point = getattr(meeting, standing if resolution.take == "value" else resolution.take)
+    return await entry_at(timelines.lines, at.line_id, metadata_key(conflict.key), at.seq)
 
 
 def _chosen(line_id: str, conflict: Conflict, resolution: Resolution) -> Version | None:
@@ -283,22 +328,21 @@ def _chosen(line_id: str, conflict: Conflict, resolution: Resolution) -> Version
     text = _text(line_id, resolution.value)
     like = conflict.ours or conflict.theirs or conflict.base
     # As new to the line as a write: how large it is, and whether it may be there, is for the line's keeper to judge.
-    patterns = like.change.meta if like else ChangeMeta()
-    meta = ChangeMeta(readable_by=patterns.readable_by, writable_by=patterns.writable_by)
+    old = like.change.meta if like else ChangeMeta()
+    meta = ChangeMeta(readable_by=old.readable_by, writable_by=old.writable_by, metadata_hash=old.metadata_hash)
     return Version(Change(conflict.key, 1, 1, Act.WRITE, blob_hash(text), meta), 0, "", 0, text)
 
 
 def _text(line_id: str, value: Any) -> str:  # noqa: ANN401 - any JSON
     """Return a value as its line keeps it: a board as it is, all others as JSON."""
-    if sort_of(line_id) != "board":
-        return msgspec.json.encode(value).decode()
-    if not isinstance(value, str):
+    text = value_kept(line_id, value, "resolutions")
+    if text is None:
         raise InvalidInput("resolutions: a board holds text; give structured data as JSON text", field="resolutions")
     try:
-        value.encode()
+        text.encode()
     except UnicodeEncodeError as error:
         raise InvalidInput("resolutions: a value is not valid text", field="resolutions") from error
-    return value
+    return text
 
 
 async def _review_info(timelines: Timelines, review: Review) -> ReviewInfo | None:

@@ -63,6 +63,10 @@ class RetentionRules(RetentionStore, Protocol):
 
     async def set(self, retained: Retained) -> None: ...
 
+    async def clear(self, subject: str) -> bool:
+        """Take a rule back; False if there is none."""
+        ...
+
 
 class PruningLog(Protocol):
     """What retention removed."""
@@ -78,7 +82,7 @@ class PruningLog(Protocol):
         ...
 
 
-class Pruned(NamedTuple):
+class PruningRun(NamedTuple):
     """How far a run of the pruning job got. ``started`` is False while another process is at it."""
 
     started: bool
@@ -90,7 +94,7 @@ class Pruned(NamedTuple):
 class Pruner(Protocol):
     """The pruning job, run on demand."""
 
-    async def prune(self, actor: Actor, line_id: str | None) -> Pruned:
+    async def prune(self, actor: Actor, line_id: str | None) -> PruningRun:
         """Prune one line, or all lines of the caller's tenant, for as long as a caller should wait."""
         ...
 

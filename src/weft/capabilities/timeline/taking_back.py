@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from weft.capabilities.access.grants import check_clearance
 from weft.capabilities.history.committing import keep_moment
 from weft.capabilities.history.keeping import Earlier, Why
 from weft.capabilities.history.merging import alike
@@ -18,22 +19,21 @@ from weft.capabilities.history.model import (
     VersionNotFound,
     VersionPruned,
 )
+from weft.capabilities.history.naming import VersionName
 from weft.capabilities.timeline.model import (
     SNAPSHOT_CLEARANCE,
+    TOOL,
     ContextId,
     NamedMoment,
-    Reason,
-    Step,
-    VersionName,
-    check_clearance,
     sort_of,
 )
-from weft.capabilities.timeline.operations import TOOL
+from weft.capabilities.timeline.parts import is_whole_context
+from weft.capabilities.timeline.showing import PageSize
 from weft.capabilities.timeline.store import SnapshotIndex, SnapshotPosition
 from weft.capabilities.timeline.timelines import Timelines, names, seen
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import Forbidden, NotFound, PermissionDenied
-from weft.kernel.fields import Name
+from weft.kernel.fields import Name, Reason, Step
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
@@ -49,6 +49,12 @@ _CURSOR = r"^[0-9]{1,16}\.[A-Za-z0-9][A-Za-z0-9_-]{0,99}\.[a-z]{1,10}:[A-Za-z0-9
 _LOOK_THROUGH = 200
 # A page may be short, but is never long in coming.
 _LOOK_THROUGH_AT_MOST = 2_000
+
+
+SnapshotCursor = Annotated[
+    Annotated[str, msgspec.Meta(pattern=_CURSOR)] | None,
+    msgspec.Meta(description="next_cursor of the page before."),
+]
 
 
 class NameMoment(Request):
@@ -88,11 +94,16 @@ class ListNamedMoments(Request):
 
     context_id: Annotated[ContextId | None, msgspec.Meta(description="Of this line only.")] = None
     agent_id: Annotated[Name | None, msgspec.Meta(description="Of what this agent is and knows only.")] = None
-    cursor: Annotated[
-        Annotated[str, msgspec.Meta(pattern=_CURSOR)] | None,
-        msgspec.Meta(description="next_cursor of the page before."),
-    ] = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000, description="At most this many.")] = 50
+    cursor: SnapshotCursor = None
+    limit: PageSize = 50
+
+
+class ListLineSnapshots(Request):
+    """Of which line."""
+
+    context_id: ContextId
+    cursor: SnapshotCursor = None
+    limit: PageSize = 50
 
 
 class SnapshotListed(Response, kw_only=True, omit_defaults=False):
@@ -213,12 +224,31 @@ async def list_snapshots(request: ListNamedMoments, timelines: Timelines, index:
         for moment in page:
             if len(found) == request.limit:
                 return _snapshot_list(found, position)
-            position = SnapshotPosition(moment.created_at, moment.line_id, moment.label)
+            position = _position_of(moment)
             if await readable.has(moment.line_id):
                 found.append(moment)
         if len(page) < _LOOK_THROUGH:
             return _snapshot_list(found, None)
     return _snapshot_list(found, position)
+
+
+@operation(
+    "history.line_snapshots",
+    tool=TOOL,
+    action="line_snapshots",
+    http="GET /v1/history/{context_id}/snapshots",
+    permission=Permission.READ,
+    rate=RateClass.BOARD,
+    effect=Effect.READ,
+    errors=(LineNotFound,),
+)
+async def list_line_snapshots(request: ListLineSnapshots, timelines: Timelines, index: SnapshotIndex) -> SnapshotList:
+    """List the snapshots of one line, newest first."""
+    await timelines.to_read(request.context_id)
+    position = None if request.cursor is None else _position(request.cursor)
+    page = await index.newest(position, request.limit + 1, request.context_id)
+    shown = page[: request.limit]
+    return _snapshot_list(shown, _position_of(shown[-1]) if len(page) > request.limit else None)
 
 
 @operation(
@@ -250,7 +280,7 @@ async def roll_back(request: RollBack, timelines: Timelines) -> RolledBack:
         label = await keep_moment(
             timelines.lines, before, "before-rollback", timelines.actor.participant, timelines.now
         )
-        reason = request.reason or f"roll back to version {target.seq}"
+        reason = request.reason or _told(target)
         after = await line.apply(changed, Why(reason, request.step, restored=await _earlier(timelines, target)))
         moved = {"context_id": before.line_id, "to": target.seq, "from": before.seq, "version": after.seq}
         await line.announce("history.rolled_back", before.line_id, moved)
@@ -274,6 +304,12 @@ async def _earlier(timelines: Timelines, target: Point) -> Earlier:
     """Return the moment that is brought back: a key has as much time left as it had then."""
     commit = await timelines.lines.commit_at(target.line_id, target.seq)
     return Earlier(f"version {target.seq}", commit.commit.committed_at if commit else timelines.now)
+
+
+def _told(target: Point) -> str:
+    # The parts of a whole context are taken back with it, to versions of their own: theirs is not the number meant.
+    of_whole = f" {target.line_id}" if is_whole_context(target.line_id) else ""
+    return f"roll back{of_whole} to version {target.seq}"
 
 
 class _Readable:
@@ -318,6 +354,10 @@ def _snapshot_list(found: Sequence[NamedMoment], position: SnapshotPosition | No
         ],
         next_cursor=None if position is None else _cursor(position),
     )
+
+
+def _position_of(moment: NamedMoment) -> SnapshotPosition:
+    return SnapshotPosition(moment.created_at, moment.line_id, moment.label)
 
 
 def _cursor(position: SnapshotPosition) -> str:

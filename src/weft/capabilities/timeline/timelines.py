@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,14 +9,14 @@ import msgspec
 from weft.capabilities.board.lines import BoardLines
 from weft.capabilities.context.lines import ContextLines
 from weft.capabilities.history.merging import states_apart
-from weft.capabilities.history.model import EMPTY, Point, Version, VersionNotFound
+from weft.capabilities.history.model import Point, Version
+from weft.capabilities.history.naming import moment_at, moment_named
 from weft.capabilities.history.store import LineStore, SwitchStore
 from weft.capabilities.memory.lines import MemoryLines
-from weft.capabilities.timeline.model import HEAD, sort_of
+from weft.capabilities.timeline.model import sort_of
 from weft.capabilities.timeline.store import ReviewStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.identity import Actor
-from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
     from weft.capabilities.history.keeping import Keeper, LockedLine, OpenLine
     from weft.capabilities.history.merging import State
     from weft.capabilities.history.model import Head, Recorded
-
-_HEADS = frozenset({HEAD, "latest"})
-_NUMBER = re.compile(r"[0-9]{1,16}\Z")
-_HASH = re.compile(r"[0-9a-f]{6,64}\Z")
 
 
 class Present(Point, frozen=True):
@@ -67,21 +62,12 @@ class Timelines(msgspec.Struct, frozen=True):
     async def to_write(self, line_id: str) -> LockedLine:
         return await self.keeper(line_id).to_write(line_id)
 
-    async def moment(self, line: OpenLine, name: str) -> Point:
-        """Return the moment that a caller means: by its number, a snapshot's label or its hash, in this order."""
-        head = line.head
-        if name in _HEADS:
-            return present(head)
-        if _NUMBER.match(name) and int(name) <= head.seq:
-            return await self.at(line, int(name))
-        seq = await self._labelled(line, name) if is_name(name) else None
-        if seq is not None:
-            return await self.at(line, seq)
-        return await self._hashed(line, name)
+    async def moment(self, line: OpenLine, name: str | int) -> Point:
+        """Return the moment of a line that a caller means."""
+        return await moment_named(self.lines, present(line.head), name)
 
     async def at(self, line: OpenLine, seq: int) -> Point:
-        found = await self.lines.commit_at(line.head.line_id, seq) if seq else None
-        return Point(line.head.line_id, seq, found.hash if found else EMPTY)
+        return await moment_at(self.lines, present(line.head), seq)
 
     async def states(self, one: Point, other: Point, *, values: bool) -> tuple[State, State]:
         """Return of two moments those keys that may differ, without what had expired by then."""
@@ -102,36 +88,9 @@ class Timelines(msgspec.Struct, frozen=True):
         commit = await self.lines.commit_at(at.line_id, at.seq)
         return commit.commit.committed_at if commit else 0
 
-    async def _labelled(self, line: OpenLine, label: str) -> int | None:
-        # A branch knows its own snapshots, even before its first commit, and those of the past it shares.
-        past = await self.lines.past(line.head.line_id, line.head.seq)
-        for line_id, upto in {line.head.line_id: line.head.seq, **{each.line_id: each.upto for each in past}}.items():
-            tag = await self.lines.find_tag(line_id, label)
-            if tag is not None and tag.seq <= upto:
-                return tag.seq
-        return None
-
-    async def _hashed(self, line: OpenLine, name: str) -> Point:
-        prefix = name.lower()
-        found = await self.lines.commits_by_hash(line.head.line_id, prefix) if _HASH.match(prefix) else ()
-        if len(found) > 1:
-            raise VersionNotFound(
-                f"More than one version has a hash that begins with '{prefix}'.",
-                hint="Give more digits of the hash, or the version's number.",
-                resource_id=prefix,
-            )
-        if not found:
-            raise no_version(name)
-        return Point(line.head.line_id, found[0].commit.seq, found[0].hash)
-
 
 def present(head: Head) -> Present:
     return Present(head.line_id, head.seq, head.hash)
-
-
-def no_version(name: str) -> VersionNotFound:
-    shown = name[:100]
-    return VersionNotFound(f"The line has no version '{shown}'.", resource_type="version", resource_id=shown)
 
 
 async def seen(line: OpenLine, state: Mapping[str, Version]) -> State:
@@ -161,6 +120,7 @@ def _version(recorded: Recorded, place: int) -> Version:
         None,
         commit.reason,
         commit.step,
+        commit.author.principal_id,
     )
 
 

@@ -29,6 +29,21 @@ CREATE INDEX tags_by_creation ON tags (tenant, created_at, line_id, label);
 -- The path of a value that is kept outside the database; the content is then what points there.
 ALTER TABLE blobs ADD COLUMN object TEXT;
 
+-- Without rowids a row of more than a kilobyte takes pages of its own in SQLite; in an ordinary table it shares them.
+{sqlite_only}
+CREATE TABLE blobs_by_rowid (
+    tenant  TEXT NOT NULL,
+    hash    {blob} NOT NULL,
+    content {blob} NOT NULL,
+    object  TEXT,
+    PRIMARY KEY (tenant, hash)
+) STRICT;
+
+INSERT INTO blobs_by_rowid (tenant, hash, content, object) SELECT tenant, hash, content, object FROM blobs;
+DROP TABLE blobs;
+ALTER TABLE blobs_by_rowid RENAME TO blobs;
+{end_sqlite_only}
+
 -- Moments that something beside a tag or a branch depends on: an agent's session, an open review.
 CREATE TABLE pins (
     tenant  TEXT NOT NULL,
@@ -40,12 +55,13 @@ CREATE TABLE pins (
 
 CREATE INDEX pins_by_holder ON pins (tenant, holder);
 
--- Who works on which branch of what, where it is not the line itself.
+-- Who works on which branch of what, where it is not the line itself; gone once that branch was deleted.
 CREATE TABLE switches (
     tenant       TEXT NOT NULL,
     line_id      TEXT NOT NULL,
     principal_id TEXT NOT NULL,
     branch       TEXT NOT NULL,
+    gone         {bigint} NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, line_id, principal_id)
 ) {table};
 
@@ -74,14 +90,15 @@ CREATE TABLE reviews (
 
 CREATE INDEX reviews_by_line ON reviews (tenant, line_id, opened_at);
 
--- How long old values are kept: for a sort of line, or for one line.
+-- How long old values are kept, and which pushes are large enough for a snapshot: for a sort of line, or for one line.
 CREATE TABLE retention (
-    tenant     TEXT NOT NULL,
-    subject    TEXT NOT NULL,
-    days       {bigint},
-    versions   {bigint},
-    updated_by TEXT NOT NULL,
-    updated_at {bigint} NOT NULL,
+    tenant        TEXT NOT NULL,
+    subject       TEXT NOT NULL,
+    days          {bigint},
+    versions      {bigint},
+    snapshot_from {bigint},
+    updated_by    TEXT NOT NULL,
+    updated_at    {bigint} NOT NULL,
     PRIMARY KEY (tenant, subject)
 ) {table};
 
@@ -102,15 +119,17 @@ CREATE TABLE prunings (
 
 CREATE INDEX prunings_by_line ON prunings (tenant, line_id, pruning_id);
 
--- What an agent holds in a session: one immutable version of its context.
+-- What an agent holds in a session: one immutable version of its context, and on which line that version really is.
 CREATE TABLE context_snapshots (
     tenant       TEXT NOT NULL,
     session_id   TEXT NOT NULL,
     principal_id TEXT NOT NULL,
     line_id      TEXT NOT NULL,
+    held_line    TEXT NOT NULL,
     version      {bigint} NOT NULL,
     hash         {blob} NOT NULL,
     known        {bigint} NOT NULL,
+    known_hash   {blob} NOT NULL,
     pulled_at    {bigint} NOT NULL,
     PRIMARY KEY (tenant, session_id, principal_id)
 ) {table};

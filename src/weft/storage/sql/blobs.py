@@ -31,11 +31,12 @@ class SqlBlobs:
         self._tenant = transaction.tenant
 
     async def put(self, blob_hash: bytes, content: str, outside: str | None) -> None:
-        # The update that changes nothing takes the row's lock, so that nobody forgets the value meanwhile.
+        # The update takes the row's lock, so that nobody forgets the value meanwhile. Someone may have said in so many
+        # words what now leads outside: from then on the row knows where, or what lies there would never go.
         await self._tx.run(
             """
             INSERT INTO blobs (tenant, hash, content, object) VALUES ($1, $2, $3, $4)
-            ON CONFLICT (tenant, hash) DO UPDATE SET hash = excluded.hash
+            ON CONFLICT (tenant, hash) DO UPDATE SET object = COALESCE(blobs.object, excluded.object)
             """,
             self._tenant,
             blob_hash,

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import zlib
 
+from weft.capabilities.history.model import ValueDamaged
+
 _COMPRESSED = b"\xff"
 _WORTH_TRYING_BYTES = 1_024
 # The fastest: on text it already halves the size, and a write waits for it.
@@ -33,4 +35,11 @@ def unpack(content: bytes) -> bytes:
 
 
 def text_of(content: bytes) -> str:
-    return unpack(content).decode()
+    """Return the value as text. Bytes that cannot be one are an error, never a value that nobody wrote."""
+    value = unpack(content)
+    if not value and content:
+        raise ValueDamaged
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ValueDamaged from None

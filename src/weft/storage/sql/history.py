@@ -6,10 +6,22 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.history.model import BRANCH_MARK, EMPTY, LATEST, Act, Head, Line, Stretch, Tag, trunk_of
+from weft.capabilities.history.model import (
+    BRANCH_MARK,
+    EMPTY,
+    LATEST,
+    Act,
+    Head,
+    Line,
+    Stretch,
+    Tag,
+    branch_of,
+    trunk_of,
+)
 from weft.storage.sql.blobs import SqlBlobs
-from weft.storage.sql.history_rows import CHANGE, COMMIT, VERSION, by_commit, recorded, version
+from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.pruning import forget_moments, prune_key, prune_some
+from weft.storage.sql.switches import note_branch_gone
 from weft.storage.sql.verification import find_damage
 
 if TYPE_CHECKING:
@@ -28,14 +40,6 @@ JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.se
 LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0
 """
 _VERSION = f"SELECT {VERSION}, b.content {_JOINED}"
-# From key to key by the index, so that it costs as much as there are keys, however often each was written.
-_ALL_KEYS = """
-WITH RECURSIVE touched(key) AS (
-    SELECT MIN(f.key) FROM changes f WHERE f.tenant = $1 AND f.line_id = $2
-    UNION ALL
-    SELECT (SELECT MIN(f.key) FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key > touched.key)
-    FROM touched WHERE touched.key IS NOT NULL)
-"""
 _TOUCHED_KEYS = """
 WITH touched(key) AS (
     SELECT DISTINCT f.key FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.seq > $3 AND f.seq <= $4)
@@ -56,26 +60,31 @@ def _last_changes(keys: str, line: str, upto: str, *, values: bool) -> str:
     """  # noqa: S608 - our own SQL
 
 
-_STATE = {values: _last_changes(_ALL_KEYS, "$2", "$3", values=values) for values in (True, False)}
+_STATE = {values: _last_changes(ALL_KEYS, "$2", "$3", values=values) for values in (True, False)}
 _STATE_OF_TOUCHED = {values: _last_changes(_TOUCHED_KEYS, "$5", "$6", values=values) for values in (True, False)}
 _COMMIT = f"""
 SELECT {COMMIT}, {CHANGE} FROM commits k
 LEFT JOIN changes c ON c.tenant = k.tenant AND c.line_id = k.line_id AND c.seq = k.seq
 """  # noqa: S608 - our own column names
 _ONE_COMMIT = _COMMIT + "WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq = $3 ORDER BY c.key"
+# The page is found first and once: PostgreSQL, before it has statistics, would look for it again for every commit.
+_OF_PAGE = f"""
+SELECT {COMMIT}, {CHANGE} FROM page
+JOIN commits k ON k.tenant = $1 AND k.line_id = $2 AND k.seq = page.seq
+LEFT JOIN changes c ON c.tenant = $1 AND c.line_id = $2 AND c.seq = page.seq
+ORDER BY k.seq DESC, c.key
+"""  # noqa: S608 - our own column names
 _LOG = f"""
-{_COMMIT}
-WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq IN (
+WITH page AS MATERIALIZED (
     SELECT n.seq FROM commits n WHERE n.tenant = $1 AND n.line_id = $2 AND n.seq > $3 AND n.seq <= $4
     ORDER BY n.seq DESC LIMIT $5)
-ORDER BY k.seq DESC, c.key
+{_OF_PAGE}
 """  # noqa: S608 - our own SQL
 _LOG_OF_KEY = f"""
-{_COMMIT}
-WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq IN (
+WITH page AS MATERIALIZED (
     SELECT n.seq FROM changes n WHERE n.tenant = $1 AND n.line_id = $2 AND n.seq > $3 AND n.seq <= $4 AND n.key = $5
     ORDER BY n.seq DESC LIMIT $6)
-ORDER BY k.seq DESC, c.key
+{_OF_PAGE}
 """  # noqa: S608 - our own SQL
 _TAG = "SELECT label, seq, created_by, created_at, automatic FROM tags WHERE tenant = $1 AND line_id = $2 "
 _HASH_DIGITS = 64
@@ -338,22 +347,22 @@ class SqlLineStore:
                 found += await self.log(stretch.line_id, row[0], 1)
         return found[:2]
 
-    async def merges(self, line_id: str, at: int) -> Sequence[Recorded]:
-        found: list[Recorded] = []
-        for stretch in await self.past(line_id, at):
-            rows = await self._tx.all(
-                f"""
-                SELECT {COMMIT} FROM commits k
-                WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4 AND k.merged_line IS NOT NULL
-                ORDER BY k.seq DESC
-                """,  # noqa: S608 - our own column names
-                self._tenant,
-                stretch.line_id,
-                stretch.after,
-                stretch.upto,
-            )
-            found += [recorded([row]) for row in rows]
-        return found
+    async def merged_moments(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
+        # A branch of the same name may be another by now, which the hash tells.
+        rows = await self._tx.all(
+            """
+            SELECT k.merged_line, MAX(k.merged_seq) FROM commits k
+            JOIN commits m ON m.tenant = k.tenant AND m.line_id = k.merged_line AND m.seq = k.merged_seq
+                          AND m.hash = k.merged_hash
+            WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4 AND k.merged_line IS NOT NULL
+            GROUP BY k.merged_line
+            """,
+            self._tenant,
+            line_id,
+            after,
+            upto,
+        )
+        return [(row[0], row[1]) for row in rows]
 
     async def prune(self, line_id: str, key: str, keep: int) -> None:
         await prune_key(self._tx, line_id, key, keep)
@@ -429,6 +438,9 @@ class SqlLineStore:
                 line_id,
             )
         await self._tx.run("DELETE FROM retention WHERE tenant = $1 AND subject = $2", self._tenant, line_id)
+        branch = branch_of(line_id)
+        if branch is not None:
+            await note_branch_gone(self._tx, trunk_of(line_id), branch)
         await self._blobs.forget(row[0] for row in rows)
 
     async def _whole_past(self, line_id: str) -> Sequence[Stretch]:

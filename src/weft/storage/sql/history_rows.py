@@ -16,21 +16,33 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row
 
 CHANGE = "c.key, c.life, c.version, c.act, c.blob_hash, c.meta"
-VERSION = f"{CHANGE}, c.seq, k.author, k.committed_at, k.reason, k.step"
+VERSION = f"{CHANGE}, c.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id"
 COMMIT = """k.line_id, k.seq, k.hash, k.author, k.principal_id, k.committed_at, k.reason, k.step,
 k.merged_line, k.merged_seq, k.merged_hash"""
+# From key to key by the index, so that it costs as much as there are keys, however often each was written.
+ALL_KEYS = """
+WITH RECURSIVE touched(key) AS (
+    SELECT MIN(f.key) FROM changes f WHERE f.tenant = $1 AND f.line_id = $2
+    UNION ALL
+    SELECT (SELECT MIN(f.key) FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key > touched.key)
+    FROM touched WHERE touched.key IS NOT NULL)
+"""
 _COMMIT_COLUMNS = 11
 _CHANGE_COLUMNS = 6
-_VERSION_COLUMNS = 11
+_VERSION_COLUMNS = 12
 _meta = msgspec.json.Decoder(ChangeMeta)
 
 
 def version(row: Row) -> Version:
     """Make a version of VERSION, and of the value behind it if that was asked for."""
-    *of_change, seq, author, committed_at, reason, step = row[:_VERSION_COLUMNS]
+    *of_change, seq, author, committed_at, reason, step, principal_id = row[:_VERSION_COLUMNS]
     content = row[_VERSION_COLUMNS] if len(row) > _VERSION_COLUMNS else None
     value = None if content is None else text_of(content)
-    return Version(change(*of_change), seq, author, committed_at, value, reason, step)
+    return Version(change(*of_change), seq, author, committed_at, value, reason, step, principal_id)
+
+
+def decode_meta(text: str) -> ChangeMeta:
+    return _meta.decode(text)
 
 
 def change(key: str, life: int, number: int, act: str, blob_hash: bytes | None, meta: str) -> Change:

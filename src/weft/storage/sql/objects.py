@@ -46,14 +46,17 @@ class SqlObjectIndex:
         if found is None or found.state is ObjectState.DELETING:
             return Begun(Standing.LEAVING, now)
         if found.state is ObjectState.KEPT:
-            return Begun(Standing.THERE, found.at)
+            return Begun(Standing.THERE, found.at, found.version)
         if found.state is ObjectState.DOOMED or found.at <= now - PENDING_MICROS // 2:
             return await self._begin_anew(found, now)
-        return Begun(Standing.THERE if found.uploaded else Standing.TO_UPLOAD, found.at)
+        return Begun(Standing.THERE if found.uploaded else Standing.TO_UPLOAD, found.at, found.version)
 
     async def uploaded(self, path: str, begun_at: int, version: str | None) -> bool:
         changed = await self._tx.changed(
-            "UPDATE objects SET version = $1 WHERE tenant = $2 AND path = $3 AND state = 'pending' AND at = $4",
+            """
+            UPDATE objects SET version = $1
+            WHERE tenant = $2 AND path = $3 AND state IN ('pending', 'kept') AND at = $4
+            """,
             _NO_VERSION if version is None else version,
             self._tenant,
             path,

@@ -34,20 +34,21 @@ class SqlRetentionRules:
     async def listed(self) -> Sequence[Retained]:
         rows = await self._tx.all(
             """
-            SELECT subject, days, versions, updated_by, updated_at FROM retention
+            SELECT subject, days, versions, snapshot_from, updated_by, updated_at FROM retention
             WHERE tenant = $1 AND subject >= '' ORDER BY subject
             """,
             self._tenant,
         )
-        return [Retained(subject, Rule(days, versions), by, at) for subject, days, versions, by, at in rows]
+        return [Retained(subject, Rule(*limits), by, at) for subject, *limits, by, at in rows]
 
     async def set(self, retained: Retained) -> None:
         await self._tx.run(
             """
-            INSERT INTO retention (tenant, subject, days, versions, updated_by, updated_at)
-            VALUES ($1, $2, $3, $4, $5, $6)
+            INSERT INTO retention (tenant, subject, days, versions, snapshot_from, updated_by, updated_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7)
             ON CONFLICT (tenant, subject) DO UPDATE SET days = excluded.days, versions = excluded.versions,
-                updated_by = excluded.updated_by, updated_at = excluded.updated_at
+                snapshot_from = excluded.snapshot_from, updated_by = excluded.updated_by,
+                updated_at = excluded.updated_at
             """,
             self._tenant,
             retained.subject,
@@ -55,6 +56,10 @@ class SqlRetentionRules:
             retained.updated_by,
             retained.updated_at,
         )
+
+    async def clear(self, subject: str) -> bool:
+        gone = await self._tx.changed("DELETE FROM retention WHERE tenant = $1 AND subject = $2", self._tenant, subject)
+        return gone > 0
 
 
 class SqlPruningLog:

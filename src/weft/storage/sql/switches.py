@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.capabilities.history.store import Switch
+
 if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
@@ -16,14 +18,14 @@ class SqlSwitchStore:
     def __init__(self, transaction: Transaction) -> None:
         self._tx = transaction
 
-    async def branch_of(self, trunk: str, principal_id: str) -> str | None:
+    async def of(self, trunk: str, principal_id: str) -> Switch | None:
         row = await self._tx.one(
-            "SELECT branch FROM switches WHERE tenant = $1 AND line_id = $2 AND principal_id = $3",
+            "SELECT branch, gone FROM switches WHERE tenant = $1 AND line_id = $2 AND principal_id = $3",
             self._tx.tenant,
             trunk,
             principal_id,
         )
-        return None if row is None else row[0]
+        return None if row is None else Switch(row[0], bool(row[1]))
 
     async def switch(self, trunk: str, principal_id: str, branch: str | None) -> None:
         if branch is None:
@@ -36,11 +38,21 @@ class SqlSwitchStore:
             return
         await self._tx.run(
             """
-            INSERT INTO switches (tenant, line_id, principal_id, branch) VALUES ($1, $2, $3, $4)
-            ON CONFLICT (tenant, line_id, principal_id) DO UPDATE SET branch = excluded.branch
+            INSERT INTO switches (tenant, line_id, principal_id, branch, gone) VALUES ($1, $2, $3, $4, 0)
+            ON CONFLICT (tenant, line_id, principal_id) DO UPDATE SET branch = excluded.branch, gone = 0
             """,
             self._tx.tenant,
             trunk,
             principal_id,
             branch,
         )
+
+
+async def note_branch_gone(transaction: Transaction, trunk: str, branch: str) -> None:
+    """Have those who switched to a branch be told that it is gone, even if another has its name by then."""
+    await transaction.run(
+        "UPDATE switches SET gone = 1 WHERE tenant = $1 AND line_id = $2 AND branch = $3",
+        transaction.tenant,
+        trunk,
+        branch,
+    )

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.history.model import EMPTY, Tag, trunk_of
+from weft.capabilities.history.model import EMPTY, Act, ChangeMeta, Tag, trunk_of
+from weft.capabilities.sessions.model import is_main_board, session_of
 from weft.storage.sql.content import unpack
-from weft.storage.sql.history_rows import CHANGE, COMMIT, by_commit, recorded
+from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
+from weft.storage.sql.patterns import decode_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,11 +24,13 @@ _LINE = """
 SELECT seq, head, weight, step, trunk, base_line, base_seq FROM lines WHERE tenant = $1 AND line_id = $2
 """
 _PAGE = f"""
-SELECT {COMMIT}, {CHANGE}, c.pruned, b.content, k.weight
-FROM commits k
-LEFT JOIN changes c ON c.tenant = k.tenant AND c.line_id = k.line_id AND c.seq = k.seq
-LEFT JOIN blobs b ON b.tenant = k.tenant AND b.hash = c.blob_hash
-WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4 ORDER BY k.seq, c.key
+WITH page AS MATERIALIZED (
+    SELECT n.seq FROM commits n WHERE n.tenant = $1 AND n.line_id = $2 AND n.seq > $3 AND n.seq <= $4)
+SELECT {COMMIT}, {CHANGE}, c.pruned, b.content, k.weight FROM page
+JOIN commits k ON k.tenant = $1 AND k.line_id = $2 AND k.seq = page.seq
+LEFT JOIN changes c ON c.tenant = $1 AND c.line_id = $2 AND c.seq = page.seq
+LEFT JOIN blobs b ON b.tenant = $1 AND b.hash = c.blob_hash
+ORDER BY k.seq, c.key
 """  # noqa: S608 - our own column names
 _BASE = """
 SELECT k.hash, k.weight, l.base_line FROM lines l
@@ -40,6 +44,27 @@ SELECT c.key FROM changes c
 WHERE c.tenant = $1 AND c.line_id = $2 AND c.pruned <> 0 AND c.act = 'write' AND NOT EXISTS (
     SELECT 1 FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key = c.key AND f.seq > c.seq)
 LIMIT 1
+"""
+# A snapshot is taken of what stands, so nothing it names can have been pruned before, nor may it be after.
+_NAMED_BUT_PRUNED = f"""
+{ALL_KEYS}
+SELECT c.key FROM touched
+JOIN changes c ON c.tenant = $1 AND c.line_id = $2 AND c.key = touched.key AND c.seq = (
+    SELECT MAX(x.seq) FROM changes x
+    WHERE x.tenant = $1 AND x.line_id = $2 AND x.key = touched.key AND x.seq <= $3)
+WHERE c.pruned <> 0 AND c.act = 'write' LIMIT 1
+"""  # noqa: S608 - our own SQL
+# What a board keeps ready for reading must be what its history says.
+_ENTRIES = """
+SELECT e.key, e.life, e.version, e.blob_hash, e.tokens, e.expires_at, e.readable_by, e.writable_by,
+       c.life, c.version, c.blob_hash, c.meta, c.act
+FROM entries e LEFT JOIN changes c ON c.tenant = e.tenant AND c.line_id = $1 AND c.key = e.key AND c.seq = (
+    SELECT MAX(x.seq) FROM changes x WHERE x.tenant = $2 AND x.line_id = $1 AND x.key = e.key)
+WHERE e.tenant = $2 AND e.session_id = $3
+"""
+_LIVE_KEYS = """
+SELECT COUNT(*) FROM changes c WHERE c.tenant = $1 AND c.line_id = $2 AND c.act = 'write' AND NOT EXISTS (
+    SELECT 1 FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key = c.key AND f.seq > c.seq)
 """
 _KEY, _VERSION, _HASH, _PRUNED, _CONTENT, _WEIGHT = 11, 13, 15, 17, 18, 19
 
@@ -63,7 +88,7 @@ async def find_damage(transaction: Transaction, line_id: str) -> str | None:
         await _check(transaction, line_id)
     except _Damaged as damage:
         return str(damage)
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, msgspec.DecodeError):
         return "there is text that nobody wrote"
     return None
 
@@ -122,6 +147,24 @@ async def _check_what_stands(transaction: Transaction, line_id: str) -> None:
     row = await transaction.one(_STANDING_BUT_PRUNED, transaction.tenant, line_id)
     if row is not None:
         raise _Damaged(f"the value of '{row[0]}' is gone without having been replaced")
+    if is_main_board(line_id):
+        await _check_entries(transaction, line_id)
+
+
+async def _check_entries(transaction: Transaction, line_id: str) -> None:
+    rows = await transaction.all(_ENTRIES, line_id, transaction.tenant, session_of(line_id))
+    for key, life, number, value_hash, tokens, expires_at, readable_by, writable_by, *said in rows:
+        *of_change, meta, act = said
+        kept = ChangeMeta(tokens, expires_at, _patterns(readable_by), _patterns(writable_by))
+        if act != Act.WRITE or of_change != [life, number, value_hash] or decode_meta(meta) != kept:
+            raise _Damaged(f"the entry '{key}' is not what history says")
+    live = await transaction.one(_LIVE_KEYS, transaction.tenant, line_id)
+    if live is not None and live[0] != len(rows):
+        raise _Damaged("an entry that history has is missing")
+
+
+def _patterns(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else decode_patterns(text)
 
 
 async def _check_tags(transaction: Transaction, line_id: str) -> None:
@@ -133,6 +176,9 @@ async def _check_tags(transaction: Transaction, line_id: str) -> None:
         # Tags from before there were seals have none.
         if seal is not None and tag.seal(EMPTY if named is None else named.hash) != seal:
             raise _Damaged(f"the snapshot '{label}' is not what was set")
+        gone = await transaction.one(_NAMED_BUT_PRUNED, transaction.tenant, line_id, seq)
+        if gone is not None:
+            raise _Damaged(f"the value of '{gone[0]}' is gone although the snapshot '{label}' names it")
 
 
 def _checked(rows: Sequence[Row], before: _Reached) -> _Reached:

@@ -23,7 +23,7 @@ from weft.capabilities.history.model import (
 )
 from weft.testing.contracts.stores import Stores
 
-LINE = "board:s1"
+LINE = "agent:planner"
 AUTHOR = Author("orchestrator", "planner")
 
 

@@ -146,15 +146,26 @@ class BranchContract:
         merged = Point(DRAFT, theirs.seq, theirs.hash)
         await commit(stores, written("b", "2"), merged=merged)
         await write(stores, "c", "3")
-        (merge,) = await stores.lines.merges(LINE, LATEST)
-        assert (merge.commit.seq, merge.commit.merged, merge.commit.changes) == (2, merged, ())
-        assert list(await stores.lines.merges(LINE, 1)) == []
+        assert list(await stores.lines.merged_moments(LINE, 0, LATEST)) == [(DRAFT, theirs.seq)]
+        assert list(await stores.lines.merged_moments(LINE, 0, 1)) == []
+        assert list(await stores.lines.merged_moments(LINE, 2, LATEST)) == []
         logged = await stores.lines.commit_at(LINE, 2)
         assert logged is not None
         assert (logged.commit.merged, logged.commit.changes[0].act) == (merged, Act.WRITE)
         await branch(stores, DEEPER, 3)
-        assert [found.commit.seq for found in await stores.lines.merges(DEEPER, 3)] == [2]
+        assert list(await stores.lines.merged_moments(DEEPER, 3, LATEST)) == []
         assert await stores.lines.verify(LINE) is None
+
+    async def test_a_merged_line_that_is_gone_or_another_is_not_named(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await branch(stores, DRAFT, 1)
+        theirs = await write(stores, "b", "2", line=DRAFT)
+        await commit(stores, written("b", "2"), merged=Point(DRAFT, theirs.seq, theirs.hash))
+        await stores.lines.erase(DRAFT)
+        assert list(await stores.lines.merged_moments(LINE, 0, LATEST)) == []
+        await branch(stores, DRAFT, 1)
+        await write(stores, "b", "another", line=DRAFT)
+        assert list(await stores.lines.merged_moments(LINE, 0, LATEST)) == []
 
     async def test_an_erased_branch_takes_nothing_of_its_base_with_it(self, stores: Stores) -> None:
         await write(stores, "a", "1")

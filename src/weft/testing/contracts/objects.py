@@ -30,7 +30,7 @@ class ObjectIndexContract:
         assert await stores.objects.keep(PATH)
         assert await stores.objects.keep(PATH)
         assert await stores.objects.find(PATH) == StoredObject(PATH, ObjectState.KEPT, 5, True, "v1", 1)  # noqa: FBT003
-        assert await stores.objects.begin(PATH, 5, 9) == Begun(Standing.THERE, 1)
+        assert await stores.objects.begin(PATH, 5, 9) == Begun(Standing.THERE, 1, "v1")
 
     async def test_a_store_without_versions_is_fine(self, stores: Stores) -> None:
         await stores.objects.begin(PATH, 5, 1)

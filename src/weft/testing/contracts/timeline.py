@@ -96,6 +96,13 @@ class RetentionRulesContract:
         assert next(iter(await stores.retention.listed())) == Retained("board", Rule(None, None), "human:other", 3)
         assert await elsewhere.retention.rules() == {}
 
+    async def test_a_rule_is_taken_back_once(self, stores: Stores, elsewhere: Stores) -> None:
+        await stores.retention.set(Retained("board", Rule(30, None), "human:admin", 1))
+        assert not await elsewhere.retention.clear("board")
+        assert await stores.retention.clear("board")
+        assert not await stores.retention.clear("board")
+        assert await stores.retention.rules() == {}
+
 
 class PruningLogContract:
     """What one pruning removed adds up."""

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.transports.cli.commands import JSON, Command, Group
+from weft.transports.cli.failures import FAILED
 from weft.transports.cli.fields import given, parameters
-from weft.transports.cli.history import FORMS
+from weft.transports.cli.history import FORMS, UNDONE
 from weft.transports.cli.render import show
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ _YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask whether you 
 
 
 def group_of(name: str, summary: str, operations: Iterable[Operation]) -> Group:
-    """Return the group that holds these operations, in the order of their definition."""
-    commands = {dashed(operation.verb): command_for(operation) for operation in operations}
+    """Return the group that holds these operations, in the order of their definition, what creates things first."""
+    ordered = sorted(operations, key=lambda operation: operation.verb != "create")
+    commands = {dashed(operation.verb): command_for(operation) for operation in ordered}
     return Group(name, commands=commands, help=summary, no_args_is_help=True)
 
 
@@ -55,7 +57,9 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
             click.confirm(f"{operation.summary} Are you sure?", abort=True, err=True)
         target: Target = ctx.obj
         answer = target.call(operation, given(ctx, operation))
-        show(answer, as_json=options["as_json"], form=FORMS.get(type(answer)))
+        show(answer, as_json=options["as_json"], form=FORMS.get(operation.name))
+        if operation.name in UNDONE and UNDONE[operation.name](answer):
+            ctx.exit(FAILED)
 
     return call
 

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
 
 
+# What most people write behind the line it belongs to, as in ``weft history show LINE 12``; the options work as well.
+_ALSO_POSITIONAL = frozenset({"version", "from_version", "to_version"})
+_SWITCHED_TO = ("history.switch", "branch")
+
+
 class Text(click.ParamType[Any]):
     """Text as given, ``-`` for standard input, ``@FILE`` for a file, ``@@`` for a leading ``@``."""
 
@@ -109,8 +114,13 @@ class _Shape:
 def parameters(operation: Operation) -> Iterator[click.Parameter]:
     """Yield a parameter for each field of the operation's request."""
     info = type_info(operation.request)
-    for field in info.fields if isinstance(info, StructType) else ():
+    fields = info.fields if isinstance(info, StructType) else ()
+    for field in fields:
         yield _parameter(operation, field)
+    # Behind all that must be said.
+    for field in fields:
+        if not field.required and _is_positional(operation, field.name):
+            yield _placed_argument(field.name)
 
 
 def given(ctx: click.Context, operation: Operation) -> dict[str, Any]:
@@ -120,7 +130,27 @@ def given(ctx: click.Context, operation: Operation) -> dict[str, Any]:
         for name in operation.request.__struct_fields__
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     }
+    for name in operation.request.__struct_fields__:
+        placed = ctx.params.get(_placed(name))
+        if placed is not None and name in said:
+            raise click.UsageError(f"{name} is given twice: as an argument and as an option.", ctx)
+        if placed is not None:
+            said[name] = placed
     return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
+
+
+def _is_positional(operation: Operation, name: str) -> bool:
+    return name in _ALSO_POSITIONAL or (operation.name, name) == _SWITCHED_TO
+
+
+def _placed_argument(name: str) -> click.Argument:
+    said_as = f"The same as --{name.replace('_', '-')}."
+    return click.Argument([_placed(name)], metavar=f"[{name.upper()}]", required=False, type=Text(), help=said_as)
+
+
+def _placed(name: str) -> str:
+    """Return what a field is called where it is given by its place."""
+    return f"placed_{name}"
 
 
 def _parameter(operation: Operation, field: Field) -> click.Parameter:
@@ -163,14 +193,20 @@ def _shape(kind: Type, description: str = "") -> _Shape:
             kind = kind.type
         else:
             choices = [choice for choice in kind.types if not isinstance(choice, NoneType)]
-            if len(choices) > 1:
+            texts = [choice for choice in choices if isinstance(_bare(choice), StrType)]
+            if len(choices) > 1 and not texts:
                 break
-            kind = choices[0]
+            # Where text is as good as a number, what was typed is text.
+            kind = (texts or choices)[0]
     if isinstance(kind, CollectionType):
         item = _shape(kind.item_type)
         if not isinstance(_click_type(item), Json) and not item.many:
             return _Shape(item.type, description or item.description, many=True)
     return _Shape(kind, description)
+
+
+def _bare(kind: Type) -> Type:
+    return _bare(kind.type) if isinstance(kind, Metadata) else kind
 
 
 def _click_type(shape: _Shape) -> click.ParamType[Any]:
@@ -189,9 +225,10 @@ def _click_type(shape: _Shape) -> click.ParamType[Any]:
             return AnyValue() if isinstance(shape.type, AnyType) else Json()
 
 
-def _choices(kind: LiteralType | EnumType) -> list[str]:
+def _choices(kind: LiteralType | EnumType) -> list[str | int]:
+    """Return the values themselves: whoever types 30 means the number where a number is asked for."""
     values = kind.values if isinstance(kind, LiteralType) else [member.value for member in kind.cls]
-    return [str(value) for value in values]
+    return [value for value in values if value is not None]
 
 
 def _range(kind: IntType | FloatType) -> dict[str, Any]:

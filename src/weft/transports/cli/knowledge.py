@@ -8,17 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from weft.transports.cli.commands import JSON, Command
 from weft.transports.cli.fields import AnyValue
 from weft.transports.cli.render import harmless, show
 
 if TYPE_CHECKING:
+    from weft.capabilities.context.pulling import ContextPulled
+    from weft.capabilities.context.pushing import ContextPushed
     from weft.kernel.operation import Registry
     from weft.transports.cli.target import Target
 
 _TYPES = click.Choice(["conversation_context", "learned_knowledge", "team_preferences", "work_artifacts"])
 _SESSION = click.option("--session", "-s", envvar="WEFT_SESSION", show_envvar=True, help="The session you work in.")
+_ACTS = {"write": "wrote", "delete": "removed"}
 _BRANCH = click.option("--branch", help="A branch of your context, or main.")
 
 
@@ -36,28 +40,32 @@ _BRANCH = click.option("--branch", help="A branch of your context, or main.")
 @click.option("--step", help="The workflow step this belongs to.")
 @_SESSION
 @_BRANCH
-@click.pass_obj
-def push(target: Target, /, *, key: str | None, value: Any, file: Path | None, as_json: bool, **said: Any) -> None:  # noqa: ANN401
+@click.pass_context
+def push(ctx: click.Context, /, *, key: str | None, file: Path | None, as_json: bool, **said: Any) -> None:  # noqa: ANN401
     """Save what was learned to your persistent memory.
 
     Without --if-version it is made for what your session has pulled, or for your context as it is now.
     """
-    if (key is None) != (value is None and file is None) or (value is not None and file is not None):
+    # A value may be null, so what counts is whether it was given.
+    contents = (ctx.get_parameter_source("value") is ParameterSource.COMMANDLINE) + (file is not None)
+    if contents != (key is not None):
         raise click.UsageError("Give a KEY with either a VALUE or --file.")
     if key is None and not said["remove"]:
         raise click.UsageError("Give a KEY and a VALUE, or entries to --remove.")
     place = {"memory_type": said["memory_type"], **_named(workflow_id=said["workflow"])}
-    entries = [] if key is None else [{"key": key, **place, **_content(value, file)}]
+    entries = [] if key is None else [{"key": key, **place, **_content(said["value"], file)}]
     raw = {
         "knowledge": entries,
         "remove": [{"key": gone, **place} for gone in said["remove"]],
         **_named(session_id=said["session"], reason=said["reason"], step=said["step"], branch=said["branch"]),
     }
+    target: Target = ctx.obj
     operations = _operations()
     version = said["if_version"]
     if version is None:
         version = _known_version(target, operations, **_named(session_id=said["session"], branch=said["branch"]))
-    show(target.call(operations["context.push"], {**raw, "if_version": version}), as_json=as_json)
+    pushed = target.call(operations["context.push"], {**raw, "if_version": version})
+    show(pushed, as_json=as_json, form=_render_push)
 
 
 @click.command(cls=Command, params=[JSON])
@@ -70,13 +78,25 @@ def pull(target: Target, /, *, session: str | None, branch: str | None, as_json:
         raise click.UsageError("Name the session with --session, or set WEFT_SESSION.")
     raw = {"session_id": session, **_named(branch=branch)}
     pulled: Any = target.call(_operations()["context.pull"], raw)
-    if as_json:
-        show(pulled, as_json=True)
-        return
-    click.echo(pulled.message)
-    for act in ("added", "removed", "modified"):
-        for entry in getattr(pulled.changes, act):
-            click.echo(harmless(f"  {act} {entry.memory_type}/{entry.key}"))
+    show(pulled, as_json=as_json, form=_render_pull)
+
+
+def _render_push(pushed: ContextPushed) -> str:
+    if pushed.version == pushed.previous_version:
+        return f"Nothing to push: v{pushed.version} says all of it already."
+    said = [f"Pushed: v{pushed.previous_version} -> v{pushed.version}"]
+    said += [
+        harmless(f"  {_ACTS.get(entry.act, entry.act)} {entry.memory_type}/{entry.key}") for entry in pushed.changed
+    ]
+    said += [f"What was before is kept as {pushed.snapshot_before}."] if pushed.snapshot_before else []
+    return "\n".join(said)
+
+
+def _render_pull(pulled: ContextPulled) -> str:
+    changed = [(act, entry) for act in ("added", "removed", "modified") for entry in getattr(pulled.changes, act)]
+    return "\n".join(
+        [pulled.message, *(harmless(f"  {act} {entry.memory_type}/{entry.key}") for act, entry in changed)]
+    )
 
 
 def _content(value: Any, file: Path | None) -> dict[str, Any]:  # noqa: ANN401 - any JSON

@@ -75,7 +75,7 @@ Examples:
 
 \b
 Text is taken from a file with @FILE and from standard input with -.
-Exit codes: 0 done, 1 refused or not found, 2 misused, 3 forbidden, 4 unavailable.
+Exit codes: 0 done, 1 refused, not found or not done, 2 misused, 3 forbidden, 4 unavailable.
 Tab completion: eval "$(_WEFT_COMPLETE=bash_source weft)" (or zsh_source, fish_source).
 """
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeGuard
@@ -65,7 +66,7 @@ def _parts(response: msgspec.Struct) -> Iterable[str]:
         yield block(plain)
     for name, value in nested.items():
         heading = "" if len(values) == 1 else click.style(f"{name}:", bold=True) + "\n"
-        yield heading + _indent(render(value) if isinstance(value, msgspec.Struct) else table([row(v) for v in value]))
+        yield heading + indent(render(value) if isinstance(value, msgspec.Struct) else table([row(v) for v in value]))
 
 
 def _fields(response: msgspec.Struct) -> Iterator[tuple[str, Any]]:
@@ -80,14 +81,21 @@ def _fields(response: msgspec.Struct) -> Iterator[tuple[str, Any]]:
 
 
 def row(item: msgspec.Struct) -> dict[str, str]:
-    """Return one line of a table: nested answers are part of it, settings are left to ``--json``."""
-    cells: dict[str, str] = {}
-    for name, value in _fields(item):
-        if isinstance(value, Response):
-            cells |= row(value)
-        elif not isinstance(value, msgspec.Struct):
-            cells[name] = cell(value)
-    return cells
+    """Return one line of a table: nested answers are part of it, settings are left to ``--json``.
+
+    Where two parts have a cell of the same name, each nested one goes by the name of its part as well.
+    """
+    parts = [
+        (field, row(value) if isinstance(value, Response) else {field: cell(value)})
+        for field, value in _fields(item)
+        if isinstance(value, Response) or not isinstance(value, msgspec.Struct)
+    ]
+    uses = Counter(name for _, cells in parts for name in cells)
+    return {
+        name if name == field or uses[name] == 1 else f"{field}_{name}": text
+        for field, cells in parts
+        for name, text in cells.items()
+    }
 
 
 def cell(value: Any) -> str:  # noqa: ANN401 - whatever an answer holds
@@ -121,11 +129,12 @@ def _are_rows(value: Any) -> TypeGuard[Sequence[msgspec.Struct]]:  # noqa: ANN40
 
 def _pair(name: str, value: str, width: int) -> str:
     if "\n" in value:
-        return click.style(f"{name}:", fg="cyan") + f"\n{_indent(value)}"
+        return click.style(f"{name}:", fg="cyan") + f"\n{indent(value)}"
     return click.style(f"{name + ':':<{width}}", fg="cyan") + f" {value}"
 
 
-def _indent(text: str) -> str:
+def indent(text: str) -> str:
+    """Move text to the right, but for empty lines."""
     return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 

@@ -19,6 +19,7 @@ from weft.app.dispatch import Arrival
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.errors import NotFound, WeftError
 from weft.transports.resources import Resource, parse_uri
+from weft.transports.tools import LINE_FIELDS
 
 if TYPE_CHECKING:
     from mcp.server.connection import Connection
@@ -31,6 +32,8 @@ R = TypeVar("R")
 
 _log = logging.getLogger("weft.mcp")
 _RESOURCE_NOT_FOUND = -32002
+# Lines of a session have its id last, behind so many names: board:SESSION, memory:AGENT:SESSION.
+_NAMES_OF_SESSION_LINES = {"board": 1, "memory": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,21 @@ class Caller:
             return raw
         self.check(raw.get("session_id") or self.session_id)
         return {**raw, "session_id": self.session_id}
+
+    def lined(self, raw: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a request as it is meant here: ``board`` is the board of the session the connection is bound to."""
+        if self.session_id is None:
+            return raw
+        return {**raw, **{name: self._line(raw[name]) for name in LINE_FIELDS if isinstance(raw.get(name), str)}}
+
+    def _line(self, named: str) -> str:
+        line, mark, branch = named.partition("@")
+        if line == "board":
+            return f"board:{self.session_id}{mark}{branch}"
+        sort, *names = line.split(":")
+        if names and _NAMES_OF_SESSION_LINES.get(sort) == len(names):
+            self.check(names[-1])
+        return named
 
     def resource(self, uri: str) -> Resource:
         """Return what a URI names, if this connection can reach it."""

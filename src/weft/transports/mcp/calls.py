@@ -41,7 +41,7 @@ class ToolCalls:
                 raw = caller.bound(raw)
             elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):
                 caller.check(raw["session_id"])
-            response = await self._app.call(operation, raw, caller.arrival)
+            response = await self._app.call(operation, caller.lined(raw), caller.arrival)
         except WeftError as error:
             return ToolAnswer(error_body(error, self._app.clock), is_error=True)
         return ToolAnswer(response, is_error=False)

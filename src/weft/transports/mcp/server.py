@@ -28,6 +28,8 @@ _INSTRUCTIONS = (
     "Weft is where the agents of a session share working memory, talk and remember. Use the shared_context tool: "
     "list_keys first, read what your task needs, write conclusions rather than raw data. Talk with add_message and "
     "get_messages, find what was said with search_context, keep what is yours alone with set_memory. "
+    "What you know beyond a session you take in with pull_context and save with push_context. context_history shows "
+    "who changed what and why, and how it stood before. "
     "get_usage_guidance tells what you may do; the prompt 'board_guide' says more of the board."
 )
 _JSON = "application/json"

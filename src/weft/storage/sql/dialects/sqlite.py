@@ -49,6 +49,8 @@ DIALECT = {
     "blob": "BLOB",
     "bigint": "INTEGER",
     "table": "STRICT, WITHOUT ROWID",
+    "sqlite_only": "",
+    "end_sqlite_only": "",
 }
 
 _EPOCH = "SELECT access_epoch FROM tenants WHERE tenant = $1"

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 _ROWS = 1_000_000
+# The key of a table without rowids goes by the table's own name.
 _INDEXES = """
-SELECT t.name, i.name, i.origin, COUNT(*)
-FROM sqlite_schema t, pragma_index_list(t.name) i, pragma_index_info(i.name) c
-WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' GROUP BY t.name, i.name ORDER BY t.name, i.name
+SELECT t.name, CASE WHEN i.origin = 'pk' AND l.wr THEN t.name ELSE i.name END AS known_as, i.origin, COUNT(*)
+FROM sqlite_schema t, pragma_table_list(t.name) l, pragma_index_list(t.name) i, pragma_index_info(i.name) c
+WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite%' AND l.schema = 'main'
+GROUP BY t.name, i.name ORDER BY t.name, known_as
 """
 
 
@@ -51,6 +53,6 @@ async def _known(transaction: Transaction) -> list[Statistic]:
 def _statistic(table: str, index: str, origin: str, columns: int) -> Statistic:
     sharing = [round(_ROWS ** (1 - place / columns)) for place in range(columns)]
     if origin == "pk":
-        # The key of a table without rowids goes by the table's own name, and its last column makes it unique.
-        index, sharing[-1] = table, 1
+        # Its last column makes it unique.
+        sharing[-1] = 1
     return Statistic(table, index, " ".join(map(str, [_ROWS, *sharing])))

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import base64
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.history.merging import state_by_key
 from weft.capabilities.history.model import LineNotFound, Version, VersionNotFound
+from weft.capabilities.history.naming import HEAD, VersionName, no_version
 from weft.capabilities.objects.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.objects.staging import Staging
-from weft.capabilities.timeline.model import HEAD, ContextId, HistoryKey, VersionName
+from weft.capabilities.timeline.model import TOOL, ContextId, HistoryKey
+from weft.capabilities.timeline.parts import entries_at, entry_at
+from weft.capabilities.timeline.showing import PageSize, value_shown, with_room
 from weft.capabilities.timeline.store import Errands
-from weft.capabilities.timeline.timelines import Timelines, no_version, seen, seen_changes
+from weft.capabilities.timeline.timelines import Timelines, seen, seen_changes
 from weft.kernel.clock import from_micros, optional_moment
-from weft.kernel.fields import Ordinal
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
@@ -25,13 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.history.keeping import OpenLine
-    from weft.capabilities.history.merging import State
     from weft.capabilities.history.model import Point, Recorded
 
-TOOL = "context_history"
 READ_ERRORS = (LineNotFound, VersionNotFound)
+# How many changes of each commit a log tells; the rest is told where the commit is shown.
+_CHANGES_IN_LOG = 100
 # Commits of one key are looked through at least so many at a time, as those that may not be shown are left out.
 _LOOK_THROUGH = 200
+
+
+KeyCursor = Annotated[HistoryKey | None, msgspec.Meta(description="next_cursor of the page before.")]
 
 
 class ReadLog(Request):
@@ -40,9 +44,9 @@ class ReadLog(Request):
     context_id: ContextId
     key: Annotated[HistoryKey | None, msgspec.Meta(description="Only commits that changed this key.")] = None
     before_version: Annotated[
-        Ordinal | None, msgspec.Meta(description="Only older commits than this one; for paging.")
+        VersionName | None, msgspec.Meta(description="Only older commits than this one; for paging.")
     ] = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000, description="At most this many.")] = 50
+    limit: PageSize = 50
 
 
 class ChangeInfo(Response):
@@ -64,14 +68,16 @@ class MergedFrom(Response):
 
 
 class CommitInfo(Response):
-    """One step of a line. Changes you may not see are not among them."""
+    """One step of a line, and the agent behind it. Changes you may not see are not among them."""
 
     version: int
     hash: str
     author: str
+    agent_id: str
     at: datetime
     reason: str
     changes: list[ChangeInfo]
+    more_changes: int = 0
     step: str | None = None
     merged: MergedFrom | None = None
 
@@ -89,15 +95,18 @@ class ShowCommit(Request):
 
     context_id: ContextId
     version: VersionName = HEAD
+    cursor: KeyCursor = None
+    limit: PageSize = 200
 
 
 class CommitShown(Response):
-    """One commit, with the one it follows and the snapshots that name it."""
+    """One commit, with the one it follows and the snapshots that name it. More changes are behind a next_cursor."""
 
     context_id: str
     commit: CommitInfo
     parent: str | None = None
     snapshots: tuple[str, ...] = ()
+    next_cursor: str | None = None
 
 
 class ReadState(Request):
@@ -106,32 +115,44 @@ class ReadState(Request):
     context_id: ContextId
     version: VersionName = HEAD
     key: HistoryKey | None = None
+    cursor: KeyCursor = None
+    limit: PageSize = 200
 
 
 class StoredEntry(Response, kw_only=True, omit_defaults=True):
-    """A key as it stood. ``value`` is null if it was pruned or is no text; ``outside`` the database, name its key."""
+    """A key as it stood: a board's value is text, all others are JSON.
+
+    ``value`` is null if it was ``pruned``, is kept ``outside`` the database or is ``truncated``, because the answer
+    was full. What is outside or truncated comes if its key is named.
+    """
 
     key: str
-    value: str | None
+    value: Any
     key_version: int
     author: str
+    agent_id: str
     at: datetime
     size: int = 0
     size_tokens: int = 0
     expires_at: datetime | None = None
     pruned: bool = False
     outside: bool = False
+    truncated: bool = False
     media_type: str | None = None
     base64: str | None = None
 
 
 class LineState(Response, kw_only=True, omit_defaults=False):
-    """What stood at one moment, as far as you may see it."""
+    """What stood at one moment, as far as you may see it, by key. There is more as long as there is a next_cursor.
+
+    Of a whole context these are the entries of its parts, as PART/KEY.
+    """
 
     context_id: str
     version: int
     hash: str
     entries: list[StoredEntry]
+    next_cursor: str | None = None
 
 
 class ReadBlame(Request):
@@ -140,13 +161,16 @@ class ReadBlame(Request):
     context_id: ContextId
     version: VersionName = HEAD
     key: HistoryKey | None = None
+    cursor: KeyCursor = None
+    limit: PageSize = 200
 
 
 class Blame(Response):
-    """Who made an entry what it was, when and why."""
+    """Who made an entry what it was, when and why. An entry PART/KEY counts versions as its part does."""
 
     key: str
     author: str
+    agent_id: str
     at: datetime
     version: int
     key_version: int
@@ -155,11 +179,12 @@ class Blame(Response):
 
 
 class Blamed(Response, kw_only=True, omit_defaults=False):
-    """Every entry that stood, with who made it so."""
+    """Every entry that stood, by key, with who made it so. There is more as long as there is a next_cursor."""
 
     context_id: str
     version: int
     entries: list[Blame]
+    next_cursor: str | None = None
 
 
 @operation(
@@ -170,13 +195,14 @@ class Blamed(Response, kw_only=True, omit_defaults=False):
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.READ,
-    errors=(LineNotFound,),
+    errors=READ_ERRORS,
     heavy=lambda request: request.limit > _LOOK_THROUGH,
 )
 async def read_log(request: ReadLog, timelines: Timelines) -> Log:
     """See what was done to a line, newest first: who, when, why and to which keys."""
     line = await timelines.to_read(request.context_id)
-    at = line.head.seq if request.before_version is None else min(request.before_version - 1, line.head.seq)
+    before = None if request.before_version is None else await timelines.moment(line, request.before_version)
+    at = line.head.seq if before is None else before.seq - 1
     commits = await _commits(timelines, line, at, request)
     return Log(context_id=request.context_id, commits=commits[: request.limit], has_more=len(commits) > request.limit)
 
@@ -188,7 +214,7 @@ async def _commits(timelines: Timelines, line: OpenLine, at: int, request: ReadL
     while at > 0 and len(found) <= request.limit:
         commits = await timelines.lines.log(line.head.line_id, at, page, request.key)
         shown = zip(commits, await seen_changes(line, commits), strict=True)
-        found += [commit_info(commit, changes) for commit, changes in shown if _concerns(changes, request.key)]
+        found += [_logged(commit, changes) for commit, changes in shown if _concerns(changes, request.key)]
         if len(commits) < page:
             break
         at = commits[-1].commit.seq - 1
@@ -213,13 +239,15 @@ async def show_commit(request: ShowCommit, timelines: Timelines) -> CommitShown:
     if commit is None:
         raise no_version(request.version)
     (changes,) = await seen_changes(line, [commit])
+    page, next_cursor = _page(changes, request.cursor, request.limit)
     parent = await timelines.at(line, point.seq - 1)
     tags = await timelines.lines.tags(commit.commit.line_id)
     return CommitShown(
         context_id=request.context_id,
-        commit=commit_info(commit, changes),
+        commit=_commit_info(commit, page),
         parent=parent.hash.hex() if parent.seq else None,
         snapshots=tuple(tag.label for tag in tags if tag.seq == point.seq),
+        next_cursor=next_cursor,
     )
 
 
@@ -234,16 +262,24 @@ async def show_commit(request: ShowCommit, timelines: Timelines) -> CommitShown:
     errors=(*READ_ERRORS, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),
 )
 async def read_state(request: ReadState, actor: Actor, errands: Errands, staging: Staging) -> LineState:
-    """Read a line as it stood at any version.
+    """Read a line as it stood at any version. Of a whole context these are its entries, as PART/KEY.
 
-    A value that is kept outside the database comes only if its key is named.
+    A value that is kept outside the database, or for which the answer has no room, comes only if its key is named.
     """
     heavy = request.key is None
     point, versions = await errands.read(actor, lambda timelines: _read(request, timelines), heavy=heavy)
-    entries = [_stored_entry(version) for version in versions]
-    if request.key is not None:
-        entries = [await _fetched(entry, versions[0], actor, staging) for entry in entries]
-    return LineState(context_id=request.context_id, version=point.seq, hash=point.hash.hex(), entries=entries)
+    page, next_cursor = _page(versions, request.cursor, request.limit)
+    if request.key is None:
+        entries = [_stored_entry(request.context_id, version, fits=fits) for version, fits in with_room(page)]
+    else:
+        entries = [await _fetched(request.context_id, version, actor, staging) for version in page]
+    return LineState(
+        context_id=request.context_id,
+        version=point.seq,
+        hash=point.hash.hex(),
+        entries=entries,
+        next_cursor=next_cursor,
+    )
 
 
 @operation(
@@ -261,48 +297,66 @@ async def read_blame(request: ReadBlame, timelines: Timelines) -> Blamed:
     """See who made each entry what it was at a version, when, why and in which workflow step."""
     line = await timelines.to_read(request.context_id)
     point = await timelines.moment(line, request.version)
-    state = await _standing(timelines, line, point, request.key, values=False)
+    standing = await _standing(timelines, line, point, request.key, values=False)
+    page, next_cursor = _page(standing, request.cursor, request.limit)
     return Blamed(
         context_id=request.context_id,
         version=point.seq,
-        entries=[blame_of(version) for _, version in sorted(state.items())],
+        entries=[blame_of(version) for version in page],
+        next_cursor=next_cursor,
     )
 
 
 async def _read(request: ReadState, timelines: Timelines) -> tuple[Point, list[Version]]:
     line = await timelines.to_read(request.context_id)
     point = await timelines.moment(line, request.version)
-    state = await _standing(timelines, line, point, request.key, values=True)
-    return point, [version for _, version in sorted(state.items())]
+    return point, await _standing(timelines, line, point, request.key, values=True)
 
 
-async def _fetched(entry: StoredEntry, version: Version, actor: Actor, staging: Staging) -> StoredEntry:
-    """Return an entry with the value that is kept outside, if it is: JSON as text, everything else as base64."""
+async def _fetched(line_id: str, version: Version, actor: Actor, staging: Staging) -> StoredEntry:
+    """Return an entry with its value, wherever that is kept: JSON, or base64 if it is anything else."""
+    entry = _stored_entry(line_id, version, fits=True)
     if not entry.outside or version.value is None:
         return entry
     content = await staging.fetch(actor.tenant, Pointer.decode(version.value))
     if entry.media_type is not None:
         return structs.replace(entry, base64=base64.b64encode(content).decode())
-    return structs.replace(entry, value=content.decode())
+    return structs.replace(entry, value=value_shown(line_id, content.decode()))
 
 
-async def _standing(timelines: Timelines, line: OpenLine, point: Point, key: str | None, *, values: bool) -> State:
-    """Return what stood at a moment, or one key of it, as far as the caller may see it."""
-    if key is None:
-        state = state_by_key(await timelines.lines.state_at(point.line_id, point.seq, values=values))
-    else:
-        found = await timelines.lines.latest(point.line_id, key, point.seq)
+async def _standing(
+    timelines: Timelines, line: OpenLine, point: Point, key: str | None, *, values: bool
+) -> list[Version]:
+    """Return what stood at a moment, by key, or one key of it, as far as the caller may see it."""
+    if key is not None:
+        found = await entry_at(timelines.lines, point.line_id, key, point.seq)
         state = {} if found is None else {key: found}
-    return await seen(line, await timelines.living(state, point))
+    else:
+        state = await entries_at(timelines.lines, point, values=values)
+    shown = await seen(line, await timelines.living(state, point))
+    return [version for _, version in sorted(shown.items())]
 
 
-def commit_info(recorded: Recorded, changes: Sequence[Version]) -> CommitInfo:
+def _page(versions: Sequence[Version], after: str | None, limit: int) -> tuple[Sequence[Version], str | None]:
+    """Return the next versions by key, and where the page behind them begins."""
+    left = [version for version in versions if after is None or version.change.key > after]
+    page = left[:limit]
+    return page, page[-1].change.key if len(left) > limit else None
+
+
+def _logged(recorded: Recorded, changes: Sequence[Version]) -> CommitInfo:
+    told = _commit_info(recorded, changes[:_CHANGES_IN_LOG])
+    return structs.replace(told, more_changes=max(0, len(changes) - _CHANGES_IN_LOG))
+
+
+def _commit_info(recorded: Recorded, changes: Sequence[Version]) -> CommitInfo:
     commit = recorded.commit
     merged = commit.merged
     return CommitInfo(
         version=commit.seq,
         hash=recorded.hash.hex(),
         author=commit.author.participant,
+        agent_id=commit.author.principal_id,
         at=from_micros(commit.committed_at),
         reason=commit.reason,
         step=commit.step,
@@ -328,19 +382,21 @@ def _concerns(changes: Sequence[Version], key: str | None) -> bool:
     return key is None or any(version.change.key == key for version in changes)
 
 
-def _stored_entry(version: Version) -> StoredEntry:
+def _stored_entry(line_id: str, version: Version, *, fits: bool) -> StoredEntry:
     change, meta = version.change, version.change.meta
     return StoredEntry(
         key=change.key,
-        value=None if meta.outside else version.value,
+        value=None if meta.outside or not fits else value_shown(line_id, version.value),
         key_version=change.version,
         author=version.author,
+        agent_id=version.principal_id,
         at=from_micros(version.committed_at),
         size=meta.size or len((version.value or "").encode()),
         size_tokens=meta.tokens,
         expires_at=optional_moment(meta.expires_at),
         pruned=version.value is None,
         outside=meta.outside,
+        truncated=not (fits or meta.outside),
         media_type=meta.media_type,
     )
 
@@ -349,6 +405,7 @@ def blame_of(version: Version) -> Blame:
     return Blame(
         key=version.change.key,
         author=version.author,
+        agent_id=version.principal_id,
         at=from_micros(version.committed_at),
         version=version.seq,
         key_version=version.change.version,

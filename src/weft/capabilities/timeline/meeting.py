@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
+from weft.capabilities.context.model import is_metadata, metadata_key
 from weft.capabilities.history.committing import keep_moment
-from weft.capabilities.history.merging import Merge, alike, common_past, three_way
+from weft.capabilities.history.merging import Ground, Merge, alike, common_ground, common_pasts, state_by_key, three_way
 from weft.capabilities.history.model import Point
 from weft.capabilities.timeline.model import Review, ReviewState, Sides, UnrelatedLines
 from weft.capabilities.timeline.parts import is_whole_context, merge_parts
@@ -15,10 +16,10 @@ from weft.capabilities.timeline.timelines import present
 from weft.kernel.ids import new_ordered_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.history.keeping import LockedLine, OpenLine, Why
-    from weft.capabilities.history.merging import Conflict
+    from weft.capabilities.history.merging import Conflict, State
     from weft.capabilities.history.model import Head, Version
     from weft.capabilities.timeline.timelines import Timelines
 
@@ -45,19 +46,49 @@ class Meeting(NamedTuple):
 async def meet(timelines: Timelines, line: OpenLine, source: OpenLine) -> Meeting:
     """Find out what merging a line into another would do."""
     ours, theirs = present(line.head), present(source.head)
-    base = await common_past(timelines.lines, ours, theirs)
-    if base is None:
+    pasts = await common_pasts(timelines.lines, ours, theirs)
+    if not pasts:
         raise UnrelatedLines(f"'{theirs.line_id}' and '{ours.line_id}' have no common past.")
+    base = pasts[0]
     if Meeting(ours, theirs, base).is_over:
         return Meeting(ours, theirs, base)
-    then, there = await timelines.states(base, theirs, values=True)
-    here, _ = await timelines.states(ours, theirs, values=True)
+    ground, here, there = await _three_states(timelines, pasts, ours, theirs)
+    then = ground.state
     # What they left as it was is not in question, whatever became of it here.
     moved = {key for key in then.keys() | there.keys() if not alike(then.get(key), there.get(key))}
-    outcome = three_way(*(_only(state, moved) for state in (then, here, there)))
+    moved = (moved - _ran_out(then, there, timelines.now)) | ground.disputed
+    outcome = three_way(_only(then, moved), _only(here, moved), _only(there, moved), ground.disputed)
     if is_whole_context(ours.line_id):
         outcome = await merge_parts(timelines.lines, outcome)
-    return Meeting(ours, theirs, base, outcome, here)
+    return Meeting(ours, theirs, base, _by_entry(outcome), here)
+
+
+async def _three_states(
+    timelines: Timelines, pasts: Sequence[Point], ours: Point, theirs: Point
+) -> tuple[Ground, State, State]:
+    """Return what was common, what is here and what is there; only what may differ, if one moment was common."""
+    if len(pasts) == 1:
+        then, there = await timelines.states(pasts[0], theirs, values=True)
+        here, _ = await timelines.states(ours, theirs, values=True)
+        return Ground(then, frozenset()), here, there
+    ground = await common_ground(timelines.lines, pasts)
+    here, there = [
+        await timelines.living(state_by_key(await timelines.lines.state_at(side.line_id, side.seq)), side)
+        for side in (ours, theirs)
+    ]
+    return ground, here, there
+
+
+def _ran_out(then: Mapping[str, Version], there: Mapping[str, Version], now: int) -> set[str]:
+    """Return the keys that are gone there because their time was over, which nobody decided."""
+    gone = then.keys() - there.keys()
+    return {key for key in gone if (then[key].change.meta.expires_at or now + 1) <= now}
+
+
+async def _where_it_is(timelines: Timelines, moment: Point) -> Point:
+    """Return a moment by the line that its commit is on: a branch without commits of its own stands on another's."""
+    past = await timelines.lines.past(moment.line_id, moment.seq)
+    return Point(past[0].line_id, moment.seq, moment.hash)
 
 
 async def bring_in(
@@ -66,7 +97,7 @@ async def bring_in(
     """Take over what was decided, as one commit that says from where; the state before it gets a name."""
     if taken:
         await keep_moment(timelines.lines, line.head, "before-merge", timelines.actor.participant, timelines.now)
-    after = await line.apply(taken, why._replace(merged=meeting.theirs))
+    after = await line.apply(taken, why._replace(merged=await _where_it_is(timelines, meeting.theirs)))
     told = {"context_id": line.head.line_id, "from": meeting.theirs.line_id, "version": after.seq}
     await line.announce("history.merged", meeting.theirs.line_id, told)
     return after
@@ -110,11 +141,13 @@ async def refresh_review(timelines: Timelines, review: Review, meeting: Meeting)
     return refreshed
 
 
-async def close_review(timelines: Timelines, review: Review, state: ReviewState) -> Review:
-    """Put on record how a review ended, and let go of what was kept for it."""
+async def close_review(timelines: Timelines, line: LockedLine, review: Review, state: ReviewState) -> Review:
+    """Put on record how a review ended, let go of what was kept for it, and tell those who waited."""
     closed = structs.replace(review, state=state, decided_by=timelines.actor.participant, decided_at=timelines.now)
     await timelines.reviews.update(closed)
     await timelines.lines.unpin(review.holder)
+    ended = {"context_id": review.line_id, "from": review.source_line, "state": state}
+    await line.announce("history.review_closed", review.review_id, ended)
     return closed
 
 
@@ -137,6 +170,13 @@ def _of_meeting(review: Review, meeting: Meeting) -> Review:
         base_seq=meeting.base.seq,
         conflicts=meeting.conflicts,
     )
+
+
+def _by_entry(outcome: Merge) -> Merge:
+    """Leave out what was said about entries in conflict: it goes where its entry goes."""
+    conflicts = [conflict for conflict in outcome.conflicts if not is_metadata(conflict.key)]
+    undecided = {metadata_key(conflict.key) for conflict in conflicts}
+    return Merge({key: version for key, version in outcome.taken.items() if key not in undecided}, conflicts)
 
 
 def _sides(conflict: Conflict) -> Sides:

@@ -1,0 +1,83 @@
+"""Which moment of a line a caller means."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from weft.capabilities.history.model import EMPTY, Point, VersionNotFound
+from weft.kernel.fields import LARGEST
+from weft.kernel.ids import is_name
+
+if TYPE_CHECKING:
+    from weft.capabilities.history.store import LineStore
+
+HEAD = "head"
+HEADS = frozenset({HEAD, "latest"})
+_NUMBER = re.compile(r"[0-9]{1,16}\Z")
+# As people write it, and as the log shows it.
+_NUMBER_WITH_A_LETTER = re.compile(r"v([0-9]{1,16})\Z")
+_HASH = re.compile(r"[0-9a-f]{6,64}\Z")
+
+VersionName = Annotated[
+    Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | Annotated[int, msgspec.Meta(ge=0, le=LARGEST)],
+    msgspec.Meta(
+        description="A version's number (12 or v12; 0: the beginning), a snapshot's label, 6 or more digits of its "
+        "hash, or head.",
+    ),
+]
+
+
+async def moment_named(lines: LineStore, head: Point, name: str | int) -> Point:
+    """Return the moment that a caller means: by its number, a snapshot's label, vNUMBER or its hash, in this order.
+
+    A label goes before vNUMBER: whoever named a state v2 means that state.
+    """
+    said = str(name)
+    if said in HEADS:
+        return head
+    if _NUMBER.match(said) and int(said) <= head.seq:
+        return await moment_at(lines, head, int(said))
+    labelled = await _labelled(lines, head, said) if is_name(said) else None
+    if labelled is not None:
+        return await moment_at(lines, head, labelled)
+    numbered = _NUMBER_WITH_A_LETTER.match(said)
+    if numbered and int(numbered[1]) <= head.seq:
+        return await moment_at(lines, head, int(numbered[1]))
+    return await _hashed(lines, head, said)
+
+
+async def moment_at(lines: LineStore, head: Point, seq: int) -> Point:
+    found = await lines.commit_at(head.line_id, seq) if seq else None
+    return Point(head.line_id, seq, found.hash if found else EMPTY)
+
+
+def no_version(name: str | int) -> VersionNotFound:
+    shown = str(name)[:100]
+    return VersionNotFound(f"The line has no version '{shown}'.", resource_type="version", resource_id=shown)
+
+
+async def _labelled(lines: LineStore, head: Point, label: str) -> int | None:
+    # A branch knows its own snapshots, even before its first commit, and those of the past it shares.
+    past = await lines.past(head.line_id, head.seq)
+    for line_id, upto in {head.line_id: head.seq, **{each.line_id: each.upto for each in past}}.items():
+        tag = await lines.find_tag(line_id, label)
+        if tag is not None and tag.seq <= upto:
+            return tag.seq
+    return None
+
+
+async def _hashed(lines: LineStore, head: Point, name: str) -> Point:
+    prefix = name.lower()
+    found = await lines.commits_by_hash(head.line_id, prefix) if _HASH.match(prefix) else ()
+    if len(found) > 1:
+        raise VersionNotFound(
+            f"More than one version has a hash that begins with '{prefix}'.",
+            hint="Give more digits of the hash, or the version's number.",
+            resource_id=prefix,
+        )
+    if not found:
+        raise no_version(name)
+    return Point(head.line_id, found[0].commit.seq, found[0].hash)

@@ -1,0 +1,255 @@
+# Written by scripts/generate.py from the operation registry; change the operations instead.
+"""What requests are made of and what calls answer, to name in annotations or to build."""
+
+from weft.capabilities.access.audit import AuditEntry, AuditLog
+from weft.capabilities.access.operations import (
+    AgentCreated,
+    AgentInfo,
+    Agents,
+    ApiKeyCreated,
+    ApiKeyInfo,
+    ApiKeys,
+    Done,
+    TokenIssued,
+)
+from weft.capabilities.board.guidance import (
+    ConventionGroup,
+    ConventionNames,
+    ConventionsDefined,
+    Guidance,
+    KeyConvention,
+)
+from weft.capabilities.board.hygiene import Finding, Hygiene
+from weft.capabilities.board.inspection import InspectedEntry, Inspection
+from weft.capabilities.board.operations import (
+    BoardSize,
+    Comparison,
+    EntriesRead,
+    EntryDeleted,
+    EntryRead,
+    EntryWritten,
+    History,
+    KeyDifference,
+    KeyInfo,
+    Keys,
+    PastEntry,
+    PastVersion,
+    SnapshotInfo,
+    SnapshotRead,
+    SnapshotRestored,
+    Snapshots,
+)
+from weft.capabilities.context.copying import ContextCopied
+from weft.capabilities.context.definitions import AgentDefined, DefinitionRead
+from weft.capabilities.context.pulling import ContextChanges, ContextPulled, ContextRead, EntryDifference, PulledContext
+from weft.capabilities.context.pushing import ChangedEntry, ContextPushed, Forgotten, Knowledge
+from weft.capabilities.context.status import ContextStatus
+from weft.capabilities.context.views import AgentDefinition, ContextEntry
+from weft.capabilities.events.operations import Events
+from weft.capabilities.memory.inspection import (
+    InspectedMemory,
+    MemoryByScope,
+    MemoryInspected,
+    MemoryOverview,
+    MemoryResourceInfo,
+    MemoryStatistics,
+    RememberedEntry,
+)
+from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryInfo, MemoryListed, MemorySet
+from weft.capabilities.messages.operations import MessageAdded, MessageInfo, Messages, VisibilityChanged
+from weft.capabilities.messages.session_views import (
+    SessionFound,
+    SessionOverview,
+    SessionResourceInfo,
+    SessionStatistics,
+)
+from weft.capabilities.performance.model import (
+    CacheStats,
+    ConnectionStats,
+    DatabasePerformance,
+    OperationFigures,
+    PerformanceTrends,
+    PoolStats,
+    SystemInfo,
+    SystemPerformance,
+)
+from weft.capabilities.performance.operations import Performance, PerformanceTargets, ResourceInfo
+from weft.capabilities.search.filters import MessagesBySender, MessagesByTime, TimeRange
+from weft.capabilities.search.operations import SearchResults
+from weft.capabilities.search.searching import SearchResult
+from weft.capabilities.sessions.model import SessionConfig
+from weft.capabilities.sessions.operations import (
+    SessionArchivedAt,
+    SessionCreated,
+    SessionDeleted,
+    SessionInfo,
+    Sessions,
+)
+from weft.capabilities.timeline.branching import BranchDeleted, Branches, BranchInfo, Switched
+from weft.capabilities.timeline.checking import Bisected, Verified
+from weft.capabilities.timeline.comparing import Differences, KeyDiff
+from weft.capabilities.timeline.looking_back import (
+    Blame,
+    Blamed,
+    ChangeInfo,
+    CommitInfo,
+    CommitShown,
+    LineState,
+    Log,
+    MergedFrom,
+    StoredEntry,
+)
+from weft.capabilities.timeline.merging import ConflictInfo, Merged, Side
+from weft.capabilities.timeline.retaining import (
+    HistoryPruned,
+    PruningInfo,
+    Prunings,
+    RetentionCleared,
+    RetentionRule,
+    RetentionRuleList,
+)
+from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
+from weft.capabilities.timeline.taking_back import (
+    RolledBack,
+    SnapshotDeleted,
+    SnapshotList,
+    SnapshotListed,
+    SnapshotTaken,
+)
+from weft.capabilities.usage.operations import OfferedCall, UsageGuidance
+from weft.kernel.events import Event
+
+__all__ = [
+    "AgentCreated",
+    "AgentDefined",
+    "AgentDefinition",
+    "AgentInfo",
+    "Agents",
+    "ApiKeyCreated",
+    "ApiKeyInfo",
+    "ApiKeys",
+    "AuditEntry",
+    "AuditLog",
+    "Bisected",
+    "Blame",
+    "Blamed",
+    "BoardSize",
+    "BranchDeleted",
+    "BranchInfo",
+    "Branches",
+    "CacheStats",
+    "ChangeInfo",
+    "ChangedEntry",
+    "CommitInfo",
+    "CommitShown",
+    "Comparison",
+    "ConflictInfo",
+    "ConnectionStats",
+    "ContextChanges",
+    "ContextCopied",
+    "ContextEntry",
+    "ContextPulled",
+    "ContextPushed",
+    "ContextRead",
+    "ContextStatus",
+    "ConventionGroup",
+    "ConventionNames",
+    "ConventionsDefined",
+    "DatabasePerformance",
+    "DefinitionRead",
+    "Differences",
+    "Done",
+    "EntriesRead",
+    "EntryDeleted",
+    "EntryDifference",
+    "EntryRead",
+    "EntryWritten",
+    "Event",
+    "Events",
+    "Finding",
+    "Forgotten",
+    "Guidance",
+    "History",
+    "HistoryPruned",
+    "Hygiene",
+    "InspectedEntry",
+    "InspectedMemory",
+    "Inspection",
+    "KeyConvention",
+    "KeyDiff",
+    "KeyDifference",
+    "KeyInfo",
+    "Keys",
+    "Knowledge",
+    "LineState",
+    "Log",
+    "MemoryByScope",
+    "MemoryDeleted",
+    "MemoryFound",
+    "MemoryInfo",
+    "MemoryInspected",
+    "MemoryListed",
+    "MemoryOverview",
+    "MemoryResourceInfo",
+    "MemorySet",
+    "MemoryStatistics",
+    "Merged",
+    "MergedFrom",
+    "MessageAdded",
+    "MessageInfo",
+    "Messages",
+    "MessagesBySender",
+    "MessagesByTime",
+    "OfferedCall",
+    "OperationFigures",
+    "PastEntry",
+    "PastVersion",
+    "Performance",
+    "PerformanceTargets",
+    "PerformanceTrends",
+    "PoolStats",
+    "PruningInfo",
+    "Prunings",
+    "PulledContext",
+    "RememberedEntry",
+    "Resolution",
+    "ResourceInfo",
+    "RetentionCleared",
+    "RetentionRule",
+    "RetentionRuleList",
+    "ReviewAbandoned",
+    "ReviewInfo",
+    "ReviewResolved",
+    "Reviews",
+    "RolledBack",
+    "SearchResult",
+    "SearchResults",
+    "SessionArchivedAt",
+    "SessionConfig",
+    "SessionCreated",
+    "SessionDeleted",
+    "SessionFound",
+    "SessionInfo",
+    "SessionOverview",
+    "SessionResourceInfo",
+    "SessionStatistics",
+    "Sessions",
+    "Side",
+    "SnapshotDeleted",
+    "SnapshotInfo",
+    "SnapshotList",
+    "SnapshotListed",
+    "SnapshotRead",
+    "SnapshotRestored",
+    "SnapshotTaken",
+    "Snapshots",
+    "StoredEntry",
+    "Switched",
+    "SystemInfo",
+    "SystemPerformance",
+    "TimeRange",
+    "TokenIssued",
+    "UsageGuidance",
+    "Verified",
+    "VisibilityChanged",
+]

@@ -1,0 +1,92 @@
+"""Every command in the guides runs as it stands there, guide by guide, each in an empty folder with its own data."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from weft.testing.server import server_process
+
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+BLOCK = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LAUNCH = 'weft session create "Plan the launch" --session-id launch\n'
+# Guides for agents, who have a key and a session already.
+FOR_AGENTS = {"exchange-messages", "remember-between-calls"}
+PLANNER = LAUNCH + (
+    "export WEFT_SESSION=launch\n"
+    "key_of() { python -c 'import json, sys; print(json.load(sys.stdin)[\"api_key\"])'; }\n"
+    "export WEFT_API_KEY=$(weft agent create planner --json | key_of)\n"
+)
+# What the guides write where everybody has something else.
+USUAL_URL, ADMIN_KEY = "http://127.0.0.1:8787", "the-key-that-weft-serve-printed"
+# Needs the network, or goes on until it is stopped.
+LEFT_OUT = ("pip install", "weft serve")
+
+
+def guides() -> list[Path]:
+    return [guide for guide in sorted(GUIDES.glob("*.md")) if commands(guide.read_text("utf-8"))]
+
+
+def commands(text: str) -> str:
+    """Return what there is to run in a text."""
+    return "".join(block for block in BLOCK.findall(text) if not any(word in block for word in LEFT_OUT))
+
+
+def script_of(guide: Path) -> str:
+    """Return a guide's commands in order, after what it takes for granted; an admin's are given as one."""
+    sections = guide.read_text("utf-8").split("\n## ")
+    as_admin = f"export WEFT_API_KEY={ADMIN_KEY}\n"
+    parts = [(as_admin if "as an admin" in part.partition("\n")[0] else "") + commands(part) for part in sections]
+    script = "".join(parts)
+    if guide.stem in FOR_AGENTS:
+        return PLANNER + script
+    return script if LAUNCH in script else LAUNCH + script
+
+
+@contextmanager
+def surroundings(script: str, folder: Path) -> Iterator[dict[str, str]]:
+    """Yield where commands find what they work on: a server for those that speak of one, else a data folder."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
+    own["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), own["PATH"]])
+    data = folder / "weft-data"
+    if "WEFT_URL" in script or "WEFT_API_KEY" in script:
+        data.mkdir()
+        with server_process(data) as server:
+            yield {**own, "WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
+    else:
+        yield {**own, "WEFT_DATA": str(data)}
+
+
+@pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.stem)
+def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path) -> None:
+    script = script_of(guide)
+    if "curl" in script and shutil.which("curl") is None:
+        pytest.skip("the guide uses curl, which is not here")
+    work = tmp_path / "work"
+    work.mkdir()
+    with surroundings(script, work) as environment:
+        for usual, here in ((USUAL_URL, "WEFT_URL"), (ADMIN_KEY, "WEFT_API_KEY")):
+            script = script.replace(usual, environment.get(here, usual))
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script.replace("curl ", "curl --fail --silent --show-error ")],
+            cwd=work,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+    assert ran.returncode == 0, ran.stdout[-1_000:] + ran.stderr
+
+
+def test_every_guide_that_shows_commands_is_run() -> None:
+    shown = {guide.stem for guide in GUIDES.glob("*.md") if "```sh" in guide.read_text("utf-8")}
+    assert shown == {guide.stem for guide in guides()}

@@ -1,0 +1,87 @@
+"""What a tool's schema promises: it accepts whatever one of its actions accepts, and says what each needs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from test_bad_input import VALID
+
+from weft.app.operations import all_operations
+from weft.kernel.schema import ACTION, standalone, tool_schema
+
+if TYPE_CHECKING:
+    from support.world import World
+    from weft.kernel.operation import Operation
+
+TOOLS = all_operations().tools()
+SHARED = {tool: operations for tool, operations in TOOLS.items() if operations[0].action is not None}
+
+
+def refusals(operation: Operation, request: dict[str, Any]) -> list[str]:
+    """Return what the operation's tool has against a request, by its schema alone."""
+    action = {} if operation.action is None else {ACTION: operation.action}
+    schema = Draft202012Validator(tool_schema(TOOLS[operation.tool]))
+    return [error.message for error in schema.iter_errors({**action, **request})]
+
+
+def edges(definition: dict[str, Any]) -> list[Any]:
+    """Return values at the edges of what a field's own definition accepts."""
+    alternatives = definition.get("anyOf", [definition])
+    numbers = [part[bound] for part in alternatives for bound in ("minimum", "maximum") if bound in part]
+    chosen = [value for part in alternatives for value in part.get("enum", ())]
+    longest = ["x" * part["maxLength"] for part in alternatives if "maxLength" in part and "pattern" not in part]
+    nothing = [None] if {"type": "null"} in alternatives else []
+    return [*numbers, *chosen, *longest, *nothing]
+
+
+@pytest.mark.parametrize("operation", list(all_operations()), ids=lambda operation: operation.name)
+def test_a_tool_accepts_every_request_of_its_operations(operation: Operation) -> None:
+    assert refusals(operation, VALID[operation.name]) == []
+    for name, definition in standalone(operation.request)["properties"].items():
+        for value in edges(definition):
+            assert refusals(operation, {**VALID[operation.name], name: value}) == [], (name, value)
+
+
+@pytest.mark.parametrize("tool", SHARED)
+def test_a_shared_field_says_which_actions_have_it_and_which_need_it(tool: str) -> None:
+    properties = tool_schema(SHARED[tool])["properties"]
+    for operation in SHARED[tool]:
+        required = standalone(operation.request).get("required", ())
+        for name in operation.request.__struct_fields__:
+            description = properties[name]["description"]
+            users = [o for o in SHARED[tool] if name in o.request.__struct_fields__]
+            assert "(For " in description or users == SHARED[tool], name
+            needed = "(Required" in description or name in tool_schema(SHARED[tool])["required"]
+            assert needed or name not in required, name
+
+
+def test_the_merged_schema_says_what_differs_between_actions() -> None:
+    properties = tool_schema(SHARED["context_history"])["properties"]
+    assert "(Required for diff.)" in properties["from_version"]["description"]
+    assert "bisect: A version that does not have it." in properties["from_version"]["description"]
+    assert properties["limit"]["maximum"] == 1_000
+    assert {"type": "null"} in properties["context_id"]["anyOf"]
+    assert "merge: The line that takes over what the other one changed." in properties["context_id"]["description"]
+
+
+async def test_the_cursor_of_each_listing_fits_the_tool_that_gave_it(world: World) -> None:
+    for number in range(3):
+        session = f"page-{number}"
+        await world.admin.call("session.create", purpose="x", session_id=session)
+        await world.admin.call("history.set_retention", subject=f"board:{session}", versions=1)
+        for value in ("soon to be pruned", "x"):
+            await world.admin.call("board.write", session_id=session, key="goal", value=value)
+        await world.admin.call("history.snapshot", context_id=f"board:{session}", label="mark")
+        await world.admin.call("history.branch", context_id=f"board:{session}", branch="try")
+        for branch, value in (("main", "ours"), ("try", "theirs")):
+            await world.admin.call("board.write", session_id=session, key="goal", value=value, branch=branch)
+        line = f"board:{session}"
+        await world.admin.call("history.merge", context_id=line, from_context_id=f"{line}@try")
+        await world.admin.call("history.prune", context_id=line)
+    operations = all_operations()
+    for name in ("history.snapshots", "history.reviews", "history.prunings", "session.list"):
+        page = await world.admin.call(name, limit=1)
+        assert page["next_cursor"], name
+        assert refusals(operations[name], {"cursor": page["next_cursor"], "limit": 1}) == []

@@ -1,0 +1,36 @@
+"""Who is meant by several lists of patterns at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.capabilities.board.model import NOBODY, common_readers
+from weft.kernel.identity import ANYONE
+
+pytestmark = pytest.mark.req("SC-11")
+
+
+@pytest.mark.parametrize(
+    ("closings", "common"),
+    [
+        ((), ANYONE),
+        ((ANYONE, ANYONE), ANYONE),
+        ((ANYONE, ("human:*",), ANYONE), ("human:*",)),
+        ((("human:*",), ("human:*",)), ("human:*",)),
+        ((("subagent:*",), ("subagent:review:*",)), ("subagent:review:*",)),
+        ((("subagent:review:*", "human:a"), ("subagent:*",)), ("subagent:review:*",)),
+        ((("subagent:*", "human:a"), ("human:*", "subagent:x:*")), ("human:a", "subagent:x:*")),
+        ((("orchestrator",), ("subagent:*",)), NOBODY),
+        ((("subagent:*",), ("subagent:?:x",)), ("subagent:?:x",)),
+        ((("human:?",), ("human:*",)), ("human:?",)),
+        ((("human:?x",), ("human:*x", "human:a?")), ("human:?x",)),
+        ((("type:review",), ("type:*",)), NOBODY),
+        ((("type:review",), ("*:*",)), NOBODY),
+        ((("type:review",), ("*", "human:*")), ("type:review",)),
+        ((("a", "b", "c"), ("b", "c"), ("c", "d")), ("c",)),
+    ],
+)
+def test_only_those_are_left_whom_each_list_means(
+    closings: tuple[tuple[str, ...], ...], common: tuple[str, ...]
+) -> None:
+    assert common_readers(*closings) == common
