@@ -81,7 +81,7 @@ def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path) -> No
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=300,
             check=False,
         )
     assert ran.returncode == 0, ran.stdout[-1_000:] + ran.stderr

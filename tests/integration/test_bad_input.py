@@ -60,7 +60,7 @@ VALID: dict[str, dict[str, Any]] = {
     "context.read": IN_SESSION,
     "context.status": {},
     "context.copy": {**AGENT, "from_agent_id": "analysis"},
-    "agent.define": {**AGENT, "role": "Plans"},
+    "agent.define": AGENT,
     "agent.read_definition": AGENT,
     "events.read": {},
     "history.log": ON_LINE,

@@ -96,7 +96,7 @@ async def test_restoring_a_snapshot_does_not_open_what_was_closed_since(closed: 
 
 async def test_taking_a_branch_back_does_not_open_what_the_board_closed(closed: World) -> None:
     await branch(closed.planner, "early", version="1")
-    await closed.planner.write("verdict", "mine", readable_by=["*"], branch="early")
+    await closed.review.write("verdict", "mine", readable_by=["*"], branch="early")
     await roll_back(closed.planner, "1", on="early")
     await check_closed(closed.planner, "verdict", "early")
     assert await closed.review.value("verdict", branch="early") == OLD
@@ -181,3 +181,14 @@ async def test_who_may_read_a_key_is_shown_by_the_last_word_on_it(world: World) 
     await world.review.write("verdict", "secret", readable_by=REVIEWERS)
     (info,) = (await world.review.list(branch="try"))["keys"]
     assert info["readable_by"] == REVIEWERS
+
+
+@pytest.mark.req("SC-11")
+async def test_who_may_not_read_a_key_does_not_decide_who_may(world: World) -> None:
+    await world.planner.write("plan", "the old secret")
+    await world.planner.write("plan", "closed", readable_by=["orchestrator"])
+    await world.analysis.write("plan", "added without looking")
+    with refused("PERMISSION_DENIED"):
+        await world.analysis.write("plan", "opened", readable_by=["*"])
+    with refused("KEY_NOT_FOUND"):
+        await world.analysis.history("plan")

@@ -34,7 +34,6 @@ PUSHED = st.lists(st.tuples(st.sampled_from(PARTS), KEYS, VALUES), max_size=4, u
 REMOVED = st.lists(st.tuples(st.sampled_from(PARTS), KEYS), max_size=2, unique=True)
 # From so many entries at once what was known before gets a name.
 LEARNING_CYCLE = 2
-MOST_BRANCHES = 3
 
 
 class Frozen:
@@ -59,7 +58,7 @@ class ContextMachine(RuleBasedStateMachine):
         self.world = World(url, self.clock, kept)
         self.run(self.world.open())
         self.run(self.world.planner.create_session(SESSIONS[1]))
-        self.now, self.named, self.last = 0.0, 0, 0
+        self.now, self.named = 0.0, 0
         self.contexts = {owner: ContextModel(owner) for owner in OWNERS}
         self.held: dict[tuple[str, str], Frozen] = {}
         self.versions: dict[str, int] = {}
@@ -431,25 +430,24 @@ class ContextMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def look_back(self, data: st.DataObject) -> None:
-        context, branch, _ = self.drawn(data)
-        part = data.draw(st.sampled_from(PARTS))
-        line = context.own_line(part, branch)
-        if line is not None:
+        context, branch, root = self.drawn(data)
+        part = data.draw(st.sampled_from([None, *PARTS]))
+        line = root if part is None else context.own_line(part, branch)
+        if line is not None and line.head > 0:
             self.expect_version(context, line, data.draw(st.integers(0, line.head)))
 
     def expect_version(self, context: ContextModel, line: Line, seq: int) -> None:
+        """Read a version of a part, or of the whole, and compare it with what was said then."""
         answer, code = self.ask("history.read", context.owner, context_id=line.name, version=str(seq))
         assert code is None, (code, answer)
-        state = line.state_at(seq)
-        assert {entry["key"] for entry in answer["entries"]} == state.keys()
-        for entry in answer["entries"]:
-            kept = state[entry["key"]]
-            if entry.get("outside"):
-                continue
+        state = _flat(context, line, seq) if line in context.roots.values() else line.state_at(seq)
+        read = {entry["key"]: entry for entry in answer["entries"] if not entry["key"].startswith(f"{DEFINITION}/")}
+        assert read.keys() == state.keys()
+        for key, entry in read.items():
+            kept = state[key]
             if entry.get("pruned"):
-                is_over = self.is_over(kept, line.name.partition("@")[0].rpartition(":")[2])
-                assert is_over or Line.is_lost(entry["key"], kept)
-            else:
+                assert self.is_over(kept, _part_of(kept)) or Line.is_lost(key.removeprefix(f"{_part_of(kept)}/"), kept)
+            elif not entry.get("outside"):
                 assert _in_short(entry["value"]) == kept.value
 
     @rule()
@@ -465,7 +463,7 @@ class ContextMachine(RuleBasedStateMachine):
             self.read_whole()
             for context in self.contexts.values():
                 for branch, root in context.roots.items():
-                    for line in filter(None, (context.own_line(part, branch) for part in PARTS)):
+                    for line in filter(None, (root, *(context.own_line(part, branch) for part in PARTS))):
                         for seq in range(line.head + 1):
                             self.expect_version(context, line, seq)
                     verified, code = self.ask("history.verify", context_id=root.name, deep=True)
@@ -486,6 +484,12 @@ def _place(part: str, key: str) -> dict[str, str]:
 
 def _part(entry: dict[str, Any]) -> str:
     return f"{entry['memory_type']}:{entry['workflow_id']}" if entry.get("workflow_id") else entry["memory_type"]
+
+
+def _part_of(entry: Entry) -> str:
+    """Return the part whose line an entry is on."""
+    assert entry.line is not None
+    return entry.line.name.partition("@")[0].split(":", 2)[2]
 
 
 def _written_out(value: dict[str, Any]) -> dict[str, Any]:
@@ -520,8 +524,8 @@ def test_sessions_hold_what_they_pulled_and_every_version_of_a_context_reads_bac
     run_state_machine_as_test(
         lambda: ContextMachine(url),
         settings=settings(
-            max_examples=40 if kind == "sqlite" else 15,
-            stateful_step_count=30,
+            max_examples=25 if kind == "sqlite" else 12,
+            stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),
         ),

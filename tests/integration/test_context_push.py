@@ -414,6 +414,21 @@ async def test_what_is_learned_on_a_branch_gets_its_names_there(world: World) ->
     assert await problems(world) == []
 
 
+@pytest.mark.req("CE-F25")
+async def test_what_a_deleted_branch_said_can_be_said_again_on_another_of_its_name(world: World) -> None:
+    await push(world.planner, known("a", 0), if_version=0)
+    said = [known("only", "there"), known("large", "x" * 40_000), artifact("report", "long")]
+    for _ in range(2):
+        await world.planner.call("history.branch", context_id="context:planner", branch="try")
+        await push(world.planner, *said, if_version=1, branch="try")
+        await pull(world.planner, branch="try")
+        assert [await value_of(world.planner, key) for key in ("only", "large")] == ["there", "x" * 40_000]
+        assert await value_of(world.planner, "report", memory_type="work_artifacts") == "long"
+        assert await problems(world) == []
+        await pull(world.planner)
+        await world.admin.call("history.delete_branch", context_id="context:planner", branch="try", force=True)
+
+
 @pytest.mark.req("CE-F55")
 @pytest.mark.req("CE-F57")
 async def test_names_that_came_by_themselves_keep_nothing_longer_than_its_sort_is_kept(world: World) -> None:

@@ -691,7 +691,7 @@ class SyncHistoryOperations:
         self,
         *,
         context_id: str | None = None,
-        state: Literal["open", "resolved", "abandoned"] | None = None,
+        state: Literal["open", "resolved", "abandoned", "superseded"] | None = None,
         cursor: str | None = None,
         limit: int = 20,
     ) -> Reviews:

@@ -80,6 +80,7 @@ class OpenBoard(Board):
         check_value_size(tokens, config)
         current = await self.entries.get(self.session.session_id, key)
         self._check_may_change(key, current, terms.if_version)
+        self._check_may_open(current, terms.readable_by)
         freed = current.tokens if current else 0
         check_room(self.head.weight, freed, tokens, config)
         entry = Entry(
@@ -316,6 +317,13 @@ class OpenBoard(Board):
         if current is not None and not current.writable(self.parts.actor):
             raise _not_writable(current, self.parts.actor)
         check_version(key, current.version if current else 0, if_version)
+
+    def _check_may_open(self, current: Entry | None, readable_by: tuple[str, ...] | None) -> None:
+        """Refuse to let anyone decide who reads a key which they may not read, and so its past, themselves."""
+        actor = self.parts.actor
+        if current is None or readable_by is None or actor.is_admin or current.readable(actor):
+            return
+        raise PermissionDenied(f"You may not change who reads the key '{current.key}'.", key=current.key)
 
     def _check_may_replace(self, entries: Iterable[Entry]) -> None:
         """Refuse what would change keys that the caller may not change, without naming any that it may not read."""

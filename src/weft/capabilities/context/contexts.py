@@ -49,7 +49,7 @@ from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from weft.capabilities.context.content import Said
     from weft.capabilities.history.model import Version
@@ -197,11 +197,11 @@ class OpenContext:
             return None
         growth = await self.check_room(changed)
         author = author or self.needs.author
-        await self._keep_values(changed)
+        kept = await self._keep_values(changed)
         occasion = next((part.occasion for part in changed if part.occasion), None)
         label = await self.keep_moment(self.root, occasion, author)
         for part in changed:
-            await part.commit(why, author)
+            await part.commit(why, author, kept)
         await self._commit_root([await self._names(part) for part in changed], why, author, growth)
         return label
 
@@ -268,13 +268,15 @@ class OpenContext:
                 limit_bytes=limit,
             )
 
-    async def _keep_values(self, parts: Sequence[OpenPart]) -> None:
+    async def _keep_values(self, parts: Sequence[OpenPart]) -> Collection[bytes]:
+        """Have history keep what parts are to say, and return the hashes of it."""
         said = {each.hash: each for part in parts for each in part.said}
         await keep_staged([each.pointer for each in said.values() if each.pointer], self.needs.objects)
         # Everyone takes values in this order, so nobody waits in a circle.
         for value_hash, each in sorted(said.items()):
             path = each.pointer.object if each.pointer else None
             await self.needs.lines.put_blob(value_hash, each.text, outside=path)
+        return said.keys()
 
     async def _names(self, part: OpenPart) -> Change:
         """Return the root's change that names where a part stands now."""
@@ -364,8 +366,9 @@ class OpenPart:
         change = version.change
         self._change(Change(change.key, change.life, change.version, act, None, ChangeMeta()), version)
 
-    async def commit(self, why: Why, author: Author) -> None:
-        head = await self._locked()
+    async def commit(self, why: Why, author: Author, kept: Collection[bytes]) -> None:
+        """Add what is to become of this part to its line. ``kept`` are the values that nothing refers to before that."""
+        head = await self._locked(kept)
         await self.context.keep_moment(head, self.occasion, author)
         commit = Commit(
             line_id=head.line_id,
@@ -394,17 +397,17 @@ class OpenPart:
             return current.change.life
         return 0 if self.at is None else await self._lines.last_life(self.at.line, key)
 
-    async def _locked(self) -> Head:
+    async def _locked(self, kept: Collection[bytes]) -> Head:
         line_id = self.line.line_id
         if self.at is None or self.at.line != line_id:
-            await self._begin(line_id)
+            await self._begin(line_id, kept)
         return await self._lines.lock(line_id) or Head.of_new_line(line_id)
 
-    async def _begin(self, line_id: str) -> None:
+    async def _begin(self, line_id: str, kept: Collection[bytes]) -> None:
         """Begin this part's own line. A branch shares everything up to here, until now without having to say so."""
         if await self._lines.lock(line_id) is not None:
             # Left over from a branch of the same name which is gone, and with which this one shares nothing.
-            await self._lines.erase(line_id)
+            await self._lines.erase(line_id, sparing=kept)
         if self.line.branch is None:
             await self._lines.create(line_id)
             return

@@ -110,7 +110,7 @@ class ContextLines(msgspec.Struct, frozen=True):
             await self.contexts.lines.erase(line.line_id)
 
     async def _moments_named(self, line: ContextLine) -> set[tuple[str, int]]:
-        """Return the moments of the whole context that have a name, or that a branch has come from or stands at."""
+        """Return the moments of the whole context that have a name, are held, or are where branches begin or stand."""
         lines, trunk = self.contexts.lines, ContextLine(line.owner, None, None).line_id
         branches = await lines.branches(trunk)
         moments = {(branch.head.line_id, branch.head.seq) for branch in branches}
@@ -119,6 +119,8 @@ class ContextLines(msgspec.Struct, frozen=True):
         for root in (trunk, *(branch.head.line_id for branch in branches)):
             tags = lasting(await lines.tags(root), line, rules, self.contexts.now)
             moments |= {(root, tag.seq) for tag in tags}
+            # A review that is open, or an agent in a session, needs the parts as much as the root that names them.
+            moments |= {(root, pin.seq) for pin in await lines.pinned(root)}
         return moments
 
     async def _known(self, line_id: str) -> ContextLine:
@@ -160,16 +162,16 @@ class OpenContextLine:
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
         """Return the entries; what retention has ended says nothing any more, unless a snapshot still names it."""
         rules = await self.contexts.retention.rules()
-        last_named: dict[ContextLine, int] = {}
+        named: dict[ContextLine, list[PartAt]] = {}
         found: list[Version] = []
         for version in versions:
             if is_metadata(version.change.key):
                 continue
             line = self._line_of(version)
-            is_ended = is_overdue(version, kept_since(line, rules, self.contexts.now))
-            if is_ended and line not in last_named:
-                last_named[line] = await self._last_named(line, rules)
-            is_gone = is_ended and version.seq > last_named[line]
+            is_ended = version.value is not None and is_overdue(version, kept_since(line, rules, self.contexts.now))
+            if is_ended and line not in named:
+                named[line] = await self._named(line, rules)
+            is_gone = is_ended and not await self._stood_at_any(version, named[line])
             found.append(structs.replace(version, value=None) if is_gone else version)
         return found
 
@@ -178,14 +180,26 @@ class OpenContextLine:
         part, mark, _ = version.change.key.partition(PART_MARK)
         return self.line._replace(part=part) if mark and self.line.part is None else self.line
 
-    async def _last_named(self, line: ContextLine, rules: Mapping[str, Rule]) -> int:
-        """Return the last moment of a line that a snapshot of it, or of the whole context, may name."""
+    async def _named(self, line: ContextLine, rules: Mapping[str, Rule]) -> list[PartAt]:
+        """Return the moments of a part that snapshots of it, or of the whole context, name; the first ones first."""
         lines, now = self.contexts.lines, self.contexts.now
-        tags = [tag.seq for tag in lasting(await lines.tags(line.line_id), line, rules, now)]
+        of_part = lasting(await lines.tags(line.line_id), line, rules, now)
+        moments = [PartAt(line.line_id, tag.seq, "") for tag in of_part]
         for tag in lasting(await lines.tags(line.root.line_id), line, rules, now):
             named = await lines.latest(line.root.line_id, line.part or "", tag.seq)
-            tags += [PartAt.named_by(named).seq] if named else []
-        return max(tags, default=0)
+            moments += [PartAt.named_by(named)] if named else []
+        return sorted(moments, key=lambda moment: moment.seq)
+
+    async def _stood_at_any(self, version: Version, moments: Iterable[PartAt]) -> bool:
+        """Tell whether a version was what its key said at some of these moments, which are in order."""
+        # Of each line the first moment behind a version is enough: what was replaced by then stood at no later one.
+        behind = {at.line: at for at in reversed([*moments]) if at.seq >= version.seq}
+        key = version.change.key.partition(PART_MARK)[2] if self.line.part is None else version.change.key
+        for at in behind.values():
+            stood = await self.contexts.lines.latest(at.line, key, at.seq)
+            if stood is not None and stood.seq == version.seq:
+                return True
+        return False
 
 
 @dataclass(slots=True)

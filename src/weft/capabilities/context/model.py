@@ -30,6 +30,8 @@ INLINE_BYTES = 32_768
 MAX_VALUE_BYTES = 16 * 1_048_576
 # Between a part and a key of it, where a whole context names its entries. No part has one in its name.
 PART_MARK = "/"
+# How the names begin under which history keeps what agents hold in sessions.
+HELD_IN_SESSION = "session:"
 _ROOT = "context"
 _AGENT = "agent"
 _DAY_MICROS = 86_400_000_000
@@ -287,7 +289,7 @@ def is_overdue(version: Version, since: int | None) -> bool:
 
 def holder_in(session_id: str, principal_id: str) -> str:
     """Return the name under which history keeps what an agent holds in a session."""
-    return f"session:{session_id}:{principal_id}"
+    return f"{HELD_IN_SESSION}{session_id}:{principal_id}"
 
 
 def _names_in(key: str) -> Iterator[str]:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Commit, Head
     from weft.capabilities.history.store import LineStore
 
+_MEANS_A_VERSION = re.compile(r"(?:head|latest|v?[0-9]+)\Z")
 _NAMED_BY_ITSELF = re.compile(r"(?:before|after)-.+-v[0-9]+(?:-[0-9]+)?\Z")
 
 
@@ -39,6 +40,8 @@ def check_label(label: str) -> None:
     """Refuse what cannot be a snapshot's name, and names of the form that moments get by themselves."""
     if not is_name(label):
         raise InvalidInput("label: use letters, digits, underscores and dashes, at most 100", field="label")
+    if _MEANS_A_VERSION.match(label):
+        raise InvalidInput(f"label: '{label}' names a version already; choose another", field="label")
     if _NAMED_BY_ITSELF.match(label):
         raise InvalidInput(
             "label: before-...-vN and after-...-vN are names that Weft gives; choose another", field="label"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from msgspec import structs
 
 from weft.capabilities.history.model import EMPTY, Point, meeting_point
@@ -14,6 +16,9 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.model import Change, Recorded, Stretch, Version
     from weft.capabilities.history.store import LineStore
+
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Difference(NamedTuple):
@@ -55,6 +60,11 @@ def alike(one: Version | None, other: Version | None) -> bool:
     if one is None or other is None:
         return one is other
     return _said(one.change) == _said(other.change)
+
+
+def fingerprint(version: Version | None) -> str | None:
+    """Return what tells a version from every other that is not alike; None for one that is not there."""
+    return None if version is None else hashlib.sha256(_encode(_said(version.change))).hexdigest()
 
 
 def difference(before: Mapping[str, Version], after: Mapping[str, Version]) -> Difference:

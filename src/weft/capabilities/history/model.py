@@ -249,6 +249,20 @@ class Tag(msgspec.Struct, frozen=True):
         return hashlib.sha256(_encode(content)).digest()
 
 
+class Damage(str):
+    """What of a line is not as it was written. ``kind`` says it without any name that not all may know."""
+
+    __slots__ = ("kind",)
+
+    kind: str
+
+    @classmethod
+    def of(cls, told: str, kind: str) -> Damage:
+        damage = cls(told)
+        damage.kind = kind
+        return damage
+
+
 class Line(msgspec.Struct, frozen=True):
     """A line as it is listed. A branch goes on from ``base``, a moment of another line."""
 

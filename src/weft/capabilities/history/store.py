@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weft.capabilities.history.model import Commit, Head, Line, Point, Recorded, Stretch, Tag, Version
+    from weft.capabilities.history.model import Commit, Damage, Head, Line, Point, Recorded, Stretch, Tag, Version
 
 
 class Limits(NamedTuple):
@@ -45,6 +45,13 @@ class Pruned(NamedTuple):
     first_seq: int
     last_seq: int
     reached: Place | None
+
+
+class Pin(NamedTuple):
+    """A moment that is kept for as long as its holder needs it."""
+
+    seq: int
+    holder: str
 
 
 class LineStore(Protocol):
@@ -151,6 +158,10 @@ class LineStore(Protocol):
 
     async def unpin(self, holder: str) -> None: ...
 
+    async def pinned(self, line_id: str) -> Sequence[Pin]:
+        """Return which moments of a line are kept, and for whom."""
+        ...
+
     async def tag(self, line_id: str, tag: Tag) -> bool:
         """Name a moment; False if the label is taken."""
         ...
@@ -171,16 +182,23 @@ class LineStore(Protocol):
         """Return the tag with this label."""
         ...
 
-    async def verify(self, line_id: str) -> str | None:
+    async def verify(self, line_id: str) -> Damage | None:
         """Recompute every hash; return what does not match, or None. A branch answers for its own commits."""
+        ...
+
+    async def pointers(self, line_id: str, after: bytes, limit: int) -> Sequence[tuple[bytes, str]]:
+        """Return what stands for those values of a line that are kept outside, by hash, behind another."""
         ...
 
     async def sweep(self) -> None:
         """Drop values that were in someone else's hands when they were last forgotten."""
         ...
 
-    async def erase(self, line_id: str) -> None:
-        """Remove a line with everything only it refers to."""
+    async def erase(self, line_id: str, sparing: Collection[bytes] = ()) -> None:
+        """Remove a line with everything only it refers to, but for values that a commit is about to refer to.
+
+        What was decided about a branch goes with its line.
+        """
         ...
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
+from weft.capabilities.context.model import HELD_IN_SESSION
 from weft.capabilities.history.merging import common_past
 from weft.capabilities.history.model import (
     MAIN,
@@ -15,6 +16,7 @@ from weft.capabilities.history.model import (
     LineNotFound,
     Point,
     VersionNotFound,
+    branch_of,
     line_name,
     no_branch,
     trunk_of,
@@ -23,6 +25,7 @@ from weft.capabilities.history.naming import HEAD, VersionName
 from weft.capabilities.timeline.meeting import close_review
 from weft.capabilities.timeline.model import (
     TOOL,
+    WRITE_ERRORS,
     BranchExists,
     BranchInUse,
     BranchName,
@@ -32,7 +35,7 @@ from weft.capabilities.timeline.model import (
     sort_of,
 )
 from weft.capabilities.timeline.timelines import Timelines
-from weft.kernel.errors import InvalidInput
+from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.fields import Name
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
@@ -41,7 +44,9 @@ if TYPE_CHECKING:
     from weft.capabilities.history.keeping import LockedLine
     from weft.capabilities.history.model import Head
 
-_MANY_REVIEWS = 1_000
+_REVIEWS_AT_ONCE = 200
+# Between a whole context and the name of a part, in the name of the part's line.
+_PART_OF = ":"
 
 
 class MakeBranch(Request):
@@ -116,7 +121,7 @@ class BranchDeleted(Response, kw_only=True, omit_defaults=False):
     permission=Permission.WRITE,
     rate=RateClass.BOARD,
     effect=Effect.WRITE,
-    errors=(LineNotFound, VersionNotFound, BranchExists, BranchLimit),
+    errors=(*WRITE_ERRORS, VersionNotFound, BranchExists, BranchLimit, PermissionDenied),
 )
 async def make_branch(request: MakeBranch, timelines: Timelines) -> BranchInfo:
     """Start a branch from any version of a line, to try something without touching the line itself."""
@@ -189,7 +194,7 @@ async def switch_branch(request: SwitchBranch, timelines: Timelines) -> Switched
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    errors=(LineNotFound, BranchNotFound, BranchInUse, BranchNotMerged),
+    errors=(*WRITE_ERRORS, BranchInUse, BranchNotMerged, PermissionDenied),
 )
 async def delete_branch(request: DeleteBranch, timelines: Timelines) -> BranchDeleted:
     """Remove a branch for good. What was merged stays where it was merged to."""
@@ -203,8 +208,8 @@ async def delete_branch(request: DeleteBranch, timelines: Timelines) -> BranchDe
     children = await timelines.lines.children(name)
     if children:
         raise BranchInUse(f"Branches go on from '{request.branch}'.", branches=[*children])
-    if not (request.force or await _is_merged(timelines, found)):
-        raise BranchNotMerged(f"The branch '{request.branch}' says something that was not merged.")
+    if not request.force:
+        await _check_unneeded(timelines, found, request.branch)
     await _abandon_reviews(timelines, line, name)
     await timelines.lines.erase(name)
     # Whoever had switched to it is told so by their next call: to go on with the line itself is theirs to decide.
@@ -214,15 +219,48 @@ async def delete_branch(request: DeleteBranch, timelines: Timelines) -> BranchDe
     return BranchDeleted(deleted=request.branch, version=head.seq, hash=head.hash.hex())
 
 
+async def _check_unneeded(timelines: Timelines, branch: Line, name: str) -> None:
+    """Refuse to remove what only the branch says, and what others could no longer be told without it."""
+    if not await _is_merged(timelines, branch):
+        raise BranchNotMerged(f"The branch '{name}' says something that was not merged.")
+    holders = {pin.holder for pin in await timelines.lines.pinned(branch.head.line_id)}
+    sessions = [holder for holder in holders if holder.startswith(HELD_IN_SESSION)]
+    if sessions:
+        raise BranchInUse(f"Sessions hold a version of '{name}'.", sessions=len(sessions))
+    merged_by = await _merged_by(timelines, branch)
+    if len(merged_by) > 1:
+        raise BranchInUse(f"What lines that merged '{name}' have in common is told by it.", merged_by=merged_by)
+
+
+async def _merged_by(timelines: Timelines, branch: Line) -> list[str]:
+    """Return the lines that have merged a branch themselves."""
+    trunk, name = branch.trunk or "", branch.head.line_id
+    lines = [*filter(None, [await timelines.lines.find(trunk)]), *await timelines.lines.branches(trunk)]
+    found = []
+    for line in lines:
+        moments = await timelines.lines.merged_moments(line.head.line_id, line.base_seq, line.head.seq)
+        found += [line.head.line_id for merged, _ in moments if merged == name]
+    return found
+
+
 async def _abandon_reviews(timelines: Timelines, line: LockedLine, name: str) -> None:
     """Close what was to be decided about a branch that will be gone, and let go of what was kept for it."""
-    trunk = line.head.line_id
-    reviews = [*await timelines.reviews.newest(None, _MANY_REVIEWS, name, ReviewState.OPEN)]
-    for line_id in (trunk, *(line.head.line_id for line in await timelines.lines.branches(trunk))):
-        review = await timelines.reviews.open_for(line_id, name)
-        reviews += [] if review is None else [review]
-    for review in reviews:
-        await close_review(timelines, line, review, ReviewState.ABANDONED)
+    before = None
+    while page := await timelines.reviews.newest(before, _REVIEWS_AT_ONCE, None, ReviewState.OPEN):
+        for review in page:
+            if _is_of_branch(review.line_id, name) or _is_of_branch(review.source_line, name):
+                await close_review(timelines, line, review, ReviewState.ABANDONED)
+        before = page[-1].review_id
+
+
+def _is_of_branch(line_id: str, branch: str) -> bool:
+    """Tell whether a line is a branch, or a part of a context that goes with it."""
+    if branch_of(line_id) != branch_of(branch):
+        return False
+    whole = trunk_of(branch)
+    return trunk_of(line_id) == whole or (
+        sort_of(branch) == "context" and trunk_of(line_id).startswith(f"{whole}{_PART_OF}")
+    )
 
 
 async def _found(timelines: Timelines, name: str, branch: str) -> Line:

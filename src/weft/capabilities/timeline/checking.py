@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.context.model import PART_MARK
-from weft.capabilities.history.model import LineNotFound, Version, VersionPruned
+from weft.capabilities.history.model import BranchNotFound, Damage, LineNotFound, Version, VersionPruned
 from weft.capabilities.history.naming import HEAD, VersionName
 from weft.capabilities.objects.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.objects.staging import Staging
@@ -21,9 +23,14 @@ from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.capabilities.history.keeping import OpenLine
 
 _KEYS_OWN_VERSIONS = 1_000
+_POINTERS_AT_ONCE = 100
+_FETCHED_AT_ONCE = 4
+_LOST = {ObjectMissing: "missing", ObjectDamaged: "not what was stored"}
 
 
 class VerifyLine(Request):
@@ -31,12 +38,15 @@ class VerifyLine(Request):
 
     context_id: ContextId
     deep: Annotated[
-        bool, msgspec.Meta(description="Also the lines it goes on from, and the parts of an agent's context.")
+        bool,
+        msgspec.Meta(
+            description="Also the lines it goes on from, the parts of an agent's context, and values kept outside."
+        ),
     ] = False
 
 
 class Verified(Response, kw_only=True, omit_defaults=True):
-    """Whether everything is as it was written."""
+    """Whether everything is as it was written. Which key is damaged is told to admins."""
 
     context_id: str
     intact: bool
@@ -75,28 +85,95 @@ class Bisected(Response):
     http="POST /v1/history/{context_id}/verify",
     permission=Permission.READ,
     rate=RateClass.BOARD,
-    effect=Effect.READ,
-    errors=(LineNotFound,),
-    heavy=True,
+    effect=Effect.OWN_TRANSACTIONS,
+    errors=(LineNotFound, BranchNotFound, ObjectStorageUnavailable),
 )
-async def verify_line(request: VerifyLine, timelines: Timelines) -> Verified:
+async def verify_line(request: VerifyLine, actor: Actor, errands: Errands, staging: Staging) -> Verified:
     """Recompute every hash of a line, to know that nothing was altered since it was written."""
+    verified = await errands.read(actor, lambda timelines: _verified(request, timelines), heavy=True)
+    if not (request.deep and verified.intact):
+        return verified
+    outside = _Outside(request.context_id, actor, errands, staging)
+    damage = await outside.damage()
+    if damage is None:
+        return verified
+    return structs.replace(verified, intact=False, problem=_problem(damage, actor))
+
+
+async def _verified(request: VerifyLine, timelines: Timelines) -> Verified:
+    """Check what the database holds."""
     line = await timelines.to_read(request.context_id)
     checked = await _lines_behind(timelines, line) if request.deep else [line.head.line_id]
     commits = 0
     for line_id in checked:
-        problem = await timelines.lines.verify(line_id)
-        if problem is not None:
+        damage = await timelines.lines.verify(line_id)
+        if damage is not None:
             where = "" if line_id == request.context_id else f"{line_id}: "
             return Verified(
                 context_id=request.context_id,
                 intact=False,
                 commits=commits,
                 lines=len(checked),
-                problem=where + problem,
+                problem=where + _problem(damage, timelines.actor),
             )
         commits += await _own_commits(timelines, line_id)
     return Verified(context_id=request.context_id, intact=True, commits=commits, lines=len(checked))
+
+
+def _problem(damage: Damage, actor: Actor) -> str:
+    """Say what is wrong; the names of keys and snapshots are for those who may know of all of them."""
+    return str(damage) if actor.is_admin else damage.kind
+
+
+class _Outside:
+    """The values of a line, and of those behind it, that are kept outside the database. They are fetched in between."""
+
+    def __init__(self, context_id: str, actor: Actor, errands: Errands, staging: Staging) -> None:
+        self._context_id = context_id
+        self._actor = actor
+        self._errands = errands
+        self._staging = staging
+        self._room = asyncio.Semaphore(_FETCHED_AT_ONCE)
+
+    async def damage(self) -> Damage | None:
+        """Return what is not as it was stored; None if everything is."""
+        for line_id in await self._errands.read(self._actor, self._lines, heavy=True):
+            after = b""
+            while pointers := await self._pointers(line_id, after):
+                found = await asyncio.gather(*(self._checked(text) for _, text in pointers))
+                wrong = {pointer[0]: damage for pointer, damage in zip(pointers, found, strict=True) if damage}
+                # What retention removed meanwhile is missing for a good reason.
+                still_there = {pointer[0] for pointer in await self._pointers(line_id, after)} if wrong else set()
+                for blob_hash, damage in wrong.items():
+                    if blob_hash in still_there:
+                        return damage
+                after = pointers[-1][0]
+        return None
+
+    async def _lines(self, timelines: Timelines) -> list[str]:
+        return await _lines_behind(timelines, await timelines.to_read(self._context_id))
+
+    async def _pointers(self, line_id: str, after: bytes) -> Sequence[tuple[bytes, str]]:
+        return await self._errands.read(
+            self._actor, lambda timelines: timelines.lines.pointers(line_id, after, _POINTERS_AT_ONCE), heavy=True
+        )
+
+    async def _checked(self, text: str) -> Damage | None:
+        async with self._room:
+            try:
+                await self._staging.fetch(self._actor.tenant, Pointer.decode(text))
+            except (ObjectMissing, ObjectDamaged) as error:
+                kind = f"a value outside the database is {_LOST[type(error)]}"
+                return Damage.of(f"{kind}: {_place(text)}", kind)
+        return None
+
+
+def _place(text: str) -> str:
+    """Return the hash in the path of an object, if what points there can be read."""
+    try:
+        return Pointer.decode(text).sha256
+    except ObjectDamaged:
+        return "nowhere"
 
 
 @operation(
@@ -162,10 +239,11 @@ class _Search:
 
     async def has(self, seq: int) -> bool:
         """Tell whether the key had the text right after a commit."""
-        self.looked_at += 1
         version = await self.version(seq)
         if version is None:
             return False
+        # Only what the caller may see counts: a key that is hidden must look like one that never was.
+        self.looked_at += 1
         if version.value is None:
             key = self._request.key
             raise VersionPruned(f"What '{key}' said at version {seq} is no longer kept.", version=seq)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.history.model import LineNotFound, Version, VersionNotFound
+from weft.capabilities.history.model import BranchNotFound, LineNotFound, Version, VersionNotFound
 from weft.capabilities.history.naming import HEAD, VersionName, no_version
 from weft.capabilities.objects.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.objects.staging import Staging
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
     from weft.capabilities.history.keeping import OpenLine
     from weft.capabilities.history.model import Point, Recorded
 
-READ_ERRORS = (LineNotFound, VersionNotFound)
+READ_ERRORS = (LineNotFound, BranchNotFound, VersionNotFound)
 # How many changes of each commit a log tells; the rest is told where the commit is shown.
 _CHANGES_IN_LOG = 100
 # Commits of one key are looked through at least so many at a time, as those that may not be shown are left out.
 _LOOK_THROUGH = 200
+# And no more than so many times: a page may be short, but is never long in coming.
+_PAGES_OF_KEY = 10
 
 
 KeyCursor = Annotated[HistoryKey | None, msgspec.Meta(description="next_cursor of the page before.")]
@@ -68,7 +70,10 @@ class MergedFrom(Response):
 
 
 class CommitInfo(Response):
-    """One step of a line, and the agent behind it. Changes you may not see are not among them."""
+    """One step of a line, and the agent behind it.
+
+    Changes you may not see are not among them; if you may see none, it does not say why it was made either.
+    """
 
     version: int
     hash: str
@@ -196,29 +201,32 @@ class Blamed(Response, kw_only=True, omit_defaults=False):
     rate=RateClass.BOARD,
     effect=Effect.READ,
     errors=READ_ERRORS,
-    heavy=lambda request: request.limit > _LOOK_THROUGH,
+    heavy=lambda request: request.key is not None or request.limit > _LOOK_THROUGH,
 )
 async def read_log(request: ReadLog, timelines: Timelines) -> Log:
     """See what was done to a line, newest first: who, when, why and to which keys."""
     line = await timelines.to_read(request.context_id)
     before = None if request.before_version is None else await timelines.moment(line, request.before_version)
     at = line.head.seq if before is None else before.seq - 1
-    commits = await _commits(timelines, line, at, request)
-    return Log(context_id=request.context_id, commits=commits[: request.limit], has_more=len(commits) > request.limit)
+    commits, has_more = await _commits(timelines, line, at, request)
+    return Log(context_id=request.context_id, commits=commits[: request.limit], has_more=has_more)
 
 
-async def _commits(timelines: Timelines, line: OpenLine, at: int, request: ReadLog) -> list[CommitInfo]:
-    """Return one commit more than asked for, if there is one. Those of a key show something of that key."""
+async def _commits(timelines: Timelines, line: OpenLine, at: int, request: ReadLog) -> tuple[list[CommitInfo], bool]:
+    """Return at least the commits asked for, if there are as many, and whether there are more.
+
+    Those of a key show something of that key. Of a key that is hidden nothing is told, not even that there is more.
+    """
     found: list[CommitInfo] = []
     page = request.limit + 1 if request.key is None else max(request.limit + 1, _LOOK_THROUGH)
-    while at > 0 and len(found) <= request.limit:
+    for _ in range(1 if request.key is None else _PAGES_OF_KEY):
         commits = await timelines.lines.log(line.head.line_id, at, page, request.key)
         shown = zip(commits, await seen_changes(line, commits), strict=True)
         found += [_logged(commit, changes) for commit, changes in shown if _concerns(changes, request.key)]
-        if len(commits) < page:
-            break
+        if len(found) > request.limit or len(commits) < page:
+            return found, len(found) > request.limit
         at = commits[-1].commit.seq - 1
-    return found
+    return found, bool(found)
 
 
 @operation(
@@ -242,11 +250,13 @@ async def show_commit(request: ShowCommit, timelines: Timelines) -> CommitShown:
     page, next_cursor = _page(changes, request.cursor, request.limit)
     parent = await timelines.at(line, point.seq - 1)
     tags = await timelines.lines.tags(commit.commit.line_id)
+    hidden = _is_hidden(commit, changes)
     return CommitShown(
         context_id=request.context_id,
-        commit=_commit_info(commit, page),
+        commit=_commit_info(commit, page, hidden=hidden),
         parent=parent.hash.hex() if parent.seq else None,
-        snapshots=tuple(tag.label for tag in tags if tag.seq == point.seq),
+        # A name that came by itself tells the step.
+        snapshots=tuple(tag.label for tag in tags if tag.seq == point.seq and not (hidden and tag.automatic)),
         next_cursor=next_cursor,
     )
 
@@ -345,21 +355,27 @@ def _page(versions: Sequence[Version], after: str | None, limit: int) -> tuple[S
 
 
 def _logged(recorded: Recorded, changes: Sequence[Version]) -> CommitInfo:
-    told = _commit_info(recorded, changes[:_CHANGES_IN_LOG])
+    told = _commit_info(recorded, changes[:_CHANGES_IN_LOG], hidden=_is_hidden(recorded, changes))
     return structs.replace(told, more_changes=max(0, len(changes) - _CHANGES_IN_LOG))
 
 
-def _commit_info(recorded: Recorded, changes: Sequence[Version]) -> CommitInfo:
+def _is_hidden(recorded: Recorded, visible: Sequence[Version]) -> bool:
+    """Tell whether the caller may know of nothing that a commit changed."""
+    return bool(recorded.commit.changes) and not visible
+
+
+def _commit_info(recorded: Recorded, changes: Sequence[Version], *, hidden: bool) -> CommitInfo:
+    """Return a commit as it is shown; why it was made is for those who may know of something that it changed."""
     commit = recorded.commit
-    merged = commit.merged
+    merged = None if hidden else commit.merged
     return CommitInfo(
         version=commit.seq,
         hash=recorded.hash.hex(),
         author=commit.author.participant,
         agent_id=commit.author.principal_id,
         at=from_micros(commit.committed_at),
-        reason=commit.reason,
-        step=commit.step,
+        reason="" if hidden else commit.reason,
+        step=None if hidden else commit.step,
         changes=[_change_info(version) for version in changes],
         merged=None
         if merged is None

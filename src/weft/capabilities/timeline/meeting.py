@@ -8,7 +8,16 @@ from msgspec import structs
 
 from weft.capabilities.context.model import is_metadata, metadata_key
 from weft.capabilities.history.committing import keep_moment
-from weft.capabilities.history.merging import Ground, Merge, alike, common_ground, common_pasts, state_by_key, three_way
+from weft.capabilities.history.merging import (
+    Ground,
+    Merge,
+    alike,
+    common_ground,
+    common_pasts,
+    fingerprint,
+    state_by_key,
+    three_way,
+)
 from weft.capabilities.history.model import Point
 from weft.capabilities.timeline.model import Review, ReviewState, Sides, UnrelatedLines
 from weft.capabilities.timeline.parts import is_whole_context, merge_parts
@@ -180,11 +189,7 @@ def _by_entry(outcome: Merge) -> Merge:
 
 
 def _sides(conflict: Conflict) -> Sides:
-    return Sides(conflict.key, *map(_hash, (conflict.base, conflict.ours, conflict.theirs)))
-
-
-def _hash(version: Version | None) -> str | None:
-    return None if version is None or version.change.blob_hash is None else version.change.blob_hash.hex()
+    return Sides(conflict.key, *map(fingerprint, (conflict.base, conflict.ours, conflict.theirs)))
 
 
 def _only(state: Mapping[str, Version], keys: set[str]) -> dict[str, Version]:

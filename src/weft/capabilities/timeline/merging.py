@@ -9,11 +9,7 @@ import msgspec
 
 from weft.capabilities.history.keeping import Why
 from weft.capabilities.history.merging import Conflict
-from weft.capabilities.history.model import (
-    LineNotFound,
-    Version,
-    VersionPruned,
-)
+from weft.capabilities.history.model import Version, VersionPruned
 from weft.capabilities.timeline.meeting import (
     Meeting,
     bring_in,
@@ -22,7 +18,9 @@ from weft.capabilities.timeline.meeting import (
     put_up_for_review,
 )
 from weft.capabilities.timeline.model import (
+    ROOM_ERRORS,
     TOOL,
+    WRITE_ERRORS,
     ContextId,
     ReviewState,
     UnrelatedLines,
@@ -96,7 +94,8 @@ class Merged(Response, kw_only=True, omit_defaults=True):
     permission=Permission.WRITE,
     rate=RateClass.BOARD,
     effect=Effect.WRITE,
-    errors=(LineNotFound, UnrelatedLines, VersionPruned, PermissionDenied),
+    audited=True,
+    errors=(*WRITE_ERRORS, UnrelatedLines, VersionPruned, PermissionDenied, *ROOM_ERRORS),
 )
 async def merge_line(request: MergeLine, timelines: Timelines) -> Merged:
     """Bring what another line changed into this one. If both changed the same keys, a human is asked to decide.
@@ -124,7 +123,7 @@ async def merge_line(request: MergeLine, timelines: Timelines) -> Merged:
         after = await bring_in(timelines, line, meeting, meeting.outcome.taken, Why(reason, request.step))
     waiting = await timelines.reviews.open_for(meeting.ours.line_id, meeting.theirs.line_id)
     if waiting is not None:
-        await close_review(timelines, line, waiting, ReviewState.RESOLVED)
+        await close_review(timelines, line, waiting, ReviewState.SUPERSEDED)
     return Merged(context_id=request.context_id, merged=True, version=after.seq, taken=tuple(known))
 
 

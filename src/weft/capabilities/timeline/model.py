@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.context.model import MEMORY_RULES
-from weft.capabilities.history.model import BRANCH_MARK, no_line, trunk_of
+from weft.capabilities.board.model import StoreFull
+from weft.capabilities.context.model import MEMORY_RULES, ContextLimitExceeded
+from weft.capabilities.history.model import BRANCH_MARK, BranchNotFound, LineNotFound, no_line, trunk_of
 from weft.capabilities.history.store import Rule
+from weft.capabilities.sessions.model import SessionArchived
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Name
 
@@ -23,6 +25,10 @@ _NAMES = {"board": (1, 1), "agent": (1, 1), "context": (1, 3), "memory": (1, 2)}
 _LONGEST_LINE = 400
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}\Z")
 TOOL = "context_history"
+# What any line, or the branch of one, may answer to whoever would change it.
+WRITE_ERRORS = (LineNotFound, BranchNotFound, SessionArchived)
+# And what it may answer if it is to hold more.
+ROOM_ERRORS = (StoreFull, ContextLimitExceeded)
 SNAPSHOT_CLEARANCE = 3
 
 ContextId = Annotated[
@@ -54,10 +60,13 @@ class BranchExists(Conflict):
 
 
 class BranchInUse(Conflict):
-    """Other branches go on from this one."""
+    """Something else needs this branch: branches that go on from it, lines that merged it, or sessions."""
 
     code = "BRANCH_IN_USE"
-    hint = "Delete the branches in context.branches first; they share this one's past."
+    hint = (
+        "Delete the branches in context.branches first; they share this one's past. With force it goes even if "
+        "sessions hold a version of it, or if lines in context.merged_by could no longer tell what they have in common."
+    )
     related = ("context_history",)
 
 
@@ -99,10 +108,15 @@ class ReviewState(StrEnum):
     OPEN = "open"
     RESOLVED = "resolved"
     ABANDONED = "abandoned"
+    # The sides came together without a decision.
+    SUPERSEDED = "superseded"
 
 
 class Sides(msgspec.Struct, frozen=True):
-    """What a key in conflict said on each side, by hash; None where it is not there. Values stay in history."""
+    """What a key in conflict said on each side, to whom and until when, by hash; None where it is not there.
+
+    Values stay in history.
+    """
 
     key: str
     base: str | None

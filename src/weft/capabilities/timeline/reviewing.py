@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from weft.capabilities.board.model import ValueTooLarge
 from weft.capabilities.context.model import metadata_key
 from weft.capabilities.history.keeping import Why
 from weft.capabilities.history.merging import Conflict
@@ -19,11 +20,14 @@ from weft.capabilities.history.model import (
     VersionConflict,
     VersionPruned,
     blob_hash,
+    trunk_of,
 )
 from weft.capabilities.timeline.meeting import Meeting, bring_in, close_review, meet, refresh_review
 from weft.capabilities.timeline.merging import ConflictInfo, known_keys, visible_conflicts
 from weft.capabilities.timeline.model import (
+    ROOM_ERRORS,
     TOOL,
+    WRITE_ERRORS,
     ContextId,
     HistoryKey,
     Review,
@@ -43,7 +47,7 @@ from weft.kernel.identity import Actor, Kind, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from weft.capabilities.history.keeping import LockedLine, OpenLine
     from weft.capabilities.history.model import Point
@@ -55,13 +59,15 @@ class ListReviews(Request):
     """Which reviews."""
 
     context_id: Annotated[ContextId | None, msgspec.Meta(description="Of merges into this line only.")] = None
-    state: Annotated[Literal["open", "resolved", "abandoned"] | None, msgspec.Meta(description="Only these.")] = None
+    state: Annotated[
+        Literal["open", "resolved", "abandoned", "superseded"] | None, msgspec.Meta(description="Only these.")
+    ] = None
     cursor: Annotated[Name | None, msgspec.Meta(description="next_cursor of the page before.")] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="At most this many.")] = 20
 
 
 class ReviewInfo(Response, kw_only=True, omit_defaults=True):
-    """A merge that a human must decide about, or has decided."""
+    """A merge that a human must decide about, or has decided; superseded if the sides came together without that."""
 
     review_id: str
     context_id: str
@@ -149,7 +155,7 @@ class ReviewAbandoned(Response, kw_only=True, omit_defaults=False):
 async def list_reviews(request: ListReviews, timelines: Timelines) -> Reviews:
     """List merges that wait for a human, or were decided by one, with what each side says."""
     if request.context_id is not None:
-        await timelines.to_read(request.context_id)
+        await timelines.to_read(trunk_of(request.context_id))
     state = None if request.state is None else ReviewState(request.state)
     page = await timelines.reviews.newest(request.cursor, request.limit + 1, request.context_id, state)
     shown = [info for review in page[: request.limit] if (info := await _review_info(timelines, review)) is not None]
@@ -178,9 +184,9 @@ async def read_review(request: ReadReview, timelines: Timelines) -> ReviewInfo:
 
 async def bring_up_to_date(request: ResolveReview, actor: Actor, errands: Errands) -> None:
     """Look at both lines again before a decision is acted on: what a human decided about may have changed."""
-    moved = await errands.write(actor, lambda timelines: _refreshed(timelines, request.review_id))
-    if moved is not None:
-        raise _went_on(moved)
+    refused = await errands.write(actor, lambda timelines: _refreshed(timelines, request.review_id))
+    if refused is not None:
+        raise refused
 
 
 @operation(
@@ -195,16 +201,26 @@ async def bring_up_to_date(request: ResolveReview, actor: Actor, errands: Errand
     audited=True,
     off_record=("resolutions",),
     prepare=bring_up_to_date,
-    errors=(ReviewNotFound, ReviewClosed, LineNotFound, VersionConflict, VersionPruned, PermissionDenied),
+    errors=(
+        ReviewNotFound,
+        ReviewClosed,
+        *WRITE_ERRORS,
+        VersionConflict,
+        VersionPruned,
+        PermissionDenied,
+        ValueTooLarge,
+        *ROOM_ERRORS,
+    ),
 )
 async def resolve_review(request: ResolveReview, timelines: Timelines) -> ReviewResolved:
     """Decide a merge, key by key. Only a human can, and only about what both sides say now."""
     _check_human(timelines.actor)
     review, line, source = await _opened(timelines, request.review_id)
     meeting = await meet(timelines, line, source)
+    visible = await visible_conflicts(meeting.outcome.conflicts, line, source)
     if meeting.conflicts != review.conflicts:
-        raise _went_on(review)
-    if len(await visible_conflicts(meeting.outcome.conflicts, line, source)) < len(meeting.conflicts):
+        raise _went_on(review, visible, len(meeting.conflicts))
+    if len(visible) < len(meeting.conflicts):
         raise PermissionDenied(
             "The merge is also about keys that you may not read.", hint="Leave it to someone who may."
         )
@@ -225,7 +241,7 @@ async def resolve_review(request: ResolveReview, timelines: Timelines) -> Review
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    errors=(ReviewNotFound, ReviewClosed),
+    errors=(ReviewNotFound, ReviewClosed, *WRITE_ERRORS),
 )
 async def abandon_review(request: AbandonReview, timelines: Timelines) -> ReviewAbandoned:
     """Give up a merge that waits for a decision. Both lines stay as they are."""
@@ -237,14 +253,16 @@ async def abandon_review(request: AbandonReview, timelines: Timelines) -> Review
     return ReviewAbandoned(review_id=closed.review_id, state=closed.state)
 
 
-async def _refreshed(timelines: Timelines, review_id: str) -> Review | None:
-    """Bring a review up to date; return it if the conflicts are no longer those it was opened about."""
+async def _refreshed(timelines: Timelines, review_id: str) -> VersionConflict | None:
+    """Bring a review up to date; return what to refuse a decision with if the conflicts are no longer the same."""
     _check_human(timelines.actor)
     review, line, source = await _opened(timelines, review_id)
     meeting = await meet(timelines, line, source)
     if meeting.conflicts == review.conflicts:
         return None
-    return await refresh_review(timelines, review, meeting)
+    await refresh_review(timelines, review, meeting)
+    visible = await visible_conflicts(meeting.outcome.conflicts, line, source)
+    return _went_on(review, visible, len(meeting.conflicts))
 
 
 async def _opened(timelines: Timelines, review_id: str) -> tuple[Review, LockedLine, OpenLine]:
@@ -269,11 +287,15 @@ def _no_review(review_id: str) -> ReviewNotFound:
 
 
 async def _may_read(timelines: Timelines, review: Review) -> bool:
+    # A branch is for those who may see its line, and what was decided about it is known when it is gone.
+    return await _readable(timelines, trunk_of(review.line_id)) is not None
+
+
+async def _readable(timelines: Timelines, line_id: str) -> OpenLine | None:
     try:
-        await timelines.to_read(review.line_id)
+        return await timelines.to_read(line_id)
     except (NotFound, Forbidden):
-        return False
-    return True
+        return None
 
 
 def _check_human(actor: Actor) -> None:
@@ -285,13 +307,14 @@ def _check_human(actor: Actor) -> None:
         )
 
 
-def _went_on(review: Review) -> VersionConflict:
+def _went_on(review: Review, visible: Sequence[ConflictInfo], conflicts: int) -> VersionConflict:
     return VersionConflict(
-        "Both sides went on since this was put up for review, and other keys are in conflict now.",
+        "The sides went on since this was put up for review, and are in conflict about something else now.",
         hint="Look at the review again with the action reviews, and decide about what it says now.",
         related=(TOOL,),
         review_id=review.review_id,
-        conflicts=[sides.key for sides in review.conflicts],
+        conflicts=[conflict.key for conflict in visible],
+        hidden_conflicts=conflicts - len(visible),
     )
 
 
@@ -369,7 +392,9 @@ async def _conflicts_of(timelines: Timelines, review: Review) -> tuple[ConflictI
     """Read what each side said when the review was last looked at; what was decided is in the log."""
     if review.state is not ReviewState.OPEN:
         return ()
-    line, source = await timelines.to_read(review.line_id), await timelines.to_read(review.source_line)
+    line, source = [await _readable(timelines, line_id) for line_id in (review.line_id, review.source_line)]
+    if line is None or source is None:
+        return ()
     moments = (
         (review.base_line, review.base_seq),
         (review.line_id, review.ours_seq),

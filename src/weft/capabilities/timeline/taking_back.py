@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.access.grants import check_clearance
-from weft.capabilities.history.committing import keep_moment
+from weft.capabilities.history.committing import check_label, keep_moment
 from weft.capabilities.history.keeping import Earlier, Why
 from weft.capabilities.history.merging import alike
 from weft.capabilities.history.model import (
@@ -21,8 +21,10 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.history.naming import VersionName
 from weft.capabilities.timeline.model import (
+    ROOM_ERRORS,
     SNAPSHOT_CLEARANCE,
     TOOL,
+    WRITE_ERRORS,
     ContextId,
     NamedMoment,
     sort_of,
@@ -156,11 +158,12 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
     permission=Permission.WRITE,
     rate=RateClass.BOARD,
     effect=Effect.WRITE,
-    errors=(LineNotFound, SnapshotExists, PermissionDenied),
+    errors=(*WRITE_ERRORS, SnapshotExists, PermissionDenied),
 )
 async def name_moment(request: NameMoment, timelines: Timelines) -> SnapshotTaken:
     """Give the present state of a line a name, to compare with or to return to. Needs clearance 3."""
     sort_of(request.context_id)
+    check_label(request.label)
     check_clearance(timelines.actor, SNAPSHOT_CLEARANCE, "A snapshot")
     line = await timelines.to_write(request.context_id)
     head = line.head
@@ -188,7 +191,7 @@ async def name_moment(request: NameMoment, timelines: Timelines) -> SnapshotTake
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    errors=(LineNotFound, SnapshotNotFound, PermissionDenied),
+    errors=(*WRITE_ERRORS, SnapshotNotFound, PermissionDenied),
 )
 async def delete_snapshot(request: DeleteSnapshot, timelines: Timelines) -> SnapshotDeleted:
     """Forget the name of a state, so that retention may remove what nothing else needs. Needs clearance 3."""
@@ -260,7 +263,7 @@ async def list_line_snapshots(request: ListLineSnapshots, timelines: Timelines, 
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    errors=(LineNotFound, VersionNotFound, VersionPruned, PermissionDenied),
+    errors=(*WRITE_ERRORS, VersionNotFound, VersionPruned, PermissionDenied, *ROOM_ERRORS),
 )
 async def roll_back(request: RollBack, timelines: Timelines) -> RolledBack:
     """Make a line say what it said at an earlier version. Nothing is rewritten: the way back is a new version.

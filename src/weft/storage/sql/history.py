@@ -18,16 +18,19 @@ from weft.capabilities.history.model import (
     branch_of,
     trunk_of,
 )
+from weft.capabilities.history.store import Pin
 from weft.storage.sql.blobs import SqlBlobs
+from weft.storage.sql.content import unpack
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
 from weft.storage.sql.pruning import forget_moments, prune_key, prune_some
+from weft.storage.sql.reviews import erase_reviews
 from weft.storage.sql.switches import note_branch_gone
 from weft.storage.sql.verification import find_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
-    from weft.capabilities.history.model import Commit, Point, Recorded, Version
+    from weft.capabilities.history.model import Commit, Damage, Point, Recorded, Version
     from weft.capabilities.history.store import Limits, Place, Pruned
     from weft.storage.sql.database import Row, Transaction
 
@@ -87,6 +90,12 @@ WITH page AS MATERIALIZED (
 {_OF_PAGE}
 """  # noqa: S608 - our own SQL
 _TAG = "SELECT label, seq, created_by, created_at, automatic FROM tags WHERE tenant = $1 AND line_id = $2 "
+_POINTERS = """
+SELECT DISTINCT b.hash, b.content FROM changes c
+JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND b.object IS NOT NULL
+WHERE c.tenant = $1 AND c.line_id = $2 AND c.pruned = 0 AND c.blob_hash > $3
+ORDER BY b.hash LIMIT $4
+"""
 _HASH_DIGITS = 64
 _encode = msgspec.json.Encoder().encode
 
@@ -384,6 +393,14 @@ class SqlLineStore:
     async def unpin(self, holder: str) -> None:
         await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
 
+    async def pinned(self, line_id: str) -> Sequence[Pin]:
+        rows = await self._tx.all(
+            "SELECT seq, holder FROM pins WHERE tenant = $1 AND line_id = $2 ORDER BY seq, holder",
+            self._tenant,
+            line_id,
+        )
+        return [Pin(*row) for row in rows]
+
     async def tag(self, line_id: str, tag: Tag) -> bool:
         commit = await self.commit_at(line_id, tag.seq)
         added = await self._tx.changed(
@@ -419,19 +436,23 @@ class SqlLineStore:
         row = await self._tx.one(_TAG + "AND label = $3", self._tenant, line_id, label)
         return None if row is None else _tag(row)
 
-    async def verify(self, line_id: str) -> str | None:
+    async def verify(self, line_id: str) -> Damage | None:
         return await find_damage(self._tx, line_id)
+
+    async def pointers(self, line_id: str, after: bytes, limit: int) -> Sequence[tuple[bytes, str]]:
+        rows = await self._tx.all(_POINTERS, self._tenant, line_id, after, limit)
+        return [(row[0], unpack(row[1]).decode()) for row in rows]
 
     async def sweep(self) -> None:
         await self._blobs.sweep()
 
-    async def erase(self, line_id: str) -> None:
+    async def erase(self, line_id: str, sparing: Collection[bytes] = ()) -> None:
         rows = await self._tx.all(
             "SELECT DISTINCT blob_hash FROM changes WHERE tenant = $1 AND line_id = $2 AND blob_hash IS NOT NULL",
             self._tenant,
             line_id,
         )
-        for table in ("changes", "commits", "tags", "pins", "switches", "reviews", "lines"):
+        for table in ("changes", "commits", "tags", "pins", "switches", "lines"):
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND line_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tenant,
@@ -439,9 +460,11 @@ class SqlLineStore:
             )
         await self._tx.run("DELETE FROM retention WHERE tenant = $1 AND subject = $2", self._tenant, line_id)
         branch = branch_of(line_id)
-        if branch is not None:
+        if branch is None:
+            await erase_reviews(self._tx, line_id)
+        else:
             await note_branch_gone(self._tx, trunk_of(line_id), branch)
-        await self._blobs.forget(row[0] for row in rows)
+        await self._blobs.forget(row[0] for row in rows if row[0] not in sparing)
 
     async def _whole_past(self, line_id: str) -> Sequence[Stretch]:
         return await self.past(line_id, LATEST)

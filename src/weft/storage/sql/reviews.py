@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.history.model import BRANCH_MARK
 from weft.capabilities.timeline.model import NamedMoment, Review, ReviewState, Sides
 
 if TYPE_CHECKING:
@@ -151,6 +152,19 @@ class SqlSnapshotIndex:
                 limit,
             )
         return [NamedMoment(*row)._replace(automatic=bool(row[-1])) for row in rows]
+
+
+async def erase_reviews(transaction: Transaction, trunk: str) -> None:
+    """Forget every merge into a line or a branch of it, whether or not that branch is still there."""
+    await transaction.run(
+        """
+        DELETE FROM reviews WHERE tenant = $1 AND review_id > '' AND (
+            line_id = $2 OR substr(line_id, 1, length(CAST($3 AS TEXT))) = $3)
+        """,
+        transaction.tenant,
+        trunk,
+        f"{trunk}{BRANCH_MARK}",
+    )
 
 
 def _review(row: Row) -> Review:

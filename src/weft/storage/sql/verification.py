@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.history.model import EMPTY, Act, ChangeMeta, Tag, trunk_of
+from weft.capabilities.history.model import EMPTY, Act, ChangeMeta, Damage, Tag, trunk_of
 from weft.capabilities.sessions.model import is_main_board, session_of
 from weft.storage.sql.content import unpack
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
@@ -40,7 +40,7 @@ WHERE l.tenant = $2 AND l.line_id = $3
 _TAGS = "SELECT label, seq, created_by, created_at, automatic, hash FROM tags WHERE tenant = $1 AND line_id = $2"
 # Pruning takes only what was replaced.
 _STANDING_BUT_PRUNED = """
-SELECT c.key FROM changes c
+SELECT c.key, c.seq FROM changes c
 WHERE c.tenant = $1 AND c.line_id = $2 AND c.pruned <> 0 AND c.act = 'write' AND NOT EXISTS (
     SELECT 1 FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key = c.key AND f.seq > c.seq)
 LIMIT 1
@@ -66,11 +66,16 @@ _LIVE_KEYS = """
 SELECT COUNT(*) FROM changes c WHERE c.tenant = $1 AND c.line_id = $2 AND c.act = 'write' AND NOT EXISTS (
     SELECT 1 FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key = c.key AND f.seq > c.seq)
 """
+_NOBODYS_TEXT = "there is text that nobody wrote"
 _KEY, _VERSION, _HASH, _PRUNED, _CONTENT, _WEIGHT = 11, 13, 15, 17, 18, 19
 
 
 class _Damaged(Exception):
-    """Something is not as it was written."""
+    """Something is not as it was written. ``kind`` says so without names that not everybody may know."""
+
+    def __init__(self, told: str, kind: str | None = None) -> None:
+        super().__init__(told)
+        self.kind = kind or told
 
 
 class _Reached(NamedTuple):
@@ -82,14 +87,14 @@ class _Reached(NamedTuple):
     step: str | None
 
 
-async def find_damage(transaction: Transaction, line_id: str) -> str | None:
+async def find_damage(transaction: Transaction, line_id: str) -> Damage | None:
     """Return what of a line's own commits, values or tags is not as it was written; None if all is."""
     try:
         await _check(transaction, line_id)
     except _Damaged as damage:
-        return str(damage)
+        return Damage.of(str(damage), damage.kind)
     except (UnicodeDecodeError, msgspec.DecodeError):
-        return "there is text that nobody wrote"
+        return Damage.of(_NOBODYS_TEXT, _NOBODYS_TEXT)
     return None
 
 
@@ -146,7 +151,10 @@ async def _commit_at(transaction: Transaction, line_id: str | None, seq: int) ->
 async def _check_what_stands(transaction: Transaction, line_id: str) -> None:
     row = await transaction.one(_STANDING_BUT_PRUNED, transaction.tenant, line_id)
     if row is not None:
-        raise _Damaged(f"the value of '{row[0]}' is gone without having been replaced")
+        raise _Damaged(
+            f"the value of '{row[0]}' is gone without having been replaced",
+            f"a value of version {row[1]} is gone without having been replaced",
+        )
     if is_main_board(line_id):
         await _check_entries(transaction, line_id)
 
@@ -157,7 +165,7 @@ async def _check_entries(transaction: Transaction, line_id: str) -> None:
         *of_change, meta, act = said
         kept = ChangeMeta(tokens, expires_at, _patterns(readable_by), _patterns(writable_by))
         if act != Act.WRITE or of_change != [life, number, value_hash] or decode_meta(meta) != kept:
-            raise _Damaged(f"the entry '{key}' is not what history says")
+            raise _Damaged(f"the entry '{key}' is not what history says", "an entry is not what history says")
     live = await transaction.one(_LIVE_KEYS, transaction.tenant, line_id)
     if live is not None and live[0] != len(rows):
         raise _Damaged("an entry that history has is missing")
@@ -175,10 +183,15 @@ async def _check_tags(transaction: Transaction, line_id: str) -> None:
         tag = Tag(label, seq, created_by, created_at, automatic=bool(automatic))
         # Tags from before there were seals have none.
         if seal is not None and tag.seal(EMPTY if named is None else named.hash) != seal:
-            raise _Damaged(f"the snapshot '{label}' is not what was set")
+            raise _Damaged(
+                f"the snapshot '{label}' is not what was set", f"a snapshot of version {seq} is not what was set"
+            )
         gone = await transaction.one(_NAMED_BUT_PRUNED, transaction.tenant, line_id, seq)
         if gone is not None:
-            raise _Damaged(f"the value of '{gone[0]}' is gone although the snapshot '{label}' names it")
+            raise _Damaged(
+                f"the value of '{gone[0]}' is gone although the snapshot '{label}' names it",
+                f"a value is gone although a snapshot of version {seq} names it",
+            )
 
 
 def _checked(rows: Sequence[Row], before: _Reached) -> _Reached:
@@ -188,7 +201,10 @@ def _checked(rows: Sequence[Row], before: _Reached) -> _Reached:
         raise _Damaged(f"commit {expected} is missing")
     for row in rows:
         if _is_damaged(row[_HASH], row[_PRUNED], row[_CONTENT]):
-            raise _Damaged(f"the value of '{row[_KEY]}' version {row[_VERSION]} is not what was written")
+            raise _Damaged(
+                f"the value of '{row[_KEY]}' version {row[_VERSION]} is not what was written",
+                f"a value of version {expected} is not what was written",
+            )
     merged, weight = record.commit.merged, rows[0][_WEIGHT]
     parents = (before.hash,) if merged is None else (before.hash, merged.hash)
     if record.commit.hash_after(*parents, weight=weight) != record.hash:
