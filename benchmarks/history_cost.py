@@ -26,6 +26,7 @@ from benchmarks.harness import Row, limited
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import call, folder, open_app
 from benchmarks.wire import run_async
+from weft.capabilities.board.writing import MAX_BRANCHES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -129,12 +130,14 @@ async def _grown(
     fresh = await made(f"fresh_{growth.name}", None)
     small = await made(f"small_{growth.name}", growth._replace(size=few))
     rows = []
-    for name, operation, other, number, most in (
-        ("write", _write, fresh, KEYS, _WRITE_MOST),
-        ("rollback", _Rollbacks(), small, few + KEYS, _MOST),
-        ("branch", _branch, small, few + KEYS, _MOST),
+    # As many branches as a board may have, over all rounds and the one before them.
+    branches = min(sizes.calls, MAX_BRANCHES // (sizes.rounds + 1))
+    for name, operation, calls, other, number, most in (
+        ("write", _write, sizes.calls, fresh, KEYS, _WRITE_MOST),
+        ("rollback", _Rollbacks(), sizes.calls, small, few + KEYS, _MOST),
+        ("branch", _branch, branches, small, few + KEYS, _MOST),
     ):
-        result = await compare_warm(sizes.rounds, *(side.cost(operation, sizes.calls) for side in (large, other)))
+        result = await compare_warm(sizes.rounds, *(side.cost(operation, calls) for side in (large, other)))
         named = f"history_cost.{database}.{name}.{growth.size}_{growth.name}"
         rows.append(result.row(named, "us CPU/call", f"with {number} {growth.name}", at_most=most))
     for side in (large, fresh, small):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from support.world import World
+    from weft.capabilities.history.model import Damage
     from weft.storage.sql.database import Transaction
 
 pytestmark = pytest.mark.req("SC-08")
@@ -52,9 +53,9 @@ COLUMNS = {
 class Undone(Exception):
     """Ends a transaction without a trace, with what was found in it."""
 
-    def __init__(self, found: str | None) -> None:
-        super().__init__(found)
-        self.found = found
+    def __init__(self, damage: Damage | None) -> None:
+        self.found = None if damage is None else damage.told
+        super().__init__(self.found)
 
 
 class Cell(NamedTuple):

@@ -19,7 +19,8 @@ LINE = "board:s1"
 
 
 async def verify(world: World, line: str = LINE) -> str | None:
-    return await world.app.database.write(Scope(world.tenant), lambda tx: SqlLineStore(tx).verify(line))
+    damage = await world.app.database.write(Scope(world.tenant), lambda tx: SqlLineStore(tx).verify(line))
+    return None if damage is None else damage.told
 
 
 async def kept(world: World, value: str) -> bool:

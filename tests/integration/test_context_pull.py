@@ -73,6 +73,20 @@ async def test_a_session_keeps_its_snapshot_while_those_above_edit_and_others_pu
     assert (await held(other))["version"] == 3
 
 
+@pytest.mark.req("CE-E")
+async def test_a_child_keeps_its_frozen_context_while_its_parent_edits_it_until_it_pulls(world: World) -> None:
+    define_child = {"agent_id": "analysis", "role": "Reads"}
+    await world.planner.call("agent.define", **define_child)
+    await pull(world.analysis)
+    before = await held(world.analysis)
+    await world.planner.call("agent.define", **{**define_child, "role": "Writes"})
+    assert await held(world.analysis) == before
+    later = world.analysis.in_session((await world.planner.create_session("later")).session)
+    assert (await pull(later))["context"]["role"] == "Writes"
+    assert await held(world.analysis) == before
+    assert (await pull(world.analysis))["context"]["role"] == "Writes"
+
+
 @pytest.mark.req("CE-F18")
 async def test_a_session_holds_one_snapshot_and_nothing_of_the_one_before(world: World) -> None:
     await push(world.planner, known("a", 1), if_version=0)
@@ -355,3 +369,14 @@ async def test_metadata_takes_up_room_in_an_answer_too(world: World) -> None:
     ]
     (entry,) = (await held(world.planner, key="k9"))["entries"]
     assert (entry["metadata"], entry["value"], "truncated" in entry) == (about, 1, False)
+
+
+async def test_those_above_an_agent_are_not_told_of_its_pushes_and_pulls(world: World) -> None:
+    await push(world.analysis, known("a", 1), if_version=0, session_id=SESSION)
+    await pull(world.analysis)
+    for other, where in ((world.planner, {}), (world.planner, {"session_id": SESSION}), (world.admin, {})):
+        told = {event["type"] for event in (await other.events(**where))["events"]}
+        assert not told & {"context.pulled", "context.pushed"}
+    events = (await world.analysis.events(session_id=SESSION))["events"]
+    mine = [event["type"] for event in events if event["type"].startswith("context.")]
+    assert mine == ["context.pushed", "context.pulled"]

@@ -309,10 +309,15 @@ async def test_a_branch_deleted_under_its_users_is_named(parted: World) -> None:
 
 async def test_a_branch_is_deleted_with_what_was_to_be_decided_about_it(at_odds: World) -> None:
     into_main = (await merge(at_odds.planner))["review_id"]
-    await merge(at_odds.planner, source=MAIN, target=TRY)
+    into_branch = (await merge(at_odds.planner, source=MAIN, target=TRY))["review_id"]
     await history(at_odds.planner, "delete_branch", branch="try", force=True)
-    (review,) = (await at_odds.admin.call("history.reviews"))["reviews"]
-    assert (review["review_id"], review["state"]) == (into_main, "abandoned")
+    reviews = (await at_odds.admin.call("history.reviews"))["reviews"]
+    assert {r["review_id"]: r["state"] for r in reviews} == {into_main: "abandoned", into_branch: "abandoned"}
+    of_branch = (await at_odds.admin.call("history.reviews", context_id=TRY))["reviews"]
+    assert [review["review_id"] for review in of_branch] == [into_branch]
+    assert (await at_odds.admin.call("history.review", review_id=into_branch))["decided_by"] == "orchestrator"
+    with refused("REVIEW_NOT_FOUND"):
+        await at_odds.stranger.call("history.review", review_id=into_branch)
     assert await at_odds.rows("SELECT 1 FROM pins WHERE tenant = $1", at_odds.tenant) == []
     with refused("REVIEW_CLOSED"):
         await at_odds.admin.call("history.resolve", review_id=into_main, resolutions={"goal": {"take": "ours"}})
@@ -356,7 +361,9 @@ async def test_a_review_is_closed_for_everyone_by_a_clean_merge_or_with_its_bran
     assert (await merge(at_odds.planner))["merged"]
     assert await events(at_odds.analysis, "history.review") == ["history.review_opened", "history.review_closed"]
     shown = await at_odds.analysis.call("history.review", review_id=review["review_id"])
-    assert (shown["state"], shown["decided_by"]) == ("resolved", "orchestrator")
+    assert (shown["state"], shown["decided_by"]) == ("superseded", "orchestrator")
+    listed = (await at_odds.analysis.call("history.reviews", state="superseded"))["reviews"]
+    assert [each["review_id"] for each in listed] == [review["review_id"]]
     await at_odds.planner.write("goal", "here")
     await at_odds.planner.write("goal", "there", branch="try")
     await merge(at_odds.planner)
@@ -396,3 +403,69 @@ async def test_an_agents_whole_context_branches_and_merges_entry_by_entry(world:
     between = await history(planner, "diff", context_id=line, from_version=str(version))
     assert [d["key"] for d in between["modified"]] == ["learned_knowledge/tone"]
     assert (await history(planner, "verify", context_id=line, deep=True))["intact"]
+
+
+async def test_reviews_of_a_session_go_with_it_even_of_branches_that_are_gone(at_odds: World) -> None:
+    await merge(at_odds.planner)
+    await merge(at_odds.planner, source=MAIN, target=TRY)
+    await history(at_odds.planner, "delete_branch", branch="try", force=True)
+    await at_odds.planner.call("session.archive", session_id="s1")
+    await at_odds.admin.call("session.delete", session_id="s1")
+    assert await at_odds.rows("SELECT 1 FROM reviews WHERE tenant = $1", at_odds.tenant) == []
+
+
+@pytest.mark.req("CE-F26")
+@pytest.mark.parametrize("what", [{"readable_by": ["orchestrator", "human:*"]}, {"ttl_seconds": 500}])
+async def test_a_decision_is_about_readers_and_times_too_not_only_about_values(
+    at_odds: World, what: dict[str, Any]
+) -> None:
+    review_id = (await merge(at_odds.planner))["review_id"]
+    await at_odds.planner.write("goal", "theirs", branch="try", **what)
+    with refused("VERSION_CONFLICT"):
+        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "theirs"}})
+    await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "theirs"}})
+    assert (await state(at_odds.planner))["goal"] == "theirs"
+
+
+async def test_a_refused_decision_names_no_key_that_is_hidden_from_who_decides(at_odds: World) -> None:
+    review_id = (await merge(at_odds.planner))["review_id"]
+    for branch in ("try", "main"):
+        await at_odds.planner.write("secret", branch, branch=branch, readable_by=["orchestrator"])
+    with refused("VERSION_CONFLICT") as caught:
+        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions={"goal": {"take": "ours"}})
+    assert (caught.value.context["conflicts"], caught.value.context["hidden_conflicts"]) == (["goal"], 1)
+
+
+async def test_a_branch_that_tells_what_others_have_in_common_goes_only_on_purpose(parted: World) -> None:
+    await history(parted.planner, "branch", branch="other")
+    await parted.planner.write("goal", "tried", branch="try")
+    await merge(parted.planner)
+    await merge(parted.planner, target="board:s1@other")
+    with refused("BRANCH_IN_USE") as caught:
+        await history(parted.planner, "delete_branch", branch="try")
+    assert caught.value.context["merged_by"] == [MAIN, "board:s1@other"]
+    await history(parted.planner, "delete_branch", branch="try", force=True)
+    assert await state(parted.planner) == await state(parted.planner, "board:s1@other")
+
+
+async def test_merges_are_on_record(parted: World) -> None:
+    await parted.planner.write("goal", "tried", branch="try")
+    await merge(parted.planner)
+    (row,) = [row for row in await parted.admin.audit() if row["action"] == "history.merge"]
+    assert (row["outcome"], row["target"], row["detail"]) == ("done", f"{MAIN}/{TRY}", {"merged": True, "version": 3})
+
+
+async def test_changes_to_a_closed_session_are_refused_by_name(parted: World) -> None:
+    await parted.planner.write("goal", "tried", branch="try")
+    await parted.planner.call("session.archive", session_id="s1")
+    calls: dict[str, dict[str, Any]] = {
+        "merge": {"from_context_id": TRY},
+        "branch": {"branch": "late"},
+        "snapshot": {"label": "late"},
+        "rollback": {"target_version": 1},
+    }
+    for verb, what in calls.items():
+        with refused("SESSION_ARCHIVED") as caught:
+            await history(parted.admin, verb, **what)
+        operation = parted.app.registry[f"history.{verb}"]
+        assert type(caught.value) in operation.errors, verb

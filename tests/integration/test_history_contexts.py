@@ -8,6 +8,7 @@ import pytest
 
 from support.contexts import artifact, known, push
 from support.world import refused
+from weft.capabilities.context.model import MAX_VALUE_BYTES
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -183,3 +184,123 @@ async def test_a_switch_refuses_what_names_no_line(world: World, line: str) -> N
     for verb, what in (("switch", {}), ("delete_branch", {"branch": "try"})):
         with refused("LINE_NOT_FOUND"):
             await history(world.planner, verb, context_id=line, **what)
+
+
+@pytest.mark.req("CE-F26")
+async def test_reviews_of_a_part_end_with_its_branch_and_fail_nobodys_list(at_odds: World) -> None:
+    opened = await history(at_odds.planner, "merge", from_context_id=f"{PART}@try")
+    await open_review(at_odds)
+    await history(at_odds.planner, "delete_branch", context_id=WHOLE, branch="try", force=True)
+    for caller in (at_odds.planner, at_odds.admin):
+        reviews = (await caller.call("history.reviews"))["reviews"]
+        assert [(review["context_id"], review["state"]) for review in reviews] == [
+            (WHOLE, "abandoned"),
+            (PART, "abandoned"),
+        ]
+    assert (await at_odds.planner.call("history.review", review_id=opened["review_id"]))["state"] == "abandoned"
+    closed = [e["subject"] for e in (await at_odds.planner.events())["events"] if e["type"] == "history.review_closed"]
+    assert opened["review_id"] in closed
+    await history(at_odds.admin, "prune", context_id=None)
+    assert len((await at_odds.planner.call("history.reviews"))["reviews"]) == 2
+
+
+async def test_a_review_whose_source_cannot_be_read_is_shown_without_what_it_says(at_odds: World) -> None:
+    opened = await open_review(at_odds)
+    await at_odds.sql("UPDATE reviews SET source_line = $1 WHERE tenant = $2", "context:planner@lost", at_odds.tenant)
+    (review,) = (await at_odds.planner.call("history.reviews"))["reviews"]
+    assert (review["review_id"], review["state"]) == (opened["review_id"], "open")
+    assert ("conflicts" in review, review["hidden_conflicts"]) == (False, 1)
+
+
+@pytest.mark.req("CE-F57")
+async def test_what_an_open_review_of_a_whole_context_is_about_is_not_pruned(at_odds: World) -> None:
+    opened = await open_review(at_odds)
+    for number in range(3):
+        await push(at_odds.planner, known("limits", number), if_version=2 + number)
+    await at_odds.admin.call("history.set_retention", subject="learned_knowledge", versions=1)
+    await at_odds.admin.call("history.prune")
+    (review,) = (await at_odds.planner.call("history.reviews"))["reviews"]
+    assert review["conflicts"] == opened["conflicts"]
+    await at_odds.planner.call("history.abandon", review_id=opened["review_id"])
+    await history(at_odds.planner, "delete_branch", context_id=WHOLE, branch="try", force=True)
+    # First what is left of the branch goes, then what only that needed.
+    for _ in range(2):
+        await at_odds.admin.call("history.prune")
+    assert [(await state(at_odds.planner, version=version))["limits"] for version in (1, 2, 5)] == [None, None, 2]
+
+
+async def test_a_branch_that_a_session_holds_goes_only_on_purpose(at_odds: World) -> None:
+    await at_odds.planner.call("context.pull", session_id="s1", branch="try")
+    review = await open_review(at_odds)
+    chosen = {"learned_knowledge/limits": {"take": "ours"}}
+    await at_odds.admin.call("history.resolve", review_id=review["review_id"], resolutions=chosen)
+    with refused("BRANCH_IN_USE") as caught:
+        await history(at_odds.planner, "delete_branch", context_id=WHOLE, branch="try")
+    assert caught.value.context["sessions"] == 1
+    await at_odds.planner.call("context.pull", session_id="s1", branch="main")
+    await history(at_odds.planner, "delete_branch", context_id=WHOLE, branch="try")
+
+
+@pytest.mark.req("CE-F26")
+async def test_a_value_of_ones_own_is_checked_like_one_that_is_pushed(at_odds: World) -> None:
+    review_id = (await open_review(at_odds))["review_id"]
+    deep: Any = 1
+    for _ in range(40):
+        deep = [deep]
+
+    async def decide(key: str, value: Any) -> None:
+        resolutions = {"learned_knowledge/limits": {"take": "ours"}, key: {"take": "value", "value": value}}
+        await at_odds.admin.call("history.resolve", review_id=review_id, resolutions=resolutions)
+
+    for wrong in (float("inf"), float("nan"), deep, "\ud800"):
+        with refused("INVALID_INPUT_FORMAT"):
+            await decide("learned_knowledge/limits", wrong)
+    with refused("INVALID_INPUT_FORMAT"):
+        await decide("learned_knowledge/limits#metadata", {"from": "nobody"})
+    with refused("CONTENT_TOO_LARGE"):
+        await decide("learned_knowledge/limits", "x" * (MAX_VALUE_BYTES + 1))
+    assert await state(at_odds.planner) == {"limits": ["none"]}
+
+
+@pytest.mark.req("CE-F57")
+async def test_no_diff_or_conflict_of_a_whole_context_tells_what_retention_has_ended(world: World) -> None:
+    planner = world.planner
+    await push(planner, artifact("report", "first secret"), if_version=0)
+    await history(planner, "branch", context_id=WHOLE, branch="try")
+    await push(planner, artifact("report", "their secret"), if_version=1, branch="try")
+    await push(planner, artifact("report", "our secret"), if_version=1)
+    answer = await open_review(world)
+    assert len(answer["conflicts"]) == 1
+    world.clock.advance(days=91)
+    for versions in ({"from_version": 1}, {"from_version": "head", "other_context_id": f"{WHOLE}@try"}):
+        diff = await history(planner, "diff", context_id=WHOLE, **versions)
+        assert "secret" not in str(diff)
+    assert "secret" not in str(await planner.call("history.reviews"))
+
+
+@pytest.mark.req("CE-F57")
+async def test_only_what_stood_at_a_named_moment_outlives_its_time(world: World) -> None:
+    await world.admin.call("history.set_retention", subject="learned_knowledge", days=30)
+    for number in range(4):
+        await push(world.planner, known("a", number), if_version=number)
+        if number == 2:
+            await history(world.admin, "snapshot", context_id=WHOLE, label="keep")
+    world.clock.advance(days=31)
+    for line, key in ((PART, "a"), (WHOLE, "learned_knowledge/a")):
+        told = [(await state(world.planner, line, version=version))[key] for version in range(1, 5)]
+        assert told == [None, None, 2, None]
+
+
+async def test_a_deep_check_finds_values_outside_that_are_damaged_or_gone(world: World) -> None:
+    await push(world.planner, known("large", "x" * 40_000), if_version=0)
+    (stored,) = [path for path in (world.settings.objects_folder / world.tenant).rglob("*") if path.is_file()]
+    for line in (WHOLE, PART):
+        assert (await history(world.planner, "verify", context_id=line, deep=True))["intact"]
+    for damage, kind in ((lambda: stored.write_bytes(b"y"), "not what was stored"), (stored.unlink, "missing")):
+        damage()
+        assert (await history(world.planner, "verify"))["intact"]
+        for line in (WHOLE, PART):
+            to_admin = await history(world.admin, "verify", context_id=line, deep=True)
+            to_agent = await history(world.planner, "verify", context_id=line, deep=True)
+            assert (to_admin["intact"], stored.name in to_admin["problem"]) == (False, True)
+            assert (to_agent["intact"], to_agent["problem"]) == (False, f"a value outside the database is {kind}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
+from weft.capabilities.timeline import looking_back
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -165,13 +166,13 @@ async def test_versions_go_by_number_label_or_hash(lived_in: World) -> None:
 async def test_a_label_that_looks_like_a_number_or_a_hash_is_found_behind_numbers_and_before_hashes(
     lived_in: World,
 ) -> None:
-    hashes = {c["version"]: c["hash"] for c in (await history(lived_in.planner, "log"))["commits"]}
-    for label in ("2", "77", hashes[1][:12]):
-        await lived_in.admin.call("history.snapshot", context_id=LINE, label=label)
-    versions = [
-        (await history(lived_in.planner, "read", version=name))["version"] for name in ("2", "77", hashes[1][:12])
-    ]
-    assert versions == [2, 5, 5]
+    first = (await history(lived_in.planner, "log"))["commits"][-1]["hash"][:40]
+    await lived_in.admin.call("history.snapshot", context_id=LINE, label=first)
+    assert (await history(lived_in.planner, "read", version=first))["version"] == 5
+    # There may be such names from before they were refused.
+    for label, version in (("2", 2), ("77", 5)):
+        await lived_in.sql("UPDATE tags SET label = $1 WHERE tenant = $2 AND automatic = 0", label, lived_in.tenant)
+        assert (await history(lived_in.planner, "read", version=label))["version"] == version
 
 
 @pytest.mark.parametrize("version", ["6", "nowhere", "abcdef", "ab", "9" * 40, "-1", "1.0", "%", "\x00", "ship it"])
@@ -302,7 +303,9 @@ async def test_versions_go_by_numbers_and_as_the_log_writes_them(lived_in: World
 
 
 async def test_a_state_that_was_named_v2_is_what_v2_means(lived_in: World) -> None:
-    await lived_in.admin.call("history.snapshot", context_id=LINE, label="v2")
+    await lived_in.admin.call("history.snapshot", context_id=LINE, label="mark")
+    # From before such names were refused.
+    await lived_in.sql("UPDATE tags SET label = 'v2' WHERE tenant = $1 AND label = 'mark'", lived_in.tenant)
     assert (await history(lived_in.planner, "read", version="v2"))["version"] == 5
     assert (await history(lived_in.planner, "read", version="2"))["version"] == 2
 
@@ -338,3 +341,61 @@ async def test_an_answer_shows_so_much_of_the_values_and_the_rest_by_key(world: 
     assert (entries["k2"]["value"], entries["k2"]["size"]) == (None, 120_000)
     (alone,) = (await board.call("history.read", **line, key="k2"))["entries"]
     assert (alone["value"], alone.get("truncated", False)) == ("2" * 120_000, False)
+
+
+@pytest.mark.parametrize("label", ["head", "latest", "7", "v7", "before-merge-v3", "after-plan-v2", "after-plan-v2-2"])
+async def test_a_snapshot_cannot_be_called_what_means_something_already(lived_in: World, label: str) -> None:
+    for name, what in (("history.snapshot", {"context_id": LINE}), ("board.snapshot", {"session_id": "s1"})):
+        with refused("INVALID_INPUT_FORMAT") as caught:
+            await lived_in.admin.call(name, **what, label=label)
+        assert caught.value.context["field"] == "label"
+
+
+async def test_why_a_commit_was_made_is_for_those_who_may_know_of_something_in_it(world: World) -> None:
+    closed = {"readable_by": ["orchestrator"]}
+    await world.planner.write("secret", "x", reason="fire someone", step="layoffs", **closed)
+    await world.planner.write("secret", "y", step="next", **closed)
+    for version in (1, 2):
+        shown = await history(world.analysis, "show", version=version)
+        assert (shown["commit"]["reason"], shown["commit"].get("step"), shown.get("snapshots")) == ("", None, None)
+    log = (await history(world.analysis, "log"))["commits"]
+    assert [(commit["version"], commit["reason"], commit.get("step")) for commit in log] == [
+        (2, "", None),
+        (1, "", None),
+    ]
+    told = await history(world.planner, "show", version=1)
+    assert (told["commit"]["reason"], told["snapshots"]) == ("fire someone", ["after-layoffs-v1"])
+
+
+async def test_bisect_tells_nothing_of_a_key_that_is_hidden(lived_in: World) -> None:
+    hidden, unknown = [
+        await history(lived_in.analysis, "bisect", key=key, contains="x") for key in ("secret", "nothing")
+    ]
+    assert {**hidden, "key": ""} == {**unknown, "key": ""}
+
+
+async def test_which_key_is_damaged_is_told_to_admins(lived_in: World) -> None:
+    await lived_in.sql("UPDATE blobs SET content = $1 WHERE tenant = $2", b"txet", lived_in.tenant)
+    to_admin, to_agent = [(await history(who, "verify"))["problem"] for who in (lived_in.admin, lived_in.analysis)]
+    assert to_admin == "the value of 'goal' version 1 is not what was written"
+    assert to_agent == "a value of version 1 is not what was written"
+
+
+async def test_the_log_of_a_key_is_looked_through_so_far_and_no_further(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looking_back, "_LOOK_THROUGH", 2)
+    monkeypatch.setattr(looking_back, "_PAGES_OF_KEY", 2)
+    closed = {"readable_by": ["orchestrator"]}
+    for number in range(6):
+        await world.planner.write("secret", str(number), **closed)
+        await world.planner.write("goal", str(number))
+    of_hidden = await history(world.analysis, "log", key="secret", limit=1)
+    assert (of_hidden["commits"], of_hidden["has_more"]) == ([], False)
+    of_goal = await history(world.analysis, "log", key="goal", limit=3)
+    assert ([c["version"] for c in of_goal["commits"]], of_goal["has_more"]) == ([12, 10, 8], True)
+    behind = await history(world.analysis, "log", key="goal", limit=3, before_version=8)
+    assert ([c["version"] for c in behind["commits"]], behind["has_more"]) == ([6, 4, 2], False)
+    operation = world.app.registry["history.log"]
+    requests = [operation.parse({"context_id": LINE, "limit": 1, **key}, strict=True) for key in ({}, {"key": "goal"})]
+    assert [operation.heavy(request) for request in requests] == [False, True]

@@ -50,6 +50,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.current = "main"
         self.named = 0
         self.kept: dict[tuple[Line, str], dict[str, str]] = {}
+        self.since: dict[tuple[Line, str], float] = {}
 
     # How the two are talked to.
 
@@ -95,6 +96,7 @@ class HistoryMachine(RuleBasedStateMachine):
     def name(self, line: Line, label: str) -> None:
         """Give the present state a name, under which it must be found whatever happens."""
         line.named[label] = line.head
+        self.since.setdefault((line, label), self.now)
         state = line.present(self.now)
         self.kept[line, label] = {key: e.value for key, e in state.items() if not Line.is_lost(key, e)}
 
@@ -193,11 +195,15 @@ class HistoryMachine(RuleBasedStateMachine):
         used = any(other.base and other.base[0] is line for other in self.lines.values())
         others = [line.base[0], self.lines["main"]]
         merged = any((line, line.head) in ancestors((other, other.head)) for other in others)
+        moments = {(other.name, made.merged) for other in self.lines.values() for made in other.commits.values()}
+        merged_by = {name for name, moment in moments if moment and moment[0].owner(moment[1]) is line}
         code = self.ask("history.delete_branch", context_id=MAIN, branch=branch, force=force)[1]
         if used:
             assert code == "BRANCH_IN_USE"
         elif line.commits and not merged and not force:
             assert code == "BRANCH_NOT_MERGED"
+        elif len(merged_by) > 1 and not force:
+            assert code == "BRANCH_IN_USE"
         else:
             assert code is None
             line.deleted = True
@@ -258,7 +264,7 @@ class HistoryMachine(RuleBasedStateMachine):
         assert code is None, code
         if taken:
             self.name(line, f"before-merge-v{line.head}")
-        self.expect(line, Commit(self.now, changes, merged=(source, source.head)))
+        self.expect(line, Commit(self.now, changes, merged=(source.owner(source.head), source.head)))
 
     def decide(
         self,
@@ -288,7 +294,16 @@ class HistoryMachine(RuleBasedStateMachine):
         assert self.ask("history.set_retention", "admin", **rule)[1] is None
         answer, code = self.ask("history.prune", "admin")
         assert (code, answer["finished"]) == (None, True)
+        for line in self.lines.values():
+            self.forget_names(line, versions)
         assert answer["versions"] == prune([*self.lines.values()], versions)
+
+    def forget_names(self, line: Line, at_most: int) -> None:
+        """Forget names that came by themselves behind so many newer ones."""
+        by_themselves = [label for label in line.named if label.startswith("before-")]
+        newest = sorted(by_themselves, key=lambda label: (-self.since[line, label], label))
+        for label in newest[at_most:]:
+            del line.named[label], self.kept[line, label], self.since[line, label]
 
     # What must hold.
 

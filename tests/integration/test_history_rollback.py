@@ -217,6 +217,7 @@ async def test_the_snapshots_of_one_line_are_listed_in_pages(lived_in: World) ->
         await history(lived_in.stranger, "line_snapshots", context_id=LINE)
 
 
+@pytest.mark.req("CE-A")
 @pytest.mark.req("CE-F55")
 @pytest.mark.req("CE-F56")
 @pytest.mark.req("MW-11")
@@ -239,6 +240,7 @@ async def test_persistent_memory_has_snapshots_and_is_taken_back_with_clearance_
     assert await labels(world.admin, agent_id="planner") == []
 
 
+@pytest.mark.req("CE-A")
 @pytest.mark.req("CE-F56")
 async def test_a_whole_context_is_taken_back_part_by_part(world: World) -> None:
     push = {"knowledge": learned("tone", "formal"), "if_version": 0}

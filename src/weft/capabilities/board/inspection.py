@@ -43,9 +43,9 @@ async def _damage(board: Board) -> str | None:
     trunk, lines = line_of(board.session.session_id), board.parts.lines
     branches = await lines.branches(trunk) if board.session.branches else ()
     for line_id in (trunk, *(branch.head.line_id for branch in branches)):
-        problem = await lines.verify(line_id)
-        if problem is not None:
-            return problem
+        damage = await lines.verify(line_id)
+        if damage is not None:
+            return damage.told
     return None
 
 

@@ -367,7 +367,7 @@ class OpenPart:
         self._change(Change(change.key, change.life, change.version, act, None, ChangeMeta()), version)
 
     async def commit(self, why: Why, author: Author, kept: Collection[bytes]) -> None:
-        """Add what is to become of this part to its line. ``kept`` are the values that nothing refers to before that."""
+        """Add what is to become of this part to its line, by which ``kept`` values are referred to at last."""
         head = await self._locked(kept)
         await self.context.keep_moment(head, self.occasion, author)
         commit = Commit(

@@ -249,18 +249,11 @@ class Tag(msgspec.Struct, frozen=True):
         return hashlib.sha256(_encode(content)).digest()
 
 
-class Damage(str):
+class Damage(msgspec.Struct, frozen=True):
     """What of a line is not as it was written. ``kind`` says it without any name that not all may know."""
 
-    __slots__ = ("kind",)
-
+    told: str
     kind: str
-
-    @classmethod
-    def of(cls, told: str, kind: str) -> Damage:
-        damage = cls(told)
-        damage.kind = kind
-        return damage
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -122,7 +122,7 @@ async def _verified(request: VerifyLine, timelines: Timelines) -> Verified:
 
 def _problem(damage: Damage, actor: Actor) -> str:
     """Say what is wrong; the names of keys and snapshots are for those who may know of all of them."""
-    return str(damage) if actor.is_admin else damage.kind
+    return damage.told if actor.is_admin else damage.kind
 
 
 class _Outside:
@@ -164,7 +164,7 @@ class _Outside:
                 await self._staging.fetch(self._actor.tenant, Pointer.decode(text))
             except (ObjectMissing, ObjectDamaged) as error:
                 kind = f"a value outside the database is {_LOST[type(error)]}"
-                return Damage.of(f"{kind}: {_place(text)}", kind)
+                return Damage(f"{kind}: {_place(text)}", kind)
         return None
 
 

@@ -75,7 +75,7 @@ class ConflictInfo(Response, kw_only=True, omit_defaults=False):
 class Merged(Response, kw_only=True, omit_defaults=True):
     """The lines are merged, or a human has to decide first. ``hidden_conflicts`` counts keys you may not read."""
 
-    on_record = ("merged", "version", "review_id")
+    on_record = ("merged", "version")
 
     context_id: str
     merged: bool

@@ -92,9 +92,9 @@ async def find_damage(transaction: Transaction, line_id: str) -> Damage | None:
     try:
         await _check(transaction, line_id)
     except _Damaged as damage:
-        return Damage.of(str(damage), damage.kind)
+        return Damage(str(damage), damage.kind)
     except (UnicodeDecodeError, msgspec.DecodeError):
-        return Damage.of(_NOBODYS_TEXT, _NOBODYS_TEXT)
+        return Damage(_NOBODYS_TEXT, _NOBODYS_TEXT)
     return None
 
 

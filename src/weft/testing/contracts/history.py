@@ -253,3 +253,14 @@ class LineStoreContract:
         found = await state(stores, len(values))
         assert [found[f"k{number:02}"] for number in range(len(values))] == values
         assert await stores.lines.verify(LINE) is None
+
+    async def test_what_stands_for_values_kept_outside_comes_in_pages_and_once_each(self, stores: Stores) -> None:
+        pointers = [f"pointer {number}" for number in range(3)]
+        for pointer in pointers:
+            await stores.lines.put_blob(blob_hash(pointer), pointer, outside=f"t/{pointer}")
+        for number, value in enumerate([*pointers, pointers[0], "inside"], 1):
+            await commit(stores, written(f"k{number}", value), values=("inside",))
+        every = sorted((blob_hash(pointer), pointer) for pointer in pointers)
+        assert list(await stores.lines.pointers(LINE, b"", 10)) == every
+        assert list(await stores.lines.pointers(LINE, every[0][0], 1)) == every[1:2]
+        assert list(await stores.lines.pointers("agent:other", b"", 10)) == []

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from weft.capabilities.history.model import Tag
-from weft.capabilities.history.store import Limits, Place, Pruned
+from weft.capabilities.history.store import Limits, Pin, Place, Pruned
 from weft.testing.contracts.history import LINE, commit, deleted, state, write, written
 from weft.testing.contracts.history_branches import DEEPER, DRAFT, branch
 from weft.testing.contracts.stores import Stores
@@ -76,6 +76,7 @@ class PruningContract:
         await five_versions(stores)
         for holder in ("session:s1:a", "review:r1", "review:r1"):
             await stores.lines.pin(LINE, 3, holder)
+        assert list(await stores.lines.pinned(LINE)) == [Pin(3, "review:r1"), Pin(3, "session:s1:a")]
         await stores.lines.unpin("session:s1:a")
         await prune(stores, versions=1)
         assert await kept(stores) == [None, None, "3", None, "5"]
@@ -106,6 +107,7 @@ class PruningContract:
         await five_versions(stores)
         await branch(stores, DRAFT, 4)
         await stores.lines.pin(DRAFT, 2, "session:s1:a")
+        assert [list(await stores.lines.pinned(line)) for line in (LINE, DRAFT)] == [[Pin(2, "session:s1:a")], []]
         await prune(stores, versions=1)
         assert await kept(stores) == [None, "2", None, "4", "5"]
 
@@ -157,6 +159,7 @@ class PruningContract:
         for each in (stores, elsewhere):
             await five_versions(each)
         await elsewhere.lines.pin(LINE, 2, "h")
+        assert list(await stores.lines.pinned(LINE)) == []
         await stores.lines.unpin("h")
         await prune(stores, versions=1)
         assert await kept(elsewhere) == ["1", "2", "3", "4", "5"]

@@ -60,6 +60,15 @@ class ReviewStoreContract:
         of_line = await stores.reviews.newest(None, 10, LINE, ReviewState.OPEN)
         assert [review.review_id for review in of_line] == ["review_1"]
 
+    async def test_reviews_outlive_a_branch_and_go_with_its_line(self, stores: Stores) -> None:
+        for number, line in enumerate((LINE, SOURCE, "board:s10", "board:s10@try"), 1):
+            await stores.reviews.add(structs.replace(REVIEW, review_id=f"review_{number}", line_id=line))
+        await stores.lines.erase(SOURCE)
+        assert [review.line_id for review in await stores.reviews.newest(None, 10, SOURCE, None)] == [SOURCE]
+        await stores.lines.erase(LINE)
+        left = await stores.reviews.newest(None, 10, None, None)
+        assert [review.line_id for review in left] == ["board:s10@try", "board:s10"]
+
     async def test_tenants_have_their_own_reviews(self, stores: Stores, elsewhere: Stores) -> None:
         await stores.reviews.add(REVIEW)
         assert await elsewhere.reviews.find("review_1") is None
@@ -90,9 +99,9 @@ class RetentionRulesContract:
     async def test_the_last_rule_counts(self, stores: Stores, elsewhere: Stores) -> None:
         assert await stores.retention.rules() == {}
         await stores.retention.set(Retained("board", Rule(30, None), "human:admin", 1))
-        await stores.retention.set(Retained(LINE, Rule(None, 5), "human:admin", 2))
+        await stores.retention.set(Retained(LINE, Rule(None, 5, 3), "human:admin", 2))
         await stores.retention.set(Retained("board", Rule(None, None), "human:other", 3))
-        assert await stores.retention.rules() == {"board": Rule(None, None), LINE: Rule(None, 5)}
+        assert await stores.retention.rules() == {"board": Rule(None, None), LINE: Rule(None, 5, 3)}
         assert next(iter(await stores.retention.listed())) == Retained("board", Rule(None, None), "human:other", 3)
         assert await elsewhere.retention.rules() == {}
 

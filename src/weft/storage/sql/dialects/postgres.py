@@ -89,10 +89,6 @@ SELECT to_regprocedure('weft_enter(text)') IS NULL OR EXISTS (
         AND 2 = (SELECT count(*) FROM pg_policies WHERE schemaname = table_schema AND tablename = table_name)))
 """
 
-# Every index begins with what a statement names, so the values make no difference; planning anew for them costs more
-# than some statements do.
-_PLAN_ONCE = "SET plan_cache_mode = force_generic_plan"
-
 _CHANNEL = "weft_events"
 _SCHEMA_LOCK = 0x77656674
 _ATTEMPTS = 5
@@ -170,7 +166,7 @@ class PostgresDatabase:
                 self._url,
                 min_size=1,
                 max_size=_POOL_SIZE,
-                init=self._begin_connection,
+                init=self._count_opened,
                 reset=_nothing_to_reset,
                 timeout=_CONNECT_SECONDS,
             )
@@ -279,10 +275,8 @@ class PostgresDatabase:
             raise PoolNotInitialized
         return self._pool
 
-    async def _begin_connection(self, connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private
+    async def _count_opened(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private
         self._opened += 1
-        # Not a parameter of the connection's start, which a pooler in between may refuse.
-        await connection.execute(_PLAN_ONCE)
 
     def _announce(self, tenant: str) -> None:
         for mailbox in self._listeners:
