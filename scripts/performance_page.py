@@ -57,6 +57,19 @@ LATENCY = {
     "set_memory": ("`set_memory`", 10),
     "get_memory": ("`get_memory`", 10),
 }
+HISTORY = {
+    "write.100000_commits": "a board write, history of 100,000 commits",
+    "write.10000_entries": "a board write, board of 10,000 entries",
+    "branch.100000_commits": "a branch, 100,000 commits",
+    "branch.10000_entries": "a branch, 10,000 entries",
+    "rollback.100000_commits": "a rollback of one key, 100,000 commits",
+    "rollback.10000_entries": "a rollback of one key, 10,000 entries",
+}
+DIFFS = {
+    "diff.10000_apart.100_keys": "a diff of versions 10,000 commits apart, 100 keys",
+    "diff.10000_apart.as_many_keys": "the same, 10,000 keys that all differ",
+}
+STORAGE = {"200_bytes": "values of 200 bytes", "2000_bytes": "values of 2,000 bytes"}
 PEER = ("create_session", "add_message", "get_messages", "search_context", "set_memory", "get_memory")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SESSION_SIZES = (1_000, 10_000, 100_000, 300_000, 1_000_000)
@@ -124,6 +137,25 @@ def _latency(results: Results) -> str:
     return _table(["ms", "target", "alone p50", "alone p95", "of twenty p50", "of twenty p95"], body)
 
 
+def _history(results: Results) -> str:
+    body = []
+    for name, title in HISTORY.items():
+        rows = [results.row(f"history_cost.{database}.{name}") for database in ("sqlite", "postgres")]
+        body.append([title, *(f"{row['ratio']:.2f}" for row in rows), rows[0]["target"].removesuffix(" x")])
+    for name, title in DIFFS.items():
+        rows = [results.row(f"history_cost.{database}.{name}") for database in ("sqlite", "postgres")]
+        body.append([title, *(f"{_number(row['value'])} ms" for row in rows), rows[0]["target"]])
+    return _table(["", "SQLite", "PostgreSQL", "target"], body)
+
+
+def _storage(results: Results) -> str:
+    body = []
+    for name, title in STORAGE.items():
+        row = results.row(f"history_storage.{name}.history")
+        body.append([title, _number(row["value"]), _number(row["baseline"]["value"]), f"{row['ratio']:.2f}"])
+    return _table(["", "bytes a write", "its value and commit as they are", "ratio"], body)
+
+
 def _peer(results: Results) -> str:
     body = []
     for name in PEER:
@@ -165,6 +197,8 @@ def page(results: Results) -> str:
         one_session=_session(results),
         agents=_agents(results),
         latency=_latency(results),
+        history=_history(results),
+        storage=_storage(results),
         peer=_peer(results),
         peer_words=_peer_words(results),
     )

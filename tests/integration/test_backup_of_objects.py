@@ -433,7 +433,7 @@ async def test_a_restore_that_fails_leaves_the_database_empty_and_can_be_repeate
     assert await target.is_empty()
     assert set((await target.index()).values()) == {"pending"}
     await target.restore(file)
-    assert target.store.acts == ["put", "put", "put"]
+    assert [act for act in target.store.acts if act == "put"] == ["put", "put", "put"]
     assert await target.index() == {pointer.object: "kept" for pointer in kept}
 
 
