@@ -406,7 +406,7 @@ async def test_closing_many_keys_closes_them_on_branches_too(world: World) -> No
         await world.review.delete(key)
     assert await world.analysis.keys(branch="try") == keys[15:]
     assert await world.review.keys(branch="try") == keys
-    await world.planner.write(keys[0], "said on the branch", readable_by=["*"], branch="try")
+    await world.review.write(keys[0], "said on the branch", readable_by=["*"], branch="try")
     assert await world.analysis.value(keys[0], branch="try") == "said on the branch"
     shown = (await world.analysis.history(keys[0], branch="try"))["versions"]
     assert [version["value"] for version in shown] == ["said on the branch"]
