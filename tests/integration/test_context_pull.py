@@ -330,6 +330,8 @@ async def test_another_branch_of_the_same_name_is_not_what_a_session_knows(world
     await push(world.planner, known("a", "second"), if_version=1, branch="b")
     with refused("INVALID_INPUT_FORMAT"):
         await push(world.planner, known("a", "third"), session_id=SESSION, branch="b")
+    status = await world.planner.call("context.status", session_id=SESSION, branch="b")
+    assert (status["version"], status["known_version"]) == (2, None)
     await pull(world.planner, branch="b")
     await push(world.planner, known("a", "third"), session_id=SESSION, branch="b")
     await world.planner.call("history.delete_branch", context_id="context:planner", branch="b", force=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from weft.app.dispatch import log_changes
 from weft.app.upkeep import attempt, every
-from weft.kernel.clock import to_micros
+from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.kernel.errors import WeftError
 from weft.kernel.ids import new_id
 from weft.kernel.jobs import Progress
@@ -24,7 +24,6 @@ _log = logging.getLogger("weft.upkeep")
 _LOOK_EVERY_SECONDS = 60.0
 # Whoever takes longer than this over one step is taken for dead.
 LEASE_MICROS = 60_000_000
-_DAY_MICROS = 86_400_000_000
 _ALWAYS = 2**62
 
 
@@ -132,7 +131,7 @@ class Jobs:
             if not finished:
                 await store.save(job.name, progress)
             elif job.daily:
-                await store.finish(job.name, self._now() + _DAY_MICROS)
+                await store.finish(job.name, self._now() + DAY_MICROS)
             else:
                 await store.drop(job.name)
             return transaction, (progress, finished)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+DAY_MICROS = 86_400_000_000
 
 
 class Clock(Protocol):

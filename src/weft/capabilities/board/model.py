@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import SessionConfig
     from weft.kernel.identity import Actor
 
-MAX_KEY_LENGTH = 64
 Patterns = tuple[str, ...]
 # A name that no participant can have.
 NOBODY = ("nobody",)

@@ -17,6 +17,7 @@ import msgspec
 
 from weft.capabilities.history.model import Point, branch_of, line_name, no_line, trunk_of
 from weft.capabilities.history.store import Rule
+from weft.kernel.clock import DAY_MICROS
 from weft.kernel.errors import Conflict, ContentTooLarge, Forbidden, InvalidInput, NotFound
 from weft.kernel.ids import is_name
 
@@ -34,7 +35,6 @@ PART_MARK = "/"
 HELD_IN_SESSION = "session:"
 _ROOT = "context"
 _AGENT = "agent"
-_DAY_MICROS = 86_400_000_000
 _KEY = re.compile(r"[A-Za-z0-9_:/-][A-Za-z0-9_.:/-]{0,199}\Z")
 _SEGMENTS = re.compile(r"[/:.\\]")
 _SEPARATORS = re.compile(r"[\W_]")
@@ -255,7 +255,7 @@ def kept_since(line: ContextLine, rules: Mapping[str, Rule], now: int) -> int | 
     if line.part is None or line.part == DEFINITION:
         return None
     days = _rules_for(line, rules)[0].days
-    return None if days is None else now - days * _DAY_MICROS
+    return None if days is None else now - days * DAY_MICROS
 
 
 def is_learning_cycle(entries: int, line: ContextLine, rules: Mapping[str, Rule]) -> bool:
@@ -270,7 +270,7 @@ def lasting(tags: Iterable[Tag], line: ContextLine, rules: Mapping[str, Rule], n
     A whole context has no rule of its own, and what it was named for by itself must not outlive its parts' rules.
     """
     rule = _rules_for(line, rules)[0]
-    since = 0 if rule.days is None else now - rule.days * _DAY_MICROS
+    since = 0 if rule.days is None else now - rule.days * DAY_MICROS
     newest = sorted(tags, key=lambda tag: (-tag.created_at, tag.label))
     by_themselves = [tag for tag in newest if tag.automatic and tag.created_at >= since]
     return [tag for tag in newest if not tag.automatic] + by_themselves[: rule.versions]

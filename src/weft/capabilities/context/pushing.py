@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.context.contexts import OpenPart
     from weft.capabilities.context.store import Snapshot
+    from weft.capabilities.history.store import LineStore
 
 _TOLD_AT_MOST = 100
 # Hashing more than this would keep everybody else waiting.
@@ -309,7 +310,7 @@ async def _expected(request: PushContext, context: OpenContext) -> int:
     held = None
     if request.session_id is not None:
         held = await context.needs.snapshots.find(request.session_id, context.owner)
-    if held is None or not await _knows(held, context):
+    if held is None or not await knows(held, context.root.line_id, context.needs.lines):
         raise InvalidInput(
             "if_version: say which version this is made for, or push in a session where you pulled this context",
             hint="Call pull_context and pass its to_version as if_version; 0 if nothing was pushed yet.",
@@ -318,9 +319,9 @@ async def _expected(request: PushContext, context: OpenContext) -> int:
     return held.known
 
 
-async def _knows(held: Snapshot, context: OpenContext) -> bool:
+async def knows(held: Snapshot, line_id: str, lines: LineStore) -> bool:
     """Tell whether a session knows this very context: another branch may have the name of one that was deleted."""
-    return held.line_id == context.root.line_id and await ContextAt(context.needs.lines, held.known_point).is_there()
+    return held.line_id == line_id and await ContextAt(lines, held.known_point).is_there()
 
 
 async def _version_conflict(context: OpenContext, expected: int) -> VersionConflict:

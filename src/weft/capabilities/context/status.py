@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.context.contexts import Contexts
 from weft.capabilities.context.model import ContextLine
-from weft.capabilities.context.pushing import Branch, Own
+from weft.capabilities.context.pushing import Branch, Own, knows
 from weft.capabilities.context.rights import check_own
 from weft.capabilities.history.model import MAIN, BranchNotFound, Head, no_branch
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
@@ -60,7 +60,7 @@ async def get_context_status(request: GetContextStatus, contexts: Contexts) -> C
         session = await find_session(request.session_id, contexts.actor, contexts.sessions)
         held = await contexts.snapshots.find(session.session_id, owner)
     root = await _root(line, contexts)
-    is_same = held is not None and held.line_id == line.line_id
+    is_known = held is not None and await knows(held, line.line_id, contexts.lines)
     return ContextStatus(
         agent_id=owner,
         context_id=line.line_id,
@@ -70,7 +70,7 @@ async def get_context_status(request: GetContextStatus, contexts: Contexts) -> C
         used_bytes=root.weight,
         limit_bytes=contexts.limits.total_bytes,
         pulled_version=held.version if held else None,
-        known_version=held.known if held and is_same else None,
+        known_version=held.known if held and is_known else None,
         pulled_at=optional_moment(held.pulled_at if held else None),
     )
 

@@ -13,13 +13,13 @@ from weft.capabilities.context.model import MEMORY_RULES, ContextLimitExceeded
 from weft.capabilities.history.model import BRANCH_MARK, BranchNotFound, LineNotFound, no_line, trunk_of
 from weft.capabilities.history.store import Rule
 from weft.capabilities.sessions.model import SessionArchived
+from weft.kernel.clock import DAY_MICROS
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_DAY_MICROS = 86_400_000_000
 # How many names each sort of line has behind its own, at least and at most.
 _NAMES = {"board": (1, 1), "agent": (1, 1), "context": (1, 3), "memory": (1, 2)}
 _LONGEST_LINE = 400
@@ -232,4 +232,4 @@ def told(subject: str, rule: Rule) -> str:
 
 
 def moment_before(now: int, days: int) -> int:
-    return now - days * _DAY_MICROS
+    return now - days * DAY_MICROS

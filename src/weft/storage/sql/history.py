@@ -30,7 +30,7 @@ from weft.storage.sql.verification import find_damage
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from weft.capabilities.history.model import Commit, Damage, Point, Recorded, Version
+    from weft.capabilities.history.model import Change, Commit, Damage, Point, Recorded, Version
     from weft.capabilities.history.store import Limits, Place, Pruned
     from weft.storage.sql.database import Row, Transaction
 
@@ -172,6 +172,14 @@ class SqlLineStore:
         parents = (head.hash,) if merged is None else (head.hash, merged.hash)
         commit_hash = commit.hash_after(*parents, weight=weight)
         new = Head(commit.line_id, commit.seq, commit_hash, weight, next_expiry_at, commit.step or head.step)
+        await self._add_commit(commit, new)
+        for change in commit.changes:
+            await self._add_change(commit, change)
+        await self._move_head(new)
+        return new
+
+    async def _add_commit(self, commit: Commit, new: Head) -> None:
+        merged = commit.merged
         await self._tx.run(
             """
             INSERT INTO commits (tenant, line_id, seq, hash, author, principal_id, committed_at, reason, step, weight,
@@ -187,25 +195,28 @@ class SqlLineStore:
             commit.committed_at,
             commit.reason,
             commit.step,
-            weight,
+            new.weight,
             *((None, None, None) if merged is None else (merged.line_id, merged.seq, merged.hash)),
         )
-        for change in commit.changes:
-            await self._tx.run(
-                """
-                INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
-                VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-                """,
-                self._tenant,
-                commit.line_id,
-                change.key,
-                commit.seq,
-                change.life,
-                change.version,
-                change.act,
-                change.blob_hash,
-                _encode(change.meta).decode(),
-            )
+
+    async def _add_change(self, commit: Commit, change: Change) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+            """,
+            self._tenant,
+            commit.line_id,
+            change.key,
+            commit.seq,
+            change.life,
+            change.version,
+            change.act,
+            change.blob_hash,
+            _encode(change.meta).decode(),
+        )
+
+    async def _move_head(self, new: Head) -> None:
         await self._tx.run(
             """
             UPDATE lines SET seq = $1, head = $2, weight = $3, next_expiry_at = $4, step = $5
@@ -219,7 +230,6 @@ class SqlLineStore:
             self._tenant,
             new.line_id,
         )
-        return new
 
     async def set_next_expiry(self, line_id: str, next_expiry_at: int | None) -> None:
         await self._tx.run(
