@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from weft.app.auditing import Auditor
 from weft.app.caches import Cache, CacheFigures
 from weft.app.callers import Callers
-from weft.app.contexts import SqlContextReads
 from weft.app.dispatch import Arrival, Dispatcher
 from weft.app.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
 from weft.app.feed import LiveFeed
@@ -22,18 +21,21 @@ from weft.app.needs import Resolver, Services
 from weft.app.objects import Objects
 from weft.app.offers import RegisteredOffers
 from weft.app.operations import all_operations
+from weft.app.own_transactions import OwnTransactions
 from weft.app.rates import RateLimits
 from weft.app.tally import BufferedTally
 from weft.app.tenants import Tenants
-from weft.app.timelines import HistoryPruner, TimelineErrands
+from weft.app.timelines import HistoryPruner
 from weft.app.transcript_reads import SqlTranscriptReads
 from weft.app.upkeep import every
 from weft.capabilities.access.operations import TokenLifetimes
+from weft.capabilities.context.contexts import Contexts
 from weft.capabilities.context.model import ContextLimits
 from weft.capabilities.events.model import ENDINGS
 from weft.capabilities.events.operations import ReadEvents
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.search.searching import Searcher
+from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.providers.jwt import JwtCodec
@@ -81,8 +83,8 @@ class App:
         self._tally = BufferedTally()
         self._feed = LiveFeed(self.database)
         self._objects = Objects(self.database, connect_objects(settings), self.clock)
-        self._context_reads = SqlContextReads(self.database)
-        self._errands = TimelineErrands(self.database)
+        self._context_reads = OwnTransactions(self.database, Contexts)
+        self._errands = OwnTransactions(self.database, Timelines)
         self.pruner = HistoryPruner(Jobs(self.database, self.clock))
         self._background: list[asyncio.Task[None]] = []
         codec = JwtCodec()

@@ -1,4 +1,4 @@
-"""Transactions on lines that operations ask for themselves, and the daily pruning of all of them."""
+"""The daily pruning of all lines, and that of one on demand."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from weft.app.system import system_actor
 from weft.capabilities.history.model import SYSTEM
 from weft.capabilities.timeline.pruning import Errand, HistoryPruning, Spot, Tally
 from weft.capabilities.timeline.store import PruningRun
-from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.jobs import Progress
-from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from weft.app.jobs import Jobs
     from weft.app.needs import Resolver, Source
     from weft.kernel.identity import Actor
-    from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.database import Transaction
 
 T = TypeVar("T")
 
@@ -29,28 +25,6 @@ T = TypeVar("T")
 _PRUNE_SECONDS = 20.0
 PRUNE = "history.prune"
 _encode = msgspec.json.Encoder().encode
-
-
-class TimelineErrands:
-    """Lines, opened in transactions of their own. What it opens them with is known once the app is put together."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._timelines: Source | None = None
-
-    def use(self, resolver: Resolver) -> None:
-        self._timelines = resolver.source(Timelines)
-
-    async def read(self, actor: Actor, work: Callable[[Timelines], Awaitable[T]], *, heavy: bool = False) -> T:
-        return await self._database.read(_scope(actor), lambda tx: work(self._opened(actor, tx)), heavy=heavy)
-
-    async def write(self, actor: Actor, work: Callable[[Timelines], Awaitable[T]]) -> T:
-        return await self._database.write(_scope(actor), lambda tx: work(self._opened(actor, tx)))
-
-    def _opened(self, actor: Actor, transaction: Transaction) -> Timelines:
-        assert self._timelines is not None  # noqa: S101 - the app is put together before it is called
-        opened: Timelines = self._timelines(Call(actor, transaction))
-        return opened
 
 
 class PruneJob:
@@ -104,10 +78,6 @@ class HistoryPruner:
     def _job(self, errand: Errand) -> PruneJob:
         assert self._pruning is not None  # noqa: S101 - the app is put together before it is called
         return PruneJob(self._pruning, errand)
-
-
-def _scope(actor: Actor) -> Scope:
-    return Scope(actor.tenant, actor.epoch)
 
 
 def _decoded(text: str, kind: type[T]) -> T:

@@ -206,7 +206,7 @@ async def read_context(request: ReadContext, actor: Actor, reads: ContextReads, 
 
     With a key you get that entry with its whole value, wherever it is kept.
     """
-    found = await reads.read(actor, lambda contexts: _read(request, contexts))
+    found = await reads.read(actor, lambda contexts: _read(request, contexts), heavy=True)
     if found.pointer is None:
         return found.answer
     content = await staging.fetch(actor.tenant, found.pointer)

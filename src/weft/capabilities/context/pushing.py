@@ -175,7 +175,7 @@ async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads
     contents = [entry.outside for entry in entries if entry.outside is not None]
     if contents:
         # What will be refused is refused now: nothing is uploaded that nobody would ever refer to.
-        await reads.read(actor, lambda contexts: _rehearse(request, entries, contexts))
+        await reads.read(actor, lambda contexts: _rehearse(request, entries, contexts), heavy=True)
         await staging.stage(actor.tenant, actor.principal_id, contents, epoch=actor.epoch)
 
 

@@ -71,6 +71,6 @@ class SnapshotStore(Protocol):
 class ContextReads(Protocol):
     """Reading contexts on behalf of a caller, where something is to be done after the transaction."""
 
-    async def read(self, actor: Actor, work: Callable[[Contexts], Awaitable[T]]) -> T:
+    async def read(self, actor: Actor, work: Callable[[Contexts], Awaitable[T]], *, heavy: bool = False) -> T:
         """Do the work on one consistent view."""
         ...
