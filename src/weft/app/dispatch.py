@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +20,7 @@ from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
 from weft.capabilities.sessions.model import ALL_SESSIONS
+from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.errors import AuthenticationError, InternalError, InvalidApiKey, PermissionDenied, WeftError
 from weft.kernel.operation import Audience, Effect, RateClass
 from weft.storage.sql.access import SqlAccessStore
@@ -49,10 +51,11 @@ _no_span = contextlib.nullcontext()
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """How a call came in: with which credential, and from where if it came over a network."""
+    """How a call came in: with which credential, from where if it came over a network, and as a part of what."""
 
     credential: Credential | None
     peer: str = "local"
+    correlation: Correlation = UNRELATED
 
     def __repr__(self) -> str:
         return f"Arrival(peer={self.peer!r})"  # a credential has no place in a log or a traceback
@@ -151,7 +154,8 @@ class Dispatcher:
     ) -> Response:
         await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
         for _ in range(_TRIES):
-            run = partial(self._run, operation, actor, Scope(actor.tenant, actor.epoch))
+            acting = actor if arrival.correlation is UNRELATED else replace(actor, during=arrival.correlation)
+            run = partial(self._run, operation, acting, Scope(actor.tenant, actor.epoch))
             try:
                 return await self.permitted(operation, actor, partial(operation.parse, raw, strict=strict), run)
             except AccessChanged:

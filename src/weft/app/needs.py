@@ -16,7 +16,7 @@ from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally, TokenCounters
 from weft.capabilities.context.model import ContextLimits
 from weft.capabilities.context.store import ContextReads, SnapshotStore
-from weft.capabilities.events.model import EventStore, Feed
+from weft.capabilities.events.model import EventStore, Feed, PastEvents
 from weft.capabilities.history.store import LineStore, RetentionStore, SwitchStore
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
@@ -24,6 +24,7 @@ from weft.capabilities.messages.store import MessagePages, MessageStore
 from weft.capabilities.objects.staging import Staging
 from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.performance.model import Measurements
+from weft.capabilities.records.store import RecordStore
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.timeline.store import (
@@ -36,6 +37,7 @@ from weft.capabilities.timeline.store import (
 )
 from weft.capabilities.usage.operations import Offers
 from weft.kernel.clock import Clock
+from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
@@ -46,6 +48,7 @@ from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
@@ -68,6 +71,10 @@ class Call:
 
     actor: Actor | None
     _transaction: Transaction | None
+
+    @property
+    def during(self) -> Correlation:
+        return UNRELATED if self.actor is None else self.actor.during
 
     @property
     def transaction(self) -> Transaction:
@@ -111,7 +118,7 @@ class Resolver:
             ReadTally: lambda _: services.tally,
             Feed: lambda _: services.feed,
             Measurements: lambda _: services.measurements,
-            Outbox: lambda call: SqlOutbox(call.transaction, services.clock),
+            Outbox: lambda call: SqlOutbox(call.transaction, services.clock, call.during),
             AccessStore: lambda call: SqlAccessStore(call.transaction),
             AuditStore: lambda call: SqlAuditStore(call.transaction),
             SessionStore: lambda call: SqlSessionStore(call.transaction),
@@ -136,6 +143,8 @@ class Resolver:
             RetentionRules: lambda call: SqlRetentionRules(call.transaction),
             PruningLog: lambda call: SqlPruningLog(call.transaction),
             EventStore: lambda call: SqlEventStore(call.transaction),
+            PastEvents: lambda call: SqlOutbox(call.transaction, services.clock),
+            RecordStore: lambda call: SqlRecordStore(call.transaction),
             ObjectIndex: lambda call: SqlObjectIndex(call.transaction),
             Staging: lambda _: services.staging,
         }

@@ -44,6 +44,10 @@ class Outbox(Protocol):
         """Add events, in order; they become visible exactly when the transaction commits."""
         ...
 
+    async def last_seq(self) -> int:
+        """Return the number of the latest event: right after publishing, that of the last one published."""
+        ...
+
     async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
         """Change who may be told, from now on, of what was published before."""
         ...

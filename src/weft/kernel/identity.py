@@ -7,6 +7,8 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from weft.kernel.correlation import UNRELATED, Correlation
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -52,6 +54,7 @@ class Actor:
     """The authenticated caller of one operation. Built from a credential, never from a request.
 
     ``epoch`` is the state of the tenant's access rules it was built under; ``valid_until`` is when its credential ends.
+    ``during`` is what the caller says this call is part of: good for finding things, never for deciding anything.
     """
 
     tenant: str
@@ -64,6 +67,7 @@ class Actor:
     epoch: int
     valid_until: int | None = None
     token_id: str | None = None
+    during: Correlation = UNRELATED
 
     @property
     def is_subagent(self) -> bool:

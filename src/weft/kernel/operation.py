@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class _Wire(msgspec.StructMeta):
+class Wire(msgspec.StructMeta):
     """Makes what crosses the wire frozen and built by keyword, without every class having to say so."""
 
-    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> _Wire:  # noqa: ANN401
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **config: Any) -> Wire:  # noqa: ANN401
         return super().__new__(cls, name, bases, namespace, **{"frozen": True, "kw_only": True, **config})
 
 
-class Request(msgspec.Struct, metaclass=_Wire, forbid_unknown_fields=True):
+class Request(msgspec.Struct, metaclass=Wire, forbid_unknown_fields=True):
     """What a caller asks; anything it does not name is refused."""
 
 
-class Response(msgspec.Struct, metaclass=_Wire, omit_defaults=True):
+class Response(msgspec.Struct, metaclass=Wire, omit_defaults=True):
     """What a caller is told; optional parts are left out when there is nothing to say.
 
     ``on_record`` names the fields that belong in the audit log of an operation that is audited.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Event
 from weft.kernel.identity import ANYONE, PRINCIPAL
 
@@ -28,12 +29,40 @@ _ABOUT_LABELS = frozenset({"board.snapshot", "board.restored", "branch.snapshot"
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an event that was imported happened, and what it is called there."""
+
+    source: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
-    """An event with those who may be told of it."""
+    """An event with those who may be told of it, what it is part of, and where it is from if not from here."""
 
     event: Event
     participants: tuple[str, ...]
     readable_by: tuple[str, ...]
+    during: Correlation = UNRELATED
+    origin: Origin | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which events to look up: all that match everything that is said here. Times are microseconds, ``until`` not in.
+
+    ``upto`` is the last number to look at.
+    """
+
+    session_id: str | None = None
+    actor: str | None = None
+    subject: str | None = None
+    turn_id: str | None = None
+    task_id: str | None = None
+    tool_call_id: str | None = None
+    since: int | None = None
+    until: int | None = None
+    upto: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +119,22 @@ class EventStore(Protocol):
 
     async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[Recorded]:
         """Return events behind ``seq`` in order, of one session or of all."""
+        ...
+
+    async def find(self, wanted: Wanted, after: int, limit: int) -> Sequence[Recorded]:
+        """Return what matches, in order, behind ``after``."""
+        ...
+
+    async def source(self) -> str:
+        """Return what the tenant's log is called outside: no two installations have one of the same name."""
+        ...
+
+
+class PastEvents(Protocol):
+    """Where what happened elsewhere is added to the log, behind everything that happened here."""
+
+    async def republish(self, recorded: Recorded) -> None:
+        """Add an event as it was told, but for its number: with its own time, what it was part of and its origin."""
         ...
 
 

@@ -2,61 +2,107 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec import structs
 
-from weft.capabilities.events.model import Recorded
+from weft.capabilities.events.model import Origin, Recorded
 from weft.kernel.clock import from_micros, to_micros
+from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Event, NewEvent
 from weft.storage.sql.patterns import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.capabilities.events.model import Wanted
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Row, Transaction
 
-_EVENT = "SELECT seq, type, session_id, subject, actor, at, data, participants, readable_by FROM events "
+_EVENT = """
+SELECT seq, type, session_id, subject, actor, at, data, participants, readable_by,
+       turn_id, task_id, tool_call_id, runtime, origin
+FROM events
+"""
 # The number is read back by the insert itself: RETURNING costs SQLite five times as much as the update.
 _INSERT = """
-INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data)
+INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data,
+                    turn_id, task_id, tool_call_id, runtime, origin)
 SELECT CAST($1 AS TEXT), event_seq, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 AS TEXT), CAST($5 AS TEXT),
-       CAST($6 AS {bigint}), CAST($7 AS TEXT), CAST($8 AS TEXT), CAST($9 AS TEXT)
+       CAST($6 AS {bigint}), CAST($7 AS TEXT), CAST($8 AS TEXT), CAST($9 AS TEXT),
+       CAST($10 AS TEXT), CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT)
 FROM tenants WHERE tenant = $1
 """
+# What each part of a search asks of a row; the numbers of the parameters are put in where they belong.
+_CONDITIONS = {
+    "session_id": "session_id = {}",
+    "actor": "actor = {}",
+    "subject": "subject = {}",
+    "turn_id": "turn_id = {}",
+    "task_id": "task_id = {}",
+    "tool_call_id": "tool_call_id = {}",
+    "since": "at >= {}",
+    "until": "at < {}",
+    "upto": "seq <= {}",
+}
 _encode = msgspec.json.Encoder().encode
 _data = msgspec.json.Decoder(dict[str, Any])
+_runtime = msgspec.json.Decoder(Correlation)
+_origin = msgspec.json.Decoder(Origin)
 
 
 class SqlOutbox:
     """Events as part of the transaction that caused them."""
 
-    __slots__ = ("_clock", "_tx")
+    __slots__ = ("_clock", "_during", "_tx")
 
-    def __init__(self, transaction: Transaction, clock: Clock) -> None:
+    def __init__(self, transaction: Transaction, clock: Clock, during: Correlation = UNRELATED) -> None:
         self._tx = transaction
         self._clock = clock
+        self._during = during
 
     async def publish(self, *events: NewEvent) -> None:
+        at, told = to_micros(self._clock.now()), _columns(self._during)
+        for event in events:
+            await self._add(event, at, *told, None)
+        self._tx.published.extend(events)
+
+    async def republish(self, recorded: Recorded) -> None:
+        event = recorded.event
+        fact = NewEvent(
+            type=event.type,
+            session_id=event.session_id,
+            subject=event.subject,
+            actor=event.actor,
+            participants=recorded.participants,
+            readable_by=recorded.readable_by,
+            data=event.data,
+        )
+        origin = None if recorded.origin is None else _encode(recorded.origin).decode()
+        await self._add(fact, to_micros(event.at), *_columns(recorded.during), origin)
+
+    async def last_seq(self) -> int:
+        return await SqlEventStore(self._tx).last_seq()
+
+    async def _add(self, event: NewEvent, at: int, *told: str | None) -> None:
         # Taking a number locks the tenant's counter until commit, so numbers become visible in their own order
         # and a reader that has seen one has seen all before it. Operations publish last, to hold it briefly.
-        at = to_micros(self._clock.now())
-        for event in events:
-            await self._tx.run("UPDATE tenants SET event_seq = event_seq + 1 WHERE tenant = $1", self._tx.tenant)
-            await self._tx.run(
-                _INSERT,
-                self._tx.tenant,
-                event.session_id,
-                event.type,
-                event.subject,
-                event.actor,
-                at,
-                encode_patterns(event.participants),
-                encode_patterns(event.readable_by),
-                _encode(event.data).decode(),
-            )
-        self._tx.published.extend(events)
+        await self._tx.run("UPDATE tenants SET event_seq = event_seq + 1 WHERE tenant = $1", self._tx.tenant)
+        await self._tx.run(
+            _INSERT,
+            self._tx.tenant,
+            event.session_id,
+            event.type,
+            event.subject,
+            event.actor,
+            at,
+            encode_patterns(event.participants),
+            encode_patterns(event.readable_by),
+            _encode(event.data).decode(),
+            *told,
+        )
 
     async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
         await self._tx.run(
@@ -99,9 +145,38 @@ class SqlEventStore:
             )
         return [_recorded(row) for row in rows]
 
+    async def find(self, wanted: Wanted, after: int, limit: int) -> Sequence[Recorded]:
+        given = {name: value for name in _CONDITIONS if (value := getattr(wanted, name)) is not None}
+        asked = [_CONDITIONS[name].format(f"${place}") for place, name in enumerate(given, start=2)]
+        behind, most = f"${len(given) + 2}", f"${len(given) + 3}"
+        where = " AND ".join(["tenant = $1", *asked, f"seq > {behind}"])
+        sql = f"{_EVENT} WHERE {where} ORDER BY seq LIMIT {most}"
+        return [_recorded(row) for row in await self._tx.all(sql, self._tx.tenant, *given.values(), after, limit)]
+
+    async def source(self) -> str:
+        row = await self._tx.one("SELECT created_at FROM tenants WHERE tenant = $1", self._tx.tenant)
+        made = f"{self._tx.tenant} {row[0] if row else 0}"
+        return f"urn:weft:{hashlib.sha256(made.encode()).hexdigest()[:20]}"
+
+
+def _columns(during: Correlation) -> tuple[str | None, str | None, str | None, str | None]:
+    """Return what an event is part of as the columns have it."""
+    if during is UNRELATED:
+        return None, None, None, None
+    rest = structs.replace(during, turn_id=None, task_id=None, tool_call_id=None)
+    runtime = None if rest == UNRELATED else _encode(rest).decode()
+    return during.turn_id, during.task_id, during.tool_call_id, runtime
+
+
+def _during(turn_id: str | None, task_id: str | None, tool_call_id: str | None, runtime: str | None) -> Correlation:
+    if turn_id is task_id is tool_call_id is runtime is None:
+        return UNRELATED
+    rest = UNRELATED if runtime is None else _runtime.decode(runtime)
+    return structs.replace(rest, turn_id=turn_id, task_id=task_id, tool_call_id=tool_call_id)
+
 
 def _recorded(row: Row) -> Recorded:
-    seq, event_type, session_id, subject, actor, at, data, participants, readable_by = row
+    seq, event_type, session_id, subject, actor, at, data, participants, readable_by, *told, origin = row
     event = Event(
         seq=seq,
         type=event_type,
@@ -111,4 +186,10 @@ def _recorded(row: Row) -> Recorded:
         at=from_micros(at),
         data=_data.decode(data),
     )
-    return Recorded(event, decode_patterns(participants), decode_patterns(readable_by))
+    return Recorded(
+        event,
+        decode_patterns(participants),
+        decode_patterns(readable_by),
+        _during(*told),
+        None if origin is None else _origin.decode(origin),
+    )

@@ -10,6 +10,7 @@ from weft.capabilities.history.model import Head, branch_of
 from weft.capabilities.sessions.model import Session, SessionConfig, line_of
 from weft.storage.sql.context import erase_snapshots
 from weft.storage.sql.memory import erase_memories, memories_of
+from weft.storage.sql.records import erase_record_items
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,19 @@ WHERE l.tenant = $1 AND l.trunk = $2
 
 _config = msgspec.json.Decoder(SessionConfig)
 _known_configs: dict[str, SessionConfig] = {}
+
+
+# What belongs to a session and nothing else, in tables that say so.
+_TABLES_OF_SESSIONS = (
+    "entries",
+    "messages",
+    "message_audiences",
+    "events",
+    "records",
+    "record_contents",
+    "redactions",
+    "sessions",
+)
 
 
 class SqlSessionStore:
@@ -132,7 +146,8 @@ class SqlSessionStore:
     async def erase(self, session_id: str) -> None:
         await erase_memories(self._tx, session_id)
         await erase_snapshots(self._tx, session_id)
-        for table in ("entries", "messages", "message_audiences", "events", "sessions"):
+        await erase_record_items(self._tx, session_id)
+        for table in _TABLES_OF_SESSIONS:
             await self._tx.run(
                 f"DELETE FROM {table} WHERE tenant = $1 AND session_id = $2",  # noqa: S608 - a fixed list of tables
                 self._tx.tenant,

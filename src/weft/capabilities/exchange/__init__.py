@@ -1,0 +1,1 @@
+"""Records and contexts that leave and arrive: looking at them, exporting, importing, redacting."""

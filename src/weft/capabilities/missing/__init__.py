@@ -1,0 +1,1 @@
+"""What is known to be missing: detected, asked for, resolved."""

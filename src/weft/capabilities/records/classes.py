@@ -1,0 +1,142 @@
+"""The event log in the words of Agent Context: which class an event has, as a record and as a CloudEvent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import UNSET, Struct, structs
+
+from weft.capabilities.records.model import ContextEvent
+from weft.capabilities.records.refs import Link, Maybe, McpMapping, OpenTelemetryMapping
+from weft.capabilities.records.words import EVENT_CLASSES, SCHEMA_VERSION, EventClass
+from weft.kernel.correlation import UNRELATED, Correlation
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from weft.capabilities.events.model import Recorded
+    from weft.capabilities.records.refs import Mapping
+    from weft.kernel.events import Event
+
+# What keeps its own name among Weft's events, and what it is to Agent Context.
+_CLASSES: dict[str, EventClass] = {
+    "session.created": "context.surface.created",
+    "session.imported": "context.surface.created",
+    "session.archived": "context.surface.updated",
+    "session.deleted": "context.surface.updated",
+    "board.snapshot": "context.surface.updated",
+    "board.restored": "context.surface.updated",
+    "branch.snapshot": "context.surface.updated",
+    "branch.restored": "context.surface.updated",
+    "message.added": "context.item.added",
+    "message.visibility_changed": "context.item.updated",
+    "context.pushed": "context.item.updated",
+    "context.pulled": "context.injection.applied",
+    "agent.defined": "context.item.updated",
+    **dict.fromkeys(("board.deleted", "branch.deleted", "memory.deleted"), "context.item.removed"),
+    **dict.fromkeys(("board.expired", "branch.expired", "memory.expired"), "context.item.removed"),
+}
+_WRITES = frozenset({"board.written", "branch.written", "memory.written"})
+# The ids of a context_event that a correlation has under the same name.
+_SHARED_IDS = tuple(name for name in Correlation.__struct_fields__ if name in ContextEvent.__struct_fields__)
+
+
+class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event as CloudEvents 1.0 has it, in structured mode."""
+
+    id: str
+    source: str
+    type: str
+    subject: str
+    time: datetime
+    data: ContextEvent | dict[str, Any]
+    specversion: Maybe[str] = UNSET
+    datacontenttype: Maybe[str] = UNSET
+    dataschema: Maybe[str] = UNSET
+    sequence: Maybe[str] = UNSET
+    sessionid: Maybe[str] = UNSET
+    turnid: Maybe[str] = UNSET
+    taskid: Maybe[str] = UNSET
+    toolcallid: Maybe[str] = UNSET
+    actor: Maybe[str] = UNSET
+    traceparent: Maybe[str] = UNSET
+
+
+def class_of(event: Event) -> EventClass | None:
+    """Return what an event is to Agent Context; None if nothing."""
+    if event.type in EVENT_CLASSES:
+        return cast("EventClass", event.type)
+    if event.type in _WRITES:
+        return "context.item.added" if event.data.get("version") == 1 else "context.item.updated"
+    if event.type.startswith("history."):
+        return "context.surface.updated"
+    return _CLASSES.get(event.type)
+
+
+def context_event(recorded: Recorded, source: str) -> ContextEvent | None:
+    """Return an event as a portable record. ``source`` is what the log it is read from is called."""
+    event, during = recorded.event, recorded.during
+    event_class = class_of(event)
+    if event_class is None:
+        return None
+    home, number = _identity(recorded, source)
+    return ContextEvent(
+        schema_version=SCHEMA_VERSION,
+        event_id=f"{home}#{number}",
+        event_type=event_class,
+        source=home,
+        time=event.at,
+        subject=event.subject or UNSET,
+        session_id=event.session_id or UNSET,
+        telemetry_refs=() if during.trace_id is None else (Link(kind="trace", id=during.trace_id),),
+        external_mappings=_mappings(during),
+        data={"type": event.type, "actor": event.actor, **event.data},
+        **_ids(during),
+    )
+
+
+def cloud_event(recorded: Recorded, source: str) -> CloudEvent:
+    """Return an event as others' buses and hooks take it."""
+    event, during = recorded.event, recorded.during
+    home, number = _identity(recorded, source)
+    record = context_event(recorded, source)
+    return CloudEvent(
+        specversion="1.0",
+        id=number,
+        source=home,
+        type=f"weft.{event.type}" if record is None else record.event_type,
+        subject=event.subject,
+        time=event.at,
+        datacontenttype="application/json",
+        dataschema=UNSET if record is None else f"urn:weft:agent-context:{SCHEMA_VERSION}:context_event",
+        data={"type": event.type, "actor": event.actor, **event.data} if record is None else record,
+        sequence=str(event.seq),
+        sessionid=event.session_id or UNSET,
+        turnid=during.turn_id or UNSET,
+        taskid=during.task_id or UNSET,
+        toolcallid=during.tool_call_id or UNSET,
+        actor=event.actor,
+        traceparent=f"00-{during.trace_id}-{during.span_id}-01" if during.trace_id and during.span_id else UNSET,
+    )
+
+
+def _identity(recorded: Recorded, source: str) -> tuple[str, str]:
+    """Return the log an event first stood in, and its id there."""
+    origin = recorded.origin
+    return (source, str(recorded.event.seq)) if origin is None else (origin.source, origin.id)
+
+
+def _ids(during: Correlation) -> dict[str, Any]:
+    if during is UNRELATED:
+        return {}
+    return {name: value for name in _SHARED_IDS if (value := getattr(during, name)) is not None}
+
+
+def _mappings(during: Correlation) -> tuple[Mapping, ...]:
+    if during is UNRELATED:
+        return ()
+    mcp = McpMapping(
+        mcp_session_id=during.mcp_session_id or UNSET, jsonrpc_request_id=during.jsonrpc_request_id or UNSET
+    )
+    trace = OpenTelemetryMapping(trace_id=during.trace_id or UNSET, span_id=during.span_id or UNSET)
+    return tuple(mapping for mapping in (mcp, trace) if any(value is not UNSET for value in structs.astuple(mapping)))

@@ -1,0 +1,90 @@
+"""What records need of storage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """A record as it is kept. ``body`` is its JSON; ``seq`` is the event that last told of it.
+
+    ``status`` is an envelope's lifecycle, or that of missing context.
+    """
+
+    type: str
+    record_id: str
+    session_id: str | None
+    status: str | None
+    recorded_by: str
+    recorded_at: int
+    changed_at: int
+    seq: int
+    readable_by: tuple[str, ...]
+    body: bytes
+
+
+class Redaction(msgspec.Struct, frozen=True):
+    """What must not be shown of an item any more, how that is done, by whom and why."""
+
+    item_id: str
+    session_id: str | None
+    state: str
+    method: str
+    reason: str
+    redacted_by: str
+    redacted_at: int
+
+
+class RecordStore(Protocol):
+    """The records of the transaction's tenant that nothing else is the source of."""
+
+    async def add(self, record: Kept, items: Iterable[str]) -> bool:
+        """Add a record and the items it names; False if the id is taken."""
+        ...
+
+    async def replace(self, record: Kept, items: Iterable[str]) -> None:
+        """Let a record say something else from now on."""
+        ...
+
+    async def find(self, record_type: str, record_id: str) -> Kept | None: ...
+
+    async def find_locked(self, record_type: str, record_id: str) -> Kept | None:
+        """Return a record, keeping others who would change it waiting."""
+        ...
+
+    async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[Kept]:
+        """Return those of the records, named by type and id, that are there."""
+        ...
+
+    async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[Kept]:
+        """Return the records of a session by the number of their event, behind ``after``."""
+        ...
+
+    async def of_item(self, item_id: str) -> Sequence[Kept]:
+        """Return the records that name an item, oldest first; at most a thousand."""
+        ...
+
+    async def open_missing(self, session_id: str | None, limit: int) -> Sequence[Kept]:
+        """Return missing context that is not resolved, oldest first: of one session or of all."""
+        ...
+
+    async def count_open_missing(self, session_id: str) -> int: ...
+
+    async def put_content(self, session_id: str | None, digest: bytes, content: bytes) -> None:
+        """Keep what a record names by digest."""
+        ...
+
+    async def content(self, session_id: str | None, digest: bytes) -> bytes | None: ...
+
+    async def redact(self, redaction: Redaction) -> None:
+        """Note what must not be shown any more; a later word on the same item replaces an earlier one."""
+        ...
+
+    async def redactions(self, item_ids: Sequence[str]) -> dict[str, Redaction]:
+        """Return what was redacted of these items."""
+        ...

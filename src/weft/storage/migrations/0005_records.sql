@@ -1,0 +1,82 @@
+-- Records of what the engine did: the event log as their index, and what no other table says.
+
+-- What an event is part of, by the ids it has where the call came from; the less asked-for ones together, as JSON.
+ALTER TABLE events ADD COLUMN turn_id TEXT;
+ALTER TABLE events ADD COLUMN task_id TEXT;
+ALTER TABLE events ADD COLUMN tool_call_id TEXT;
+ALTER TABLE events ADD COLUMN runtime TEXT;
+-- Of an event that came with an import: the source and the id it had there, as JSON.
+ALTER TABLE events ADD COLUMN origin TEXT;
+
+CREATE INDEX events_by_turn ON events (tenant, turn_id, seq) WHERE turn_id IS NOT NULL;
+CREATE INDEX events_by_task ON events (tenant, task_id, seq) WHERE task_id IS NOT NULL;
+CREATE INDEX events_by_tool_call ON events (tenant, tool_call_id, seq) WHERE tool_call_id IS NOT NULL;
+CREATE INDEX events_by_actor ON events (tenant, actor, seq);
+CREATE INDEX events_by_subject ON events (tenant, subject, seq);
+CREATE INDEX events_by_time ON events (tenant, at, seq);
+
+-- Records that nothing else is the source of. Those of a session go when it goes; others have the empty session_id.
+-- A status is an envelope's lifecycle or that of missing context; seq is the event that last told of the record.
+CREATE TABLE records (
+    tenant      TEXT NOT NULL,
+    type        TEXT NOT NULL,
+    record_id   TEXT NOT NULL,
+    session_id  TEXT NOT NULL,
+    status      TEXT,
+    recorded_by TEXT NOT NULL,
+    recorded_at {bigint} NOT NULL,
+    changed_at  {bigint} NOT NULL,
+    seq         {bigint} NOT NULL,
+    readable_by TEXT,
+    body        {blob} NOT NULL,
+    PRIMARY KEY (tenant, type, record_id)
+) {table};
+
+CREATE INDEX records_by_session ON records (tenant, session_id, seq);
+CREATE INDEX missing_context_open ON records (tenant, session_id, recorded_at)
+    WHERE type = 'missing_context' AND status <> 'resolved';
+
+-- Which records name which items.
+CREATE TABLE record_items (
+    tenant    TEXT NOT NULL,
+    item_id   TEXT NOT NULL,
+    type      TEXT NOT NULL,
+    record_id TEXT NOT NULL,
+    PRIMARY KEY (tenant, item_id, type, record_id)
+) {table};
+
+CREATE INDEX record_items_by_record ON record_items (tenant, type, record_id);
+
+-- What records name by digest and nothing else keeps, such as contents that came with an import.
+CREATE TABLE record_contents (
+    tenant     TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    digest     {blob} NOT NULL,
+    content    {blob} NOT NULL,
+    PRIMARY KEY (tenant, session_id, digest)
+) {table};
+
+-- What must not be shown any more in records and exports, although it is still kept.
+CREATE TABLE redactions (
+    tenant      TEXT NOT NULL,
+    item_id     TEXT NOT NULL,
+    session_id  TEXT NOT NULL,
+    state       TEXT NOT NULL,
+    method      TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    redacted_by TEXT NOT NULL,
+    redacted_at {bigint} NOT NULL,
+    PRIMARY KEY (tenant, item_id)
+) {table};
+
+CREATE INDEX redactions_by_session ON redactions (tenant, session_id);
+
+-- What may leave, in which form and by whose hand: rules that a tenant has set.
+CREATE TABLE export_policies (
+    tenant     TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    updated_by TEXT NOT NULL,
+    updated_at {bigint} NOT NULL,
+    PRIMARY KEY (tenant, name)
+) {table};

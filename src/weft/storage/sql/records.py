@@ -1,0 +1,244 @@
+"""Records in SQL: those that nothing else is the source of, the items they name, and what was redacted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.records.store import Kept, Redaction
+from weft.storage.sql.content import pack, text_of
+from weft.storage.sql.patterns import decode_patterns, encode_patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from weft.storage.sql.database import Row, Transaction
+
+_RECORD = """
+SELECT type, record_id, session_id, status, recorded_by, recorded_at, changed_at, seq, readable_by, body FROM records
+"""
+# Nothing has this in place of an id; it fills up a query made for several.
+_NOTHING = ""
+_AT_ONCE = 50
+_MOST_OF_ITEM = 1_000
+_SEVERAL = f"""
+{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id IN
+({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
+"""
+_REDACTIONS = f"""
+SELECT item_id, session_id, state, method, reason, redacted_by, redacted_at FROM redactions
+WHERE tenant = $1 AND item_id IN ({", ".join(f"${place}" for place in range(2, 2 + _AT_ONCE))})
+"""  # noqa: S608 - placeholders
+_OPEN = "type = 'missing_context' AND status <> 'resolved'"
+
+
+class SqlRecordStore:
+    """Records, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def add(self, record: Kept, items: Iterable[str]) -> bool:
+        added = await self._tx.changed(
+            """
+            INSERT INTO records (tenant, type, record_id, session_id, status, recorded_by, recorded_at, changed_at,
+                                 seq, readable_by, body)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING
+            """,
+            self._tenant,
+            record.type,
+            record.record_id,
+            record.session_id or _NOTHING,
+            record.status,
+            record.recorded_by,
+            record.recorded_at,
+            record.changed_at,
+            record.seq,
+            encode_patterns(record.readable_by),
+            pack(record.body.decode()),
+        )
+        if added:
+            await self._name_items(record, items)
+        return bool(added)
+
+    async def replace(self, record: Kept, items: Iterable[str]) -> None:
+        await self._tx.run(
+            """
+            UPDATE records SET status = $1, changed_at = $2, seq = $3, body = $4
+            WHERE tenant = $5 AND type = $6 AND record_id = $7
+            """,
+            record.status,
+            record.changed_at,
+            record.seq,
+            pack(record.body.decode()),
+            self._tenant,
+            record.type,
+            record.record_id,
+        )
+        await self._tx.run(
+            "DELETE FROM record_items WHERE tenant = $1 AND type = $2 AND record_id = $3",
+            self._tenant,
+            record.type,
+            record.record_id,
+        )
+        await self._name_items(record, items)
+
+    async def find(self, record_type: str, record_id: str) -> Kept | None:
+        return await self._one("", record_type, record_id)
+
+    async def find_locked(self, record_type: str, record_id: str) -> Kept | None:
+        return await self._one("{for_update}", record_type, record_id)
+
+    async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[Kept]:
+        found: list[Kept] = []
+        for record_type in sorted({kind for kind, _ in ids}):
+            named = [record_id for kind, record_id in ids if kind == record_type]
+            for some in _in_groups(named):
+                found += map(_kept, await self._tx.all(_SEVERAL, self._tenant, record_type, *some))
+        return found
+
+    async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[Kept]:
+        rows = await self._tx.all(
+            _RECORD + "WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY seq, type, record_id LIMIT $4",
+            self._tenant,
+            session_id or _NOTHING,
+            after,
+            limit,
+        )
+        return [_kept(row) for row in rows]
+
+    async def of_item(self, item_id: str) -> Sequence[Kept]:
+        rows = await self._tx.all(
+            "SELECT type, record_id FROM record_items WHERE tenant = $1 AND item_id = $2 LIMIT $3",
+            self._tenant,
+            item_id,
+            _MOST_OF_ITEM,
+        )
+        return sorted(await self.find_several([(row[0], row[1]) for row in rows]), key=lambda kept: kept.seq)
+
+    async def open_missing(self, session_id: str | None, limit: int) -> Sequence[Kept]:
+        if session_id is None:
+            rows = await self._tx.all(
+                f"{_RECORD} WHERE tenant = $1 AND {_OPEN} ORDER BY recorded_at, record_id LIMIT $2",
+                self._tenant,
+                limit,
+            )
+        else:
+            rows = await self._tx.all(
+                f"{_RECORD} WHERE tenant = $1 AND session_id = $2 AND {_OPEN} ORDER BY recorded_at, record_id LIMIT $3",
+                self._tenant,
+                session_id,
+                limit,
+            )
+        return [_kept(row) for row in rows]
+
+    async def count_open_missing(self, session_id: str) -> int:
+        row = await self._tx.one(
+            f"SELECT COUNT(*) FROM records WHERE tenant = $1 AND session_id = $2 AND {_OPEN}",  # noqa: S608 - our own words
+            self._tenant,
+            session_id,
+        )
+        return 0 if row is None else int(row[0])
+
+    async def put_content(self, session_id: str | None, digest: bytes, content: bytes) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO record_contents (tenant, session_id, digest, content) VALUES ($1, $2, $3, $4)
+            ON CONFLICT DO NOTHING
+            """,
+            self._tenant,
+            session_id or _NOTHING,
+            digest,
+            content,
+        )
+
+    async def content(self, session_id: str | None, digest: bytes) -> bytes | None:
+        row = await self._tx.one(
+            "SELECT content FROM record_contents WHERE tenant = $1 AND session_id = $2 AND digest = $3",
+            self._tenant,
+            session_id or _NOTHING,
+            digest,
+        )
+        return None if row is None else bytes(row[0])
+
+    async def redact(self, redaction: Redaction) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO redactions (tenant, item_id, session_id, state, method, reason, redacted_by, redacted_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+            ON CONFLICT (tenant, item_id) DO UPDATE SET
+                state = excluded.state, method = excluded.method, reason = excluded.reason,
+                redacted_by = excluded.redacted_by, redacted_at = excluded.redacted_at
+            """,
+            self._tenant,
+            redaction.item_id,
+            redaction.session_id or _NOTHING,
+            redaction.state,
+            redaction.method,
+            redaction.reason,
+            redaction.redacted_by,
+            redaction.redacted_at,
+        )
+
+    async def redactions(self, item_ids: Sequence[str]) -> dict[str, Redaction]:
+        found: dict[str, Redaction] = {}
+        for some in _in_groups(item_ids):
+            for item_id, session_id, *rest in await self._tx.all(_REDACTIONS, self._tenant, *some):
+                found[item_id] = Redaction(item_id, session_id or None, *rest)
+        return found
+
+    async def _one(self, lock: str, record_type: str, record_id: str) -> Kept | None:
+        row = await self._tx.one(
+            f"{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id = $3 {lock}",
+            self._tenant,
+            record_type,
+            record_id,
+        )
+        return None if row is None else _kept(row)
+
+    async def _name_items(self, record: Kept, items: Iterable[str]) -> None:
+        for item_id in sorted(set(items)):
+            await self._tx.run(
+                "INSERT INTO record_items (tenant, item_id, type, record_id) VALUES ($1, $2, $3, $4)",
+                self._tenant,
+                item_id,
+                record.type,
+                record.record_id,
+            )
+
+
+async def erase_record_items(transaction: Transaction, session_id: str) -> None:
+    """Forget which items the records of a session name, before those go."""
+    await transaction.run(
+        """
+        DELETE FROM record_items WHERE tenant = $1 AND EXISTS (
+            SELECT 1 FROM records r WHERE r.tenant = record_items.tenant AND r.session_id = $2
+              AND r.type = record_items.type AND r.record_id = record_items.record_id)
+        """,
+        transaction.tenant,
+        session_id,
+    )
+
+
+def _in_groups(values: Sequence[str]) -> list[list[str]]:
+    """Return values in groups of one size, filled up with what nothing is called."""
+    groups = [list(values[start : start + _AT_ONCE]) for start in range(0, len(values), _AT_ONCE)]
+    return [[*group, *[_NOTHING] * (_AT_ONCE - len(group))] for group in groups]
+
+
+def _kept(row: Row) -> Kept:
+    record_type, record_id, session_id, status, by, at, changed_at, seq, readable_by, body = row
+    return Kept(
+        type=record_type,
+        record_id=record_id,
+        session_id=session_id or None,
+        status=status,
+        recorded_by=by,
+        recorded_at=at,
+        changed_at=changed_at,
+        seq=seq,
+        readable_by=decode_patterns(readable_by),
+        body=text_of(body).encode(),
+    )
