@@ -19,6 +19,8 @@ NAMES = (
     "flat_cost",
     "history_cost",
     "history_storage",
+    "records_cost",
+    "export_cost",
     "many_clients",
     "collaboration_growth",
     "thousand_agents",

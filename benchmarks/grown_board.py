@@ -140,20 +140,22 @@ def backend_cost(app: App, operation: Calls, calls: int, database: str) -> Cost:
     """Measure what PostgreSQL's own processes spend on a database, which is where growth would show."""
     turns = count()
 
-    def spent() -> float:
-        backends = [
-            process.pid
-            for process in psutil.process_iter(["name", "cmdline"])
-            if process.info["name"] == "postgres" and f" {database} " in " ".join(process.info["cmdline"] or [])
-        ]
-        if not backends:
-            raise RuntimeError(f"no backend serves the database {database}")
-        return cpu_seconds(*backends)
-
     async def measure() -> float:
-        before = spent()
+        before = backend_seconds(database)
         for _ in range(calls):
             await operation(app, next(turns))
-        return (spent() - before) / calls * SECOND_IN_MICROS
+        return (backend_seconds(database) - before) / calls * SECOND_IN_MICROS
 
     return measure
+
+
+def backend_seconds(database: str) -> float:
+    """Return the CPU time that the processes which serve a database have spent so far."""
+    backends = [
+        process.pid
+        for process in psutil.process_iter(["name", "cmdline"])
+        if process.info["name"] == "postgres" and f" {database} " in " ".join(process.info["cmdline"] or [])
+    ]
+    if not backends:
+        raise RuntimeError(f"no backend serves the database {database}")
+    return cpu_seconds(*backends)

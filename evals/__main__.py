@@ -8,10 +8,15 @@ import sys
 from pathlib import Path
 
 from evals.message_search import message_search
+from evals.public_schemas import public_schemas
 from evals.results import Row, as_table
 from evals.token_estimate import token_estimate
 
-EVALUATIONS = {"message_search": message_search, "token_estimate": token_estimate}
+EVALUATIONS = {
+    "message_search": message_search,
+    "public_schemas": public_schemas,
+    "token_estimate": token_estimate,
+}
 RESULTS = Path(".results/evals.json")
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
+from keyword import iskeyword
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -71,6 +72,7 @@ _SYNC_WORDS = (
     (r"\baclosing\b", "closing"),
     (r"\baclose\b", "close"),
     (r"\baread\b", "read"),
+    (r"\baiter_bytes\b", "iter_bytes"),
     (r"\bOperations\b", "SyncOperations"),
     (r"(?<!httpx2\.)\bClient\b", "SyncClient"),
     (r"\basync with\b", "with"),
@@ -151,18 +153,25 @@ def _method(operation: Operation, flavour: Flavour, names: _Names) -> str:
     # Whatever a caller has is fine where any JSON is.
     kinds = {field.name: hints[field.name] for field in fields}
     accepted = {name: "object" if hint is Any else annotation(hint, names) for name, hint in kinds.items()}
-    required = [f"{field.name}: {accepted[field.name]}" for field in fields if field.required]
-    optional = [
+    required = {field.name: f"{field.name}: {accepted[field.name]}" for field in fields if field.required}
+    # True or false says nothing without a name.
+    placed = [text for name, text in required.items() if kinds[name] is not bool]
+    named = [text for name, text in required.items() if kinds[name] is bool] + [
         f"{field.name}: {accepted[field.name]} = {default_of(field)!r}" for field in fields if not field.required
     ]
-    parameters = ", ".join(["self", *required, *(["*", *optional] if optional else [])])
+    parameters = ", ".join(["self", *placed, *(["*", *named] if named else [])])
     response = names.use(operation.response)
     docstring = _docstring(operation.help)
     return (
-        f"    {flavour.define} {operation.verb}({parameters}) -> {response}:\n"
+        f"    {flavour.define} {method_name(operation)}({parameters}) -> {response}:\n"
         f'        """{docstring}"""\n'
         f'        return {flavour.wait}self._caller.call("{operation.name}", {_arguments(fields)}, {response})'
     )
+
+
+def method_name(operation: Operation) -> str:
+    """Return what a method is called: a word that Python keeps for itself has an underscore behind it."""
+    return f"{operation.verb}_" if iskeyword(operation.verb) else operation.verb
 
 
 def _docstring(text: str) -> str:

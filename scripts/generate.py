@@ -39,10 +39,12 @@ def _client() -> dict[str, str]:
 def _pages() -> dict[str, str]:
     # Imported late: finding every error imports the whole product, which needs the client written above.
     from error_tree import errors_module  # noqa: PLC0415
+    from record_schemas import schema_files  # noqa: PLC0415
     from reference_pages import reference_pages  # noqa: PLC0415
     from requirements_page import requirements_page  # noqa: PLC0415
 
     return {
+        **schema_files(),
         "src/weft/errors.py": _formatted("src/weft/errors.py", errors_module()),
         **reference_pages(list(all_operations())),
         "docs/requirements.md": requirements_page(ROOT),

@@ -70,6 +70,19 @@ DIFFS = {
     "diff.10000_apart.as_many_keys": "the same, 10,000 keys that all differ",
 }
 STORAGE = {"200_bytes": "values of 200 bytes", "2000_bytes": "values of 2,000 bytes"}
+RECORDS = {
+    "board_write": "a board write",
+    "board_write_in_a_turn": "the same, part of a turn, a task and a trace",
+    "message": "a message",
+    "message_in_a_turn": "the same, part of a turn, a task and a trace",
+}
+EXCHANGE = {
+    "export.10000_events": "seconds to export",
+    "import.10000_events": "seconds to import",
+    "lines.10000_events": "lines of the bundle",
+    "export_peak": "memory to export, KiB",
+    "import_peak": "memory to import, KiB",
+}
 PEER = ("create_session", "add_message", "get_messages", "search_context", "set_memory", "get_memory")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SESSION_SIZES = (1_000, 10_000, 100_000, 300_000, 1_000_000)
@@ -156,6 +169,26 @@ def _storage(results: Results) -> str:
     return _table(["", "bytes a write", "its value and commit as they are", "ratio"], body)
 
 
+def _records(results: Results) -> str:
+    body = []
+    for name, title in RECORDS.items():
+        rows = [results.row(f"records_cost.{database}.{name}") for database in ("sqlite", "postgres")]
+        body.append([title, *(f"{row['ratio']:.2f}" for row in rows)])
+    return _table(["", "SQLite", "PostgreSQL"], body)
+
+
+def _exchange(results: Results) -> str:
+    body = []
+    for name, title in EXCHANGE.items():
+        rows = [results.row(f"export_cost.{database}.{name}") for database in ("sqlite", "postgres")]
+        body.append([title, *(f"{_number(row['value'])}{_times(row)}" for row in rows), rows[0]["target"] or ""])
+    return _table(["", "SQLite", "PostgreSQL", "target"], body)
+
+
+def _times(row: dict[str, Any]) -> str:
+    return "" if row["ratio"] is None else f" ({row['ratio']:.2f} times)"
+
+
 def _peer(results: Results) -> str:
     body = []
     for name in PEER:
@@ -199,6 +232,8 @@ def page(results: Results) -> str:
         latency=_latency(results),
         history=_history(results),
         storage=_storage(results),
+        records=_records(results),
+        exchange=_exchange(results),
         peer=_peer(results),
         peer_words=_peer_words(results),
     )

@@ -9,6 +9,7 @@ from itertools import groupby
 from typing import Any
 
 import msgspec
+from client_code import method_name
 from error_tree import all_errors, kind_of
 
 from weft.kernel.errors import (
@@ -184,7 +185,7 @@ def _faces(operation: Operation) -> list[tuple[str, str]]:
         ("MCP", f"tool {tool}"),
         ("REST", f"`{operation.route.method} {operation.route.path}` → {operation.route.status}"),
         ("command", f"`{command}`"),
-        ("Python", f"`await weft.{operation.group}.{operation.verb}({', '.join(required)})`"),
+        ("Python", f"`await weft.{operation.group}.{method_name(operation)}({', '.join(required)})`"),
     ]
 
 

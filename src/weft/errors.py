@@ -5,6 +5,9 @@ from weft.capabilities.access.model import AgentExists, AgentNotFound, InvalidPa
 from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
 from weft.capabilities.context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled, SelfModification
+from weft.capabilities.exchange.bundles import BundleDamaged
+from weft.capabilities.exchange.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
+from weft.capabilities.exchange.sources import SourceElsewhere
 from weft.capabilities.history.model import (
     BranchLimit,
     BranchNotFound,
@@ -19,7 +22,10 @@ from weft.capabilities.history.model import (
 from weft.capabilities.memory.lines import MemoryForgets
 from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weft.capabilities.messages.model import MessageNotFound
+from weft.capabilities.missing.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
 from weft.capabilities.objects.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
+from weft.capabilities.records.recording import RecordExists, RecordNotFound
+from weft.capabilities.records.words import IllegalTransition
 from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionNotFound
 from weft.capabilities.timeline.model import (
     BranchExists,
@@ -29,6 +35,7 @@ from weft.capabilities.timeline.model import (
     ReviewNotFound,
     UnrelatedLines,
 )
+from weft.capabilities.webhooks.model import AddressRefused, TooManyWebhooks, WebhookCannotRun, WebhookNotFound
 from weft.kernel.errors import (
     AuthenticationError,
     Conflict,
@@ -54,14 +61,17 @@ from weft.kernel.errors import (
 from weft.settings import InvalidSetting
 
 __all__ = [
+    "AddressRefused",
     "AgentExists",
     "AgentNotFound",
+    "AlreadyResolved",
     "AuthenticationError",
     "BranchExists",
     "BranchInUse",
     "BranchLimit",
     "BranchNotFound",
     "BranchNotMerged",
+    "BundleDamaged",
     "Conflict",
     "ContentTooLarge",
     "ContextKeyNotFound",
@@ -70,6 +80,7 @@ __all__ = [
     "ConventionsNotFound",
     "Forbidden",
     "HostNotAllowed",
+    "IllegalTransition",
     "InternalError",
     "InvalidApiKey",
     "InvalidInput",
@@ -85,14 +96,21 @@ __all__ = [
     "MemoryNotFound",
     "MessageNotFound",
     "MethodNotAllowed",
+    "MissingContextLimit",
+    "MissingContextNotFound",
     "NotFound",
     "ObjectBusy",
     "ObjectDamaged",
     "ObjectMissing",
     "ObjectStorageUnavailable",
     "PermissionDenied",
+    "PolicyBuiltIn",
+    "PolicyForbidden",
+    "PolicyNotFound",
     "PoolNotInitialized",
     "RateLimited",
+    "RecordExists",
+    "RecordNotFound",
     "Rejected",
     "ReviewClosed",
     "ReviewNotFound",
@@ -102,10 +120,12 @@ __all__ = [
     "SessionNotFound",
     "SnapshotExists",
     "SnapshotNotFound",
+    "SourceElsewhere",
     "StorageFull",
     "StoreFull",
     "SystemUnavailable",
     "TokenExpired",
+    "TooManyWebhooks",
     "Unavailable",
     "UnknownOperation",
     "UnrelatedLines",
@@ -114,5 +134,7 @@ __all__ = [
     "VersionConflict",
     "VersionNotFound",
     "VersionPruned",
+    "WebhookCannotRun",
+    "WebhookNotFound",
     "WeftError",
 ]

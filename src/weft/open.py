@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar, Unpack, cast
 
 import msgspec
+from msgspec import structs
 
 from weft.app.app import App
 from weft.app.callers import Credential, Local
@@ -16,22 +18,28 @@ from weft.app.dispatch import Arrival
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT
 from weft.capabilities.events.operations import ReadEvents
+from weft.capabilities.exchange.exporting import ContextExported, ExportTerms
+from weft.capabilities.exchange.importing import ContextImported
 from weft.client._operations import Operations
+from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Event
+from weft.kernel.trace_context import Ids, correlated, in_current_trace
 from weft.settings import Settings
 
 T = TypeVar("T")
 
+_CHUNK_BYTES = 65_536
 _FILE_SUFFIXES = {".db", ".sqlite", ".sqlite3"}
 
 
 class Weft(Operations):
     """Weft in this process, as one principal. Open one with ``async with Weft.open(folder) as weft``."""
 
-    def __init__(self, app: App, credential: Credential) -> None:
+    def __init__(self, app: App, credential: Credential, during: Correlation = UNRELATED) -> None:
         self.app = app
         self._credential = credential
-        super().__init__(_InProcess(app, credential))
+        self._during = during
+        super().__init__(_InProcess(app, credential, during))
 
     def __repr__(self) -> str:
         who = f"{self._credential!r}" if isinstance(self._credential, Local) else "by key"
@@ -63,11 +71,37 @@ class Weft(Operations):
         """Return the same Weft as another principal of this tenant."""
         if not isinstance(self._credential, Local):
             raise TypeError("Whoever came by a key acts as its owner alone.")
-        return Weft(self.app, Local(self._credential.tenant, principal_id))
+        return Weft(self.app, Local(self._credential.tenant, principal_id), self._during)
 
     def with_key(self, api_key: str) -> Weft:
         """Return the same Weft as the principal an API key or a token belongs to."""
-        return Weft(self.app, api_key)
+        return Weft(self.app, api_key, self._during)
+
+    def during(self, **ids: Unpack[Ids]) -> Weft:
+        """Return the same Weft for calls that are part of a turn, a task, a trace; all they do can be found by its id.
+
+        Where no ``traceparent`` is named, it is the span that OpenTelemetry says is current when a call is made.
+        """
+        return Weft(self.app, self._credential, correlated(ids, self._during))
+
+    async def export_to(self, file: BinaryIO, **what: Unpack[ExportTerms]) -> ContextExported:
+        """Export into a file, of whatever size: a session, or what a part of it is about.
+
+        Takes what ``bundle.export`` takes.
+        """
+        async with self.app.exchange.send({**what}, self._arrival()) as export:
+            shutil.copyfileobj(export.file, file)
+            return export.facts
+
+    async def import_from(
+        self, file: BinaryIO, *, expected_digest: str | None = None, dry_run: bool = False
+    ) -> ContextImported:
+        """Import a bundle from a file that was opened to read bytes: all of it, or nothing."""
+        said = {"expected_digest": expected_digest, "dry_run": dry_run}
+        return await self.app.exchange.receive(said, self._arrival(), _chunks(file))
+
+    def _arrival(self) -> Arrival:
+        return Arrival(self._credential, correlation=in_current_trace(self._during))
 
     async def follow(
         self,
@@ -89,12 +123,17 @@ class Weft(Operations):
                 yield event
 
 
+async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
+    while chunk := file.read(_CHUNK_BYTES):
+        yield chunk
+
+
 class _InProcess:
     """Carries calls straight into the App."""
 
-    def __init__(self, app: App, credential: Credential) -> None:
+    def __init__(self, app: App, credential: Credential, during: Correlation) -> None:
         self._app = app
-        self._arrival = Arrival(credential)
+        self._arrival = Arrival(credential, correlation=during)
 
     async def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
         """Perform an operation. What is given and what is answered is taken apart, as it would be on the wire.
@@ -102,8 +141,13 @@ class _InProcess:
         So arguments are checked alike, and what a caller does to an answer is nobody else's concern.
         """
         raw = msgspec.to_builtins(arguments)
-        answer = await self._app.call(self._app.registry[operation], raw, self._arrival)
+        answer = await self._app.call(self._app.registry[operation], raw, self._in_current_trace())
         return msgspec.json.decode(msgspec.json.encode(answer), type=response)
+
+    def _in_current_trace(self) -> Arrival:
+        during = self._arrival.correlation
+        here = in_current_trace(during)
+        return self._arrival if here is during else structs.replace(self._arrival, correlation=here)
 
 
 def _settings(where: str | os.PathLike[str] | None, given: dict[str, Any]) -> Settings:

@@ -78,6 +78,9 @@ class Settings:
     context_limit_mb: int = setting(
         1_024, "WEFT_CONTEXT_LIMIT_MB", "How many mebibytes one agent's persistent memory may hold."
     )
+    import_limit_mb: int = setting(
+        256, "WEFT_IMPORT_LIMIT_MB", "How many mebibytes a bundle that is imported as a stream may have."
+    )
     max_body_bytes: int = setting(4_194_304, "WEFT_MAX_BODY_BYTES", "Larger request bodies are refused.")
     allowed_hosts: str = setting(
         "", "WEFT_ALLOWED_HOSTS", "Host names clients may use beside the loopback ones, separated by spaces."
@@ -87,6 +90,11 @@ class Settings:
     )
     trusted_proxies: str = setting(
         "", "WEFT_TRUSTED_PROXIES", "Addresses of proxies whose X-Forwarded-For is believed, separated by spaces."
+    )
+    webhook_private_hosts: str = setting(
+        "",
+        "WEFT_WEBHOOK_PRIVATE_HOSTS",
+        "Hosts that webhooks may call although they are not on the public network, separated by spaces.",
     )
     log_level: str = setting("INFO", "WEFT_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.")
     drain_seconds: int = setting(10, "WEFT_DRAIN_SECONDS", "How long calls in flight may finish after SIGTERM.")

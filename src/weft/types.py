@@ -46,6 +46,15 @@ from weft.capabilities.context.pushing import ChangedEntry, ContextPushed, Forgo
 from weft.capabilities.context.status import ContextStatus
 from weft.capabilities.context.views import AgentDefinition, ContextEntry
 from weft.capabilities.events.operations import Events
+from weft.capabilities.exchange.adding import AddedRecord, RecordAdvanced, RecordsAdded
+from weft.capabilities.exchange.applying import Definition
+from weft.capabilities.exchange.exporting import ContextExported
+from weft.capabilities.exchange.importing import ContextImported
+from weft.capabilities.exchange.listing import RecordEntry, Records
+from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, PolicyList
+from weft.capabilities.exchange.redacting import ItemRedacted
+from weft.capabilities.exchange.showing import NamingRecord, RecordShown, RedactionInfo
+from weft.capabilities.exchange.sources import SourceResolved
 from weft.capabilities.memory.inspection import (
     InspectedMemory,
     MemoryByScope,
@@ -63,6 +72,15 @@ from weft.capabilities.messages.session_views import (
     SessionResourceInfo,
     SessionStatistics,
 )
+from weft.capabilities.missing.operations import (
+    MissingInfo,
+    MissingListed,
+    MissingReported,
+    MissingResolved,
+    PossibleSource,
+    RequestInfo,
+)
+from weft.capabilities.missing.requesting import MissingRequested
 from weft.capabilities.performance.model import (
     CacheStats,
     ConnectionStats,
@@ -74,6 +92,22 @@ from weft.capabilities.performance.model import (
     SystemPerformance,
 )
 from weft.capabilities.performance.operations import Performance, PerformanceTargets, ResourceInfo
+from weft.capabilities.records.classes import CloudEvent
+from weft.capabilities.records.model import CandidateSource
+from weft.capabilities.records.operations import RecordSchema
+from weft.capabilities.records.refs import (
+    ByteRange,
+    Css,
+    CustomSelector,
+    JsonPointer,
+    LineRange,
+    Link,
+    MediaTimeRange,
+    PageRegion,
+    TextPosition,
+    TextQuote,
+    XPath,
+)
 from weft.capabilities.search.filters import MessagesBySender, MessagesByTime, TimeRange
 from weft.capabilities.search.operations import SearchResults
 from weft.capabilities.search.searching import SearchResult
@@ -117,9 +151,20 @@ from weft.capabilities.timeline.taking_back import (
     SnapshotTaken,
 )
 from weft.capabilities.usage.operations import OfferedCall, UsageGuidance
+from weft.capabilities.webhooks.operations import (
+    DeliveryInfo,
+    DeliveryList,
+    Replayed,
+    WebhookCreated,
+    WebhookDeleted,
+    WebhookInfo,
+    Webhooks,
+    WebhookTested,
+)
 from weft.kernel.events import Event
 
 __all__ = [
+    "AddedRecord",
     "AgentCreated",
     "AgentDefined",
     "AgentDefinition",
@@ -137,9 +182,12 @@ __all__ = [
     "BranchDeleted",
     "BranchInfo",
     "Branches",
+    "ByteRange",
     "CacheStats",
+    "CandidateSource",
     "ChangeInfo",
     "ChangedEntry",
+    "CloudEvent",
     "CommitInfo",
     "CommitShown",
     "Comparison",
@@ -148,6 +196,8 @@ __all__ = [
     "ContextChanges",
     "ContextCopied",
     "ContextEntry",
+    "ContextExported",
+    "ContextImported",
     "ContextPulled",
     "ContextPushed",
     "ContextRead",
@@ -155,8 +205,13 @@ __all__ = [
     "ConventionGroup",
     "ConventionNames",
     "ConventionsDefined",
+    "Css",
+    "CustomSelector",
     "DatabasePerformance",
+    "Definition",
     "DefinitionRead",
+    "DeliveryInfo",
+    "DeliveryList",
     "Differences",
     "Done",
     "EntriesRead",
@@ -175,14 +230,19 @@ __all__ = [
     "InspectedEntry",
     "InspectedMemory",
     "Inspection",
+    "ItemRedacted",
+    "JsonPointer",
     "KeyConvention",
     "KeyDiff",
     "KeyDifference",
     "KeyInfo",
     "Keys",
     "Knowledge",
+    "LineRange",
     "LineState",
+    "Link",
     "Log",
+    "MediaTimeRange",
     "MemoryByScope",
     "MemoryDeleted",
     "MemoryFound",
@@ -200,18 +260,38 @@ __all__ = [
     "Messages",
     "MessagesBySender",
     "MessagesByTime",
+    "MissingInfo",
+    "MissingListed",
+    "MissingReported",
+    "MissingRequested",
+    "MissingResolved",
+    "NamingRecord",
     "OfferedCall",
     "OperationFigures",
+    "PageRegion",
     "PastEntry",
     "PastVersion",
     "Performance",
     "PerformanceTargets",
     "PerformanceTrends",
+    "PolicyDeleted",
+    "PolicyInfo",
+    "PolicyList",
     "PoolStats",
+    "PossibleSource",
     "PruningInfo",
     "Prunings",
     "PulledContext",
+    "RecordAdvanced",
+    "RecordEntry",
+    "RecordSchema",
+    "RecordShown",
+    "Records",
+    "RecordsAdded",
+    "RedactionInfo",
     "RememberedEntry",
+    "Replayed",
+    "RequestInfo",
     "Resolution",
     "ResourceInfo",
     "RetentionCleared",
@@ -243,13 +323,22 @@ __all__ = [
     "SnapshotRestored",
     "SnapshotTaken",
     "Snapshots",
+    "SourceResolved",
     "StoredEntry",
     "Switched",
     "SystemInfo",
     "SystemPerformance",
+    "TextPosition",
+    "TextQuote",
     "TimeRange",
     "TokenIssued",
     "UsageGuidance",
     "Verified",
     "VisibilityChanged",
+    "WebhookCreated",
+    "WebhookDeleted",
+    "WebhookInfo",
+    "WebhookTested",
+    "Webhooks",
+    "XPath",
 ]

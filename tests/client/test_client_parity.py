@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import aclosing
 from functools import partial
+from keyword import iskeyword
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from client_support import Product, threaded_client
 from weft import Client, SyncClient, Weft
 from weft.app.operations import all_operations
 from weft.capabilities.board.guidance import ConventionGroup, KeyConvention
+from weft.capabilities.exchange.applying import Definition
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.timeline.reviewing import Resolution
 from weft.kernel.errors import WeftError
@@ -25,7 +27,9 @@ FACES = ("async", "blocking", "inprocess")
 # What differs from call to call, by nature: times, ids, secrets, positions and measurements.
 VOLATILE = re.compile(
     r"(_at|^at|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
-    r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations)$"
+    r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations"
+    r"|^bundle|^bundle_id|^digest|^bytes"
+    r"|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id)$"
 )
 
 
@@ -56,7 +60,7 @@ class Record:
             return [self._still(part) for part in value]
         if not isinstance(value, str):
             return value
-        return re.sub(r"(key|review)_[0-9a-f]{16,28}", "…", value.replace(self.face, "FACE"))
+        return re.sub(r"(key|review|selection|webhook)_[0-9a-f]{16,28}", "…", value.replace(self.face, "FACE"))
 
 
 async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]:  # noqa: PLR0915 - a list of calls
@@ -163,11 +167,68 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("search.by_timerange", weft.search.by_timerange(s, "never", "2099-01-01"))
     await note("session.overview", weft.session.overview(s))
     await note("session.overview", weft.session.overview("nowhere"))
+    gap = f"missing_{face}"
+    await note("missing.report", weft.missing.report(s, "Who decides é?", severity="high", missing_id=gap))
+    await note("missing.report", weft.missing.report(s, "who  decides É?", blocked_actions=["ship"]))
+    await note("missing.report", weft.missing.report(s, " "))
+    await note("missing.request", weft.missing.request(gap, "policy_request", requested_from="legal", session_id=s))
+    await note("missing.request", weft.missing.request(gap, "retrieval"))
+    await note("missing.request", weft.missing.request(gap, "peer_task", agent_id="nobody"))
+    await note("missing.request", weft.missing.request(gap, "tool_invocation"))
+    await note("missing.list", weft.missing.list(session_id=s, severity="medium"))
+    await note("missing.list", weft.missing.list(session_id=s, after="missing_none"))
+    await note("session.get", weft.session.get(s))
+    await note("missing.resolve", weft.missing.resolve(gap, resolution_refs=["x", "https://example.com"]))
+    await note("missing.resolve", weft.missing.resolve(gap, answer="Dana"))
+    await note("missing.resolve", weft.missing.resolve("missing_none", resolution_refs=["x"]))
+    await note("missing.list", weft.missing.list(session_id=s, status="all", limit=1))
     await note("usage.guidance", weft.usage.guidance())
     await note("usage.guidance", weft.usage.guidance(guidance_type="security"))
     await note("performance.read", weft.performance.read())
+    await note("records.schema", weft.records.schema("context_item"))
+    await note("records.schema", weft.records.schema("context"))
+    kept = {"schema_version": "0.1.0", "context_id": f"c-{face}", "scope": "turn", "created_at": "2026-01-01T00:00:00Z"}
+    await note(
+        "records.add", weft.records.add([{**kept, "lifecycle": "draft", "metadata": {"é": [1.0]}}], session_id=s)
+    )
+    await note("records.add", weft.records.add([{**kept, "lifecycle": "asleep"}], session_id=s))
+    await note("records.add", weft.records.add([], session_id=s))
+    await note("records.advance", weft.records.advance(f"c-{face}", "selected"))
+    await note("records.advance", weft.records.advance(f"c-{face}", "draft"))
+    await note("records.list", weft.records.list(session_id=s, types=["context_item", "context_envelope"], limit=200))
+    await note("records.list", weft.records.list(session_id="nowhere"))
+    await note("records.list", weft.records.list(after="x"))
+    await note("records.show", weft.records.show(f"board:{s}/phase/1.1", with_content=True))
+    await note("records.show", weft.records.show("nothing"))
+    await note("records.redact", weft.records.redact(f"board:{s}/phase/1.1", "removed", "a name in it"))
+    await note("records.redact", weft.records.redact("nothing", "masked", "a name in it"))
+    whole = await note("bundle.export", weft.bundle.export(session_id=s, format="json"))
+    await note("bundle.export", weft.bundle.export(session_id=s, scope="turn"))
+    await note("bundle.export", weft.bundle.export(session_id="nowhere"))
+    await note("bundle.import", weft.bundle.import_(whole.bundle, expected_digest=whole.digest))
+    await note("bundle.import", weft.bundle.import_("é", dry_run=True))
+    await note("policy.set", weft.policy.set(f"to-{face}", Definition(description="é", mask=("secrets", "pii"))))
+    await note("policy.set", weft.policy.set("full", Definition()))
+    await note("policy.list", weft.policy.list())
+    await note("policy.delete", weft.policy.delete(f"to-{face}"))
+    await note("policy.delete", weft.policy.delete(f"to-{face}"))
+    quoted = {"schema_version": "0.1.0", "source_id": "q", "uri": f"board://{s}/goal", "source_kind": "board_entry"}
+    await note("records.resolve", weft.records.resolve(source_ref=quoted))
+    await note("records.resolve", weft.records.resolve(source_id="nowhere"))
     await note("events.read", weft.events.read(session_id=s, keys=["goal", "before"], after=0))
     await note("events.read", weft.events.read(session_id="nowhere"))
+    await note("events.read", weft.events.read(session_id=s, types=["context.item.*"], format="cloudevents", after=0))
+    hook = await note("webhook.create", weft.webhook.create("http://receiver.invalid/", types=["never.*"]))
+    await note("webhook.create", weft.webhook.create("http://127.0.0.1/"))
+    await note("webhook.create", weft.webhook.create("nowhere"))
+    await note("webhook.list", weft.webhook.list())
+    await note("webhook.update", weft.webhook.update(hook.webhook_id, enabled=False))
+    await note("webhook.test", weft.webhook.test(hook.webhook_id))
+    await note("webhook.deliveries", weft.webhook.deliveries(hook.webhook_id, state="dead"))
+    await note("webhook.replay", weft.webhook.replay(hook.webhook_id, dead=True))
+    await note("webhook.replay", weft.webhook.replay(hook.webhook_id))
+    await note("webhook.delete", weft.webhook.delete(hook.webhook_id))
+    await note("webhook.delete", weft.webhook.delete(hook.webhook_id))
     await note("memory.set", weft.memory.set("goal", None, metadata={"a": [1.0, "é"]}, expires_in=3600))
     await note("memory.set", weft.memory.set("goal", {"n": 2**70, "f": 1.0}, if_version=1))
     await note("memory.set", weft.memory.set("goal", 1, overwrite=False))
@@ -274,7 +335,8 @@ def test_every_operation_is_a_method(kind: type) -> None:
     assert list(groups.parameters) == ["self", "caller"]
     operations = kind.__mro__[1](None)
     for operation in all_operations():
-        method = getattr(getattr(operations, operation.group), operation.verb)
+        verb = f"{operation.verb}_" if iskeyword(operation.verb) else operation.verb
+        method = getattr(getattr(operations, operation.group), verb)
         parameters = inspect.signature(method).parameters
         assert list(parameters) == sorted(
             operation.request.__struct_fields__,

@@ -20,10 +20,13 @@ from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.policies import SqlPolicyStore
+from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
 from weft.storage.sql.switches import SqlSwitchStore
+from weft.storage.sql.webhooks import SqlWebhookStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -65,13 +68,17 @@ class SqlStores:
             "messages": SqlMessageStore,
             "objects": SqlObjectIndex,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
+            "past": lambda transaction: SqlOutbox(transaction, clock),
+            "policies": SqlPolicyStore,
             "prunings": SqlPruningLog,
+            "records": SqlRecordStore,
             "retention": SqlRetentionRules,
             "reviews": SqlReviewStore,
             "sessions": SqlSessionStore,
             "snapshot_index": SqlSnapshotIndex,
             "snapshots": SqlSnapshotStore,
             "switches": SqlSwitchStore,
+            "webhooks": SqlWebhookStore,
         }
         for name, make in kinds.items():
             setattr(self, name, OneCallEach(database, tenant, make))

@@ -79,3 +79,15 @@ class TestReviewStore(contracts.ReviewStoreContract):
 
 class TestSnapshotIndex(contracts.SnapshotIndexContract):
     """The index of all snapshots in SQL."""
+
+
+class TestWebhookStore(contracts.WebhookStoreContract):
+    """Webhooks in SQL."""
+
+
+class TestRecordStore(contracts.RecordStoreContract):
+    """Records in SQL."""
+
+
+class TestPolicyStore(contracts.PolicyStoreContract):
+    """Export policies in SQL."""

@@ -57,6 +57,25 @@ def test_the_stories_of_persistent_memory_run_and_end_well(tmp_path: Path) -> No
     assert told.endswith("every hash matches: True\n")
 
 
+@pytest.mark.req("AC-14")
+def test_a_task_is_handed_over_between_two_installations(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, ROOT / "examples" / "hand_over_a_task.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    assert "refused: The bundle is damaged at line" in told
+    assert "findings: The price cache was shortened from 300 s to 3 s." in told
+    assert "open, blocking: Who shortened the price cache, and why?" in told
+    assert "resolved by board:slow-orders/answer_" in told
+    both = told.splitlines()[-1]
+    assert "board:slow-orders/findings/1.1, message:slow-orders/1" in both
+    assert both.endswith("board:slow-orders/findings/1.2")
+
+
 def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
     """Run the examples of a page in a process of their own."""
     example = subprocess.run(

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from dataclasses import fields
+from keyword import iskeyword
 from pathlib import Path
 
 import pytest
@@ -37,7 +38,7 @@ def test_every_operation_is_documented_with_its_faces(operation: Operation) -> N
     assert f"`{operation.route.method} {operation.route.path}`" in section
     assert f"`{operation.tool}`" in section
     assert f"`{command}`" in section
-    assert f"weft.{operation.group}.{operation.verb}(" in section
+    assert f"weft.{operation.group}.{operation.verb}{'_' * iskeyword(operation.verb)}(" in section
     assert all(f"| `{name}` |" in section for name in operation.request.__struct_fields__)
     assert all(error.code in section for error in operation.errors)
 

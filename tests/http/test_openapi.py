@@ -11,6 +11,7 @@ import schemathesis
 from hypothesis import HealthCheck, settings
 from jsonschema import Draft202012Validator
 
+from support.bundles import small_bundle
 from support.team import Team, team_process
 from weft.app.operations import all_operations
 from weft.capabilities.messages.model import MOST_CHARACTERS
@@ -23,6 +24,14 @@ if TYPE_CHECKING:
 DOCUMENT = json.loads(json.dumps(openapi_document(all_operations())))
 schema = schemathesis.openapi.from_dict(deepcopy(DOCUMENT))
 LONGEST_WAIT_SECONDS = 0.05
+BUNDLE = small_bundle().decode()
+A_SOURCE = {"schema_version": "0.1.0", "source_id": "x", "uri": "board://s1/goal", "source_kind": "board_entry"}
+SAID_IN_WORDS: dict[str, dict[str, Any]] = {
+    "/v1/context/push": {"knowledge": [{"key": "limit", "value": 1}], "remove": [], "if_version": 0},
+    "/v1/export": {"scope": "session", "session_id": "nowhere"},
+    "/v1/import": {"bundle": BUNDLE, "expected_digest": None},
+    "/v1/records/resolve": {"source_id": None, "source_ref": A_SOURCE, "against": "Ship."},
+}
 
 
 def tame(case: Any) -> None:
@@ -31,7 +40,8 @@ def tame(case: Any) -> None:
     A long wait is answered as a short one is. Only an answer can give a cursor, and only an admin knows who may be a
     parent. No schema says what is a time. A text that is too long is refused with 413, which the checks do not know of,
     so it becomes one that is too short. To JSON Schema 2.0 is a whole number; Weft takes it for one at the top level of
-    a request, not inside. What one entry of a push may hold beside another is said in words, not by the schema.
+    a request, not inside. What one entry of a push may hold beside another is said in words, not by the schema, and so
+    are what a source ref is, what a bundle is, and what an export of some scope must name.
     """
     if isinstance(case.query, dict):
         if _in_range(case.query.get("wait_seconds")):
@@ -47,13 +57,16 @@ def tame(case: Any) -> None:
             case.body["parent_id"] = "planner"
         if len(str(case.body.get("content", ""))) > MOST_CHARACTERS:
             case.body["content"] = ""
-        if "knowledge" in case.body and _is_push(case.body):
-            case.body |= {"knowledge": [{"key": "limit", "value": 1}], "remove": [], "if_version": 0}
+        case.body |= _in_place_of(case.operation.path, case.body)
 
 
-def _is_push(body: dict[str, Any]) -> bool:
-    taken = DOCUMENT["paths"]["/v1/context/push"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    return Draft202012Validator({**taken, "components": DOCUMENT["components"]}).is_valid(body)
+def _in_place_of(path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return what stands for those parts of a body that keep to the document, but not to what is said in words."""
+    if path not in SAID_IN_WORDS:
+        return {}
+    taken = DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    valid = Draft202012Validator({**taken, "components": DOCUMENT["components"]}).is_valid(body)
+    return SAID_IN_WORDS[path] if valid else {}
 
 
 def _in_range(wait: Any) -> bool:

@@ -19,6 +19,15 @@ OPERATIONS = {operation.name: operation for operation in all_operations()}
 IN_SESSION = {"session_id": "s1"}
 AGENT = {"agent_id": "planner"}
 ON_LINE = {"context_id": "board:s1"}
+WEBHOOK = {"webhook_id": "webhook_0123456789abcdef"}
+A_SOURCE = {"schema_version": "0.1.0", "source_id": "x", "uri": "board://s1/goal", "source_kind": "board_entry"}
+ENVELOPE = {
+    "schema_version": "0.1.0",
+    "context_id": "c1",
+    "scope": "turn",
+    "lifecycle": "draft",
+    "created_at": "2026-02-20T00:00:00Z",
+}
 VALID: dict[str, dict[str, Any]] = {
     "board.list_keys": IN_SESSION,
     "board.read": {**IN_SESSION, "key": "goal"},
@@ -62,7 +71,30 @@ VALID: dict[str, dict[str, Any]] = {
     "context.copy": {**AGENT, "from_agent_id": "analysis"},
     "agent.define": AGENT,
     "agent.read_definition": AGENT,
+    "records.schema": {"type": "context_item"},
+    "records.add": {"records": [ENVELOPE]},
+    "records.list": {},
+    "records.show": {"record_id": "board:s1/goal/1.1"},
+    "records.advance": {"record_id": "c1", "lifecycle": "injected"},
+    "records.resolve": {"source_ref": A_SOURCE},
+    "records.redact": {"item_id": "board:s1/goal/1.1", "state": "removed", "reason": "a name"},
+    "bundle.export": IN_SESSION,
+    "bundle.import": {"bundle": "x"},
+    "policy.set": {"name": "outside", "definition": {}},
+    "policy.list": {},
+    "policy.delete": {"name": "outside"},
+    "missing.report": {**IN_SESSION, "question": "Which?"},
+    "missing.list": {},
+    "missing.request": {"missing_id": "missing_1", "form": "retrieval"},
+    "missing.resolve": {"missing_id": "missing_1", "resolution_refs": ["x"]},
     "events.read": {},
+    "webhook.create": {"url": "https://receiver.invalid/hook"},
+    "webhook.list": {},
+    "webhook.update": {**WEBHOOK, "enabled": True},
+    "webhook.delete": WEBHOOK,
+    "webhook.test": WEBHOOK,
+    "webhook.deliveries": WEBHOOK,
+    "webhook.replay": {**WEBHOOK, "dead": True},
     "history.log": ON_LINE,
     "history.show": ON_LINE,
     "history.read": ON_LINE,
@@ -108,7 +140,10 @@ VALID: dict[str, dict[str, Any]] = {
 HOSTILE = ("../x", "..\\x", "key\n", "\x00", "\x1b[2J", "\ud800", "x" * 2_000_000, "' OR 1=1 --", "%", "{}")
 # Any text is as good as another here; it is only compared or kept.
 FREE_TEXT = {"value", "purpose", "before", "after", "content", "query", "sender", "reason", "contains"}
-FREE_TEXT |= {"role", "system_prompt"}
+FREE_TEXT |= {"question", "needed_for"}
+FREE_TEXT |= {"role", "system_prompt", "item_id", "turn_id", "task_id", "tool_call_id"}
+FREE_TEXT |= {"description", "against", "method"}
+FREE_TEXT |= {"bundle", "recipient"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 
 

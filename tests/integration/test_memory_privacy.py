@@ -260,8 +260,12 @@ async def test_events_tell_versions_and_sizes_and_never_values(world: World) -> 
     await world.planner.forget("k", session_id=SESSION)
     events = [e for e in (await world.planner.events())["events"] if e["type"].startswith("memory.")]
     assert [(e["session_id"], e["actor"], e["data"]) for e in events] == [
-        (SESSION, "orchestrator", {"version": version, "scope": "session", "value_size": len(SECRET) + 2})
-        for version in (1, 2, 2)
+        (
+            SESSION,
+            "orchestrator",
+            {"version": version, "life": 1, "commit": commit, "scope": "session", "value_size": len(SECRET) + 2},
+        )
+        for version, commit in ((1, 1), (2, 2), (2, 3))
     ]
     assert SECRET not in str(events)
 

@@ -20,12 +20,16 @@ import weft.storage.sql.history
 import weft.storage.sql.jobs
 import weft.storage.sql.memory
 import weft.storage.sql.messages
+import weft.storage.sql.named_versions
+import weft.storage.sql.policies
 import weft.storage.sql.pruning
+import weft.storage.sql.records
 import weft.storage.sql.retention
 import weft.storage.sql.reviews
 import weft.storage.sql.sessions
 import weft.storage.sql.switches
 import weft.storage.sql.verification
+import weft.storage.sql.webhooks
 from weft import Weft
 from weft.kernel.clock import SystemClock
 from weft.storage.migrations.runner import migrate
@@ -44,15 +48,19 @@ STORES = (
     weft.storage.sql.jobs,
     weft.storage.sql.memory,
     weft.storage.sql.messages,
+    weft.storage.sql.named_versions,
+    weft.storage.sql.policies,
     weft.storage.sql.pruning,
+    weft.storage.sql.records,
     weft.storage.sql.retention,
     weft.storage.sql.reviews,
     weft.storage.sql.sessions,
     weft.storage.sql.switches,
     weft.storage.sql.verification,
+    weft.storage.sql.webhooks,
 )
 # Tables of which a tenant has a handful of rows, or statements that page through a tenant in order.
-SMALL = re.compile(r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs)\b")
+SMALL = re.compile(r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs|webhooks)\b")
 # What a statement itself has found so far, or brings along.
 OWN = re.compile(r"^SCAN (a\d|latest|page|parts|senders|touched|\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS)$")
 
@@ -108,3 +116,15 @@ async def test_every_statement_is_led_by_more_than_its_tenant(module: ModuleType
             s for s in steps if (s.startswith("SCAN") or "(tenant=?)" in s) and not (SMALL.search(s) or OWN.match(s))
         ]
         assert not wasteful, sql
+
+
+@pytest.mark.parametrize("asked", [name for name in weft.storage.sql.events._SEARCHES if name is not None])
+async def test_a_search_of_the_log_goes_by_the_index_of_what_is_asked_for(asked: str, tmp_path: Path) -> None:
+    async with Weft.open(tmp_path):
+        pass
+    database = apsw.Connection(str(tmp_path / "weft.db"))
+    database.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    sql = weft.storage.sql.events._SEARCHES[asked].format_map(DIALECT)
+    values = [None] * len(set(re.findall(r"\$\d+", sql)))
+    (step,) = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+    assert f"events_by_{asked.removesuffix('_id')} (tenant=? AND {asked}=? AND seq>? AND seq<?)" in step

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
+
+from support.correlated import BAGGAGE, SPAN, TRACE
 
 _PROGRAM = """
 import asyncio, contextlib, sys
@@ -41,3 +46,71 @@ def test_each_call_is_a_span_named_after_its_operation(tmp_path: Path) -> None:
         [sys.executable, "-c", _PROGRAM, str(tmp_path)], check=True, capture_output=True, text=True, timeout=60
     )
     assert told.stdout.split() == ["board.write", "board.read"]
+
+
+_TRACED = """
+import asyncio, contextlib, json, sys
+import httpx2
+from opentelemetry import trace
+from weft import Weft
+from weft.transports.http.application import HttpApplication
+
+TRACE, SPAN, BAGGAGE = sys.argv[2:]
+spans = []
+
+class Tracer(trace.NoOpTracer):
+    @contextlib.contextmanager
+    def start_as_current_span(self, name, context=None, **kwargs):
+        parent = trace.get_current_span(context).get_span_context()
+        flags = int(parent.trace_flags), parent.is_remote
+        spans.append([name, f"{parent.trace_id:032x}", f"{parent.span_id:016x}", *flags])
+        yield trace.INVALID_SPAN
+
+class Provider(trace.NoOpTracerProvider):
+    def get_tracer(self, *args, **kwargs):
+        return Tracer()
+
+async def main():
+    trace.set_tracer_provider(Provider())
+    async with Weft.open(sys.argv[1]) as weft:
+        key = (await weft.agent.create("planner")).api_key
+        spans.clear()
+        transport = httpx2.ASGITransport(HttpApplication(weft.app).asgi)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            http.headers["authorization"] = f"Bearer {key}"
+            for headers in (
+                {"traceparent": f"00-{TRACE}-{SPAN}-01", "baggage": BAGGAGE},
+                {"traceparent": f"00-{TRACE}-{SPAN}-00"},
+                {"traceparent": "garbage"},
+                {"baggage": BAGGAGE},
+            ):
+                answer = await http.get("/v1/sessions", headers=headers)
+                assert answer.status_code == 200, answer.text
+        own = trace.SpanContext(int(TRACE, 16), 7, is_remote=False, trace_flags=trace.TraceFlags(1))
+        with trace.use_span(trace.NonRecordingSpan(own)):
+            await weft.session.list()
+            await weft.during(traceparent=f"00-{TRACE[::-1]}-{SPAN}-01").session.list()
+    print(json.dumps(spans))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.req("AC-12")
+def test_a_span_goes_on_with_the_trace_that_its_call_came_with(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", _TRACED, str(tmp_path), TRACE, SPAN, BAGGAGE],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    nobody = ["0" * 32, "0" * 16, 0, False]
+    assert json.loads(told.stdout) == [
+        ["session.list", TRACE, SPAN, 1, True],
+        ["session.list", TRACE, SPAN, 0, True],
+        ["session.list", *nobody],
+        ["session.list", *nobody],
+        ["session.list", TRACE, f"{7:016x}", 1, False],
+        ["session.list", TRACE[::-1], SPAN, 1, True],
+    ]

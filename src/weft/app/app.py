@@ -12,6 +12,7 @@ from weft.app.auditing import Auditor
 from weft.app.caches import Cache, CacheFigures
 from weft.app.callers import Callers
 from weft.app.dispatch import Arrival, Dispatcher
+from weft.app.exchange import Exchange
 from weft.app.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
 from weft.app.feed import LiveFeed
 from weft.app.jobs import Jobs
@@ -28,17 +29,21 @@ from weft.app.tenants import Tenants
 from weft.app.timelines import HistoryPruner
 from weft.app.transcript_reads import SqlTranscriptReads
 from weft.app.upkeep import every
+from weft.app.webhooks import Webhooks
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.context.contexts import Contexts
 from weft.capabilities.context.model import ContextLimits
 from weft.capabilities.events.model import ENDINGS
 from weft.capabilities.events.operations import ReadEvents
+from weft.capabilities.exchange.finding import Finder
 from weft.capabilities.memory.model import MemoryLimits
+from weft.capabilities.missing.gaps import Gaps
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.providers.jwt import JwtCodec
+from weft.providers.markup import IsolatedMarkupReader
 from weft.providers.objects import connect_objects
 from weft.providers.tokenizers import InstalledTokenizers
 from weft.storage.migrations.runner import migrate
@@ -82,22 +87,32 @@ class App:
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
         self._tally = BufferedTally()
         self._feed = LiveFeed(self.database)
+        self._auditor = Auditor(self.database, self.clock)
+        self.exchange = Exchange(self.database, self._auditor, settings.import_limit_mb)
         self._objects = Objects(self.database, connect_objects(settings), self.clock)
         self._context_reads = OwnTransactions(self.database, Contexts)
         self._errands = OwnTransactions(self.database, Timelines)
+        self._gap_errands = OwnTransactions(self.database, Gaps)
+        self._lookups = OwnTransactions(self.database, Finder)
         self.pruner = HistoryPruner(Jobs(self.database, self.clock))
+        self.webhooks = Webhooks(self.database, self.clock, settings.webhook_private_hosts.split(), self.metrics)
+        self._feed.listeners.append(self.webhooks.note)
         self._background: list[asyncio.Task[None]] = []
         codec = JwtCodec()
         resolver = Resolver(self._services(codec))
         self._context_reads.use(resolver)
         self._errands.use(resolver)
+        self._gap_errands.use(resolver)
+        self._lookups.use(resolver)
         self.pruner.use(resolver)
+        self.exchange.use(resolver)
+        self.webhooks.use(resolver)
         self._expiry = ExpiryWatch(self.database, self.clock, self._feed, resolver)
         self._dispatcher = Dispatcher(
             database=self.database,
             callers=Callers(self.database, codec, self.clock),
             rates=self._rates,
-            auditor=Auditor(self.database, self.clock),
+            auditor=self._auditor,
             metrics=self.metrics,
             arguments={operation.name: resolver.prepare(operation.needs) for operation in self.registry},
             preparations={
@@ -107,6 +122,7 @@ class App:
             },
             guards=self.guards,
         )
+        self.exchange.answer(self._dispatcher)
 
     async def open(self) -> None:
         """Open the database, bring its schema up to date and start what runs in the background."""
@@ -119,6 +135,7 @@ class App:
             asyncio.create_task(every(CLEAN_EVERY_SECONDS, "objects", self._objects.sweep), name="weft-objects"),
             asyncio.create_task(self.measuring.run(), name="weft-measuring"),
             asyncio.create_task(self.pruner.run(), name="weft-pruning"),
+            asyncio.create_task(self.webhooks.run(), name="weft-webhooks"),
         ]
         self.ready = True
 
@@ -128,6 +145,7 @@ class App:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self.webhooks.close()
         with contextlib.suppress(WeftError):
             await self._tally.flush(self.database)
         await self._rates.close()
@@ -137,7 +155,8 @@ class App:
         self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool = True
     ) -> Response:
         """Perform an operation for whoever the credential proves the caller to be."""
-        return await self._dispatcher.call(operation, raw, arrival, strict=strict)
+        response: Response = await self._dispatcher.call(operation, raw, arrival, strict=strict)
+        return response
 
     async def identify(self, arrival: Arrival) -> Actor:
         """Return who is calling, for faces that must know before there is an operation."""
@@ -159,7 +178,7 @@ class App:
                 continue
             after = page.reached
             # Looked at afresh whenever it was quiet, or when what came may be the last there is to see.
-            going_on = bool(page.events) and not any(event.type in ENDINGS for event in page.events)
+            going_on = bool(page.recorded) and not any(event.type in ENDINGS for event in page.events)
             yield page
 
     async def position(self, arrival: Arrival) -> int:
@@ -167,6 +186,10 @@ class App:
         actor = await self.identify(arrival)
         scope = Scope(actor.tenant)
         return await self.database.read(scope, lambda transaction: SqlEventStore(transaction).last_seq())
+
+    async def event_source(self, arrival: Arrival) -> str:
+        """Return what the caller's log is called outside: the source of its CloudEvents."""
+        return await self._feed.source((await self.identify(arrival)).tenant)
 
     async def settle(self) -> None:
         """Write down what is only counted in memory so far."""
@@ -188,7 +211,13 @@ class App:
             context_limits=ContextLimits(settings.context_limit_mb),
             context_reads=self._context_reads,
             staging=self._objects,
+            export_desk=self.exchange,
+            import_desk=self.exchange,
+            courier=self.webhooks,
             errands=self._errands,
+            gap_errands=self._gap_errands,
+            lookups=self._lookups,
+            markup=IsolatedMarkupReader(),
             pruner=self.pruner,
             offers=RegisteredOffers(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),

@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec import structs
 from opentelemetry import trace
 
 from weft.app.needs import Call
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from opentelemetry.context import Context
+
     from weft.app.auditing import Auditor
     from weft.app.callers import Callers, Credential
     from weft.app.metrics import Metrics
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database, Transaction
 
     Guard = Callable[[Actor, Operation, Request], None]
+    Work = Callable[[Actor, Any], Awaitable[Any]]
 
 T = TypeVar("T")
 
@@ -51,11 +54,15 @@ _no_span = contextlib.nullcontext()
 
 
 class Arrival(msgspec.Struct, frozen=True):
-    """How a call came in: with which credential, from where if it came over a network, and as a part of what."""
+    """How a call came in: with which credential, from where if it came over a network, and as a part of what.
+
+    ``sampled`` is whether the trace it is part of is kept where it began.
+    """
 
     credential: Credential | None
     peer: str = "local"
     correlation: Correlation = UNRELATED
+    sampled: bool = True
 
     def __repr__(self) -> str:
         return f"Arrival(peer={self.peer!r})"  # a credential has no place in a log or a traceback
@@ -85,16 +92,24 @@ class Dispatcher:
         self._preparations = preparations
         self._guards = guards
 
-    async def call(self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool) -> Response:
-        """Perform an operation for whoever the credential proves the caller to be."""
+    async def call(
+        self,
+        operation: Operation,
+        raw: Mapping[str, Any],
+        arrival: Arrival,
+        *,
+        strict: bool,
+        work: Work | None = None,
+    ) -> Any:  # noqa: ANN401 - the operation's response, or what the work gives
+        """Perform an operation for whoever the credential proves the caller to be; by other ``work`` if it is given."""
         started = time.perf_counter()
         outcome, actor = "ok", None
         try:
-            with _span(operation):
+            with _span(operation, arrival):
                 if operation.audience is Audience.ANONYMOUS:
                     return await self._perform_anonymously(operation, raw, arrival, strict=strict)
                 actor = await self.identify(arrival)
-                return await self._perform(operation, raw, arrival, actor, strict=strict)
+                return await self._perform(operation, raw, arrival, actor, strict=strict, work=work)
         except WeftError as error:
             outcome = error.code
             raise
@@ -150,12 +165,20 @@ class Dispatcher:
             raise
 
     async def _perform(
-        self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, actor: Actor, *, strict: bool
-    ) -> Response:
+        self,
+        operation: Operation,
+        raw: Mapping[str, Any],
+        arrival: Arrival,
+        actor: Actor,
+        *,
+        strict: bool,
+        work: Work | None,
+    ) -> Any:  # noqa: ANN401 - as above
         await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
         for _ in range(_TRIES):
-            acting = actor if arrival.correlation is UNRELATED else replace(actor, during=arrival.correlation)
-            run = partial(self._run, operation, acting, Scope(actor.tenant, actor.epoch))
+            acting = actor if arrival.correlation is UNRELATED else structs.replace(actor, during=arrival.correlation)
+            scope = Scope(actor.tenant, actor.epoch)
+            run = partial(work, acting) if work else partial(self._run, operation, acting, scope)
             try:
                 return await self.permitted(operation, actor, partial(operation.parse, raw, strict=strict), run)
             except AccessChanged:
@@ -217,13 +240,25 @@ class Dispatcher:
         return response
 
 
-def _span(operation: Operation) -> AbstractContextManager[object]:
+def _span(operation: Operation, arrival: Arrival) -> AbstractContextManager[object]:
     # Without a tracer installed, even an empty span would cost as much as a small query, and so would the public
     # way to ask whether there is one.
     if trace._TRACER_PROVIDER is None:  # noqa: SLF001
         return _no_span
     # An error's text may quote what was sent, and values have no place in a trace.
-    return _tracer.start_as_current_span(operation.name, record_exception=False, set_status_on_exception=False)
+    return _tracer.start_as_current_span(
+        operation.name, _trace_of(arrival), record_exception=False, set_status_on_exception=False
+    )
+
+
+def _trace_of(arrival: Arrival) -> Context | None:
+    """Return the trace that a call came with, unless this process is in it already."""
+    during, current = arrival.correlation, trace.get_current_span().get_span_context()
+    if during.trace_id is None or during.span_id is None or int(during.trace_id, 16) == current.trace_id:
+        return None
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if arrival.sampled else trace.TraceFlags.DEFAULT)
+    given = trace.SpanContext(int(during.trace_id, 16), int(during.span_id, 16), is_remote=True, trace_flags=flags)
+    return trace.set_span_in_context(trace.NonRecordingSpan(given))
 
 
 def authorise(operation: Operation, actor: Actor) -> None:

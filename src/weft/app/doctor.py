@@ -24,7 +24,8 @@ from weft.kernel.errors import WeftError
 from weft.providers.objects import connect_objects
 from weft.storage.migrations.runner import status
 from weft.storage.sql.connect import connect
-from weft.storage.sql.database import Scope
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.webhooks import dead_letters
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -119,8 +120,9 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
         async with asyncio.timeout(_PATIENCE_SECONDS), _opened(settings) as database:
             steps = await status(database)
             findings = [Finding("Database", State.OK, where), _check_schema(steps), _check_clock(steps, clock.now())]
-            if _is_postgres(settings) and findings[1].state is State.OK:
-                findings.append(await _check_isolation(database))
+            if findings[1].state is State.OK:
+                findings += [await _check_isolation(database)] if _is_postgres(settings) else []
+                findings += await _check_webhooks(database)
             return findings
     except TimeoutError:
         return [Finding("Database", State.PROBLEM, f"{where} does not answer", "Check the address and the network.")]
@@ -238,6 +240,15 @@ async def _check_isolation(database: Database) -> Finding:
         return Finding("Row security", State.OK, f"in force for {role}")
 
     return await database.read(Scope(_NOBODY), look)
+
+
+async def _check_webhooks(database: Database) -> list[Finding]:
+    """Check that every event reached the webhooks that wanted it; nothing is said where all of them did."""
+    dead = await database.read(SYSTEM, dead_letters)
+    if not dead:
+        return []
+    step = "See why with weft webhook list and weft webhook deliveries, then send them again: weft webhook replay."
+    return [Finding("Webhooks", State.WARNING, f"{dead} events could not be delivered", step)]
 
 
 @asynccontextmanager

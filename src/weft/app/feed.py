@@ -15,15 +15,17 @@ from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.sessions import SqlSessionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from weft.capabilities.events.model import Interest, Recorded
+    from weft.capabilities.events.model import Interest
+    from weft.kernel.events import Recorded
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
 
 _PAGE = 500
 _REMEMBERED = 2_000
 _TAILS = 256
+_SOURCES = 10_000
 
 
 class LiveFeed:
@@ -32,7 +34,9 @@ class LiveFeed:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._tails: dict[str, _Tail] = {}
+        self._sources: dict[str, str] = {}
         self._waiting = 0
+        self.listeners: list[Callable[[set[str]], None]] = []
 
     @property
     def is_followed(self) -> bool:
@@ -42,6 +46,8 @@ class LiveFeed:
     async def run(self) -> None:
         """Pass on wakes for as long as the process lives."""
         async for tenants in self._database.wakes():
+            for listener in self.listeners:
+                listener(tenants)
             for name, tail in self._tails.items():
                 if not tenants or name in tenants:
                     tail.wake()
@@ -60,6 +66,15 @@ class LiveFeed:
         finally:
             tail.followers -= 1
 
+    async def source(self, tenant: str) -> str:
+        source = self._sources.get(tenant)
+        if source is None:
+            source = await self._database.read(Scope(tenant), lambda transaction: SqlEventStore(transaction).source())
+            if len(self._sources) >= _SOURCES:
+                self._sources.clear()
+            self._sources[tenant] = source
+        return source
+
     async def _next(
         self, tail: _Tail, actor: Actor, interest: Interest, after: int | None, wait_seconds: float
     ) -> Page:
@@ -69,9 +84,9 @@ class LiveFeed:
         while True:
             changed = tail.changed
             scanned, reached = await tail.after(position, actor.epoch, interest.session_id)
-            events = [recorded.event for recorded in scanned if interest.covers(recorded, actor)]
-            if events:
-                return Page(events, reached)
+            covered = [recorded for recorded in scanned if interest.covers(recorded, actor)]
+            if covered:
+                return Page(covered, reached)
             if reached == position and not await self._waited(changed, deadline):
                 return Page([], position)
             position = reached

@@ -45,6 +45,7 @@ class Metrics(Collector):
         self._calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._within: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_BOUNDS))
         self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._deliveries: defaultdict[str, int] = defaultdict(int)
         self._started = clock.now()
         self._tick = self._started.timestamp()
         # The least recently active first, which is the first to be forgotten.
@@ -78,6 +79,11 @@ class Metrics(Collector):
             # Of a call that failed, nobody knows whether the session it named exists.
             tenant.sessions.see(session_id, self._tick)
 
+    def count_delivery(self, outcome: str, times: int = 1) -> None:
+        """Count calls to webhooks by how they ended, and events that were given up."""
+        if times:
+            self._deliveries[outcome] += times
+
     def of_tenant(self, tenant: str) -> TenantCalls:
         """Return the calls of one tenant."""
         return self._tenants.get(tenant) or self._new_tenant()
@@ -100,6 +106,12 @@ class Metrics(Collector):
         for name, within in self._within.items():
             times.add_metric([name], list(zip(_BOUNDS, accumulate(within), strict=True)), self._seconds[name])
         yield times
+        deliveries = CounterMetricFamily(
+            "weft_webhook_deliveries", "Calls to webhooks by outcome, and events given up", labels=["outcome"]
+        )
+        for outcome, count in self._deliveries.items():
+            deliveries.add_metric([outcome], count)
+        yield deliveries
 
     def _meet(self, name: str) -> TenantCalls:
         if len(self._tenants) >= _TENANTS_AT_MOST:

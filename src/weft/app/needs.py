@@ -17,13 +17,20 @@ from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally
 from weft.capabilities.context.model import ContextLimits
 from weft.capabilities.context.store import ContextReads, SnapshotStore
 from weft.capabilities.events.model import EventStore, Feed, PastEvents
+from weft.capabilities.exchange.exporting import ExportDesk
+from weft.capabilities.exchange.importing import ImportDesk
+from weft.capabilities.exchange.policies import PolicyStore, TenantPolicies
+from weft.capabilities.exchange.policy_port import Policies
+from weft.capabilities.exchange.sources import Lookups
 from weft.capabilities.history.store import LineStore, RetentionStore, SwitchStore
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessagePages, MessageStore
+from weft.capabilities.missing.store import GapErrands
 from weft.capabilities.objects.staging import Staging
 from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.performance.model import Measurements
+from weft.capabilities.records.markup import MarkupReader
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.sessions.store import SessionStore
@@ -36,6 +43,7 @@ from weft.capabilities.timeline.store import (
     SnapshotIndex,
 )
 from weft.capabilities.usage.operations import Offers
+from weft.capabilities.webhooks.store import Courier, WebhookStore
 from weft.kernel.clock import Clock
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Outbox
@@ -48,11 +56,13 @@ from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
 from weft.storage.sql.switches import SqlSwitchStore
+from weft.storage.sql.webhooks import SqlWebhookStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -101,8 +111,14 @@ class Services:
     searcher: Searcher
     offers: Offers
     errands: Errands
+    gap_errands: GapErrands
+    lookups: Lookups
+    markup: MarkupReader
     pruner: Pruner
     staging: Staging
+    export_desk: ExportDesk
+    import_desk: ImportDesk
+    courier: Courier
 
 
 class Resolver:
@@ -136,6 +152,9 @@ class Resolver:
             Searcher: lambda _: services.searcher,
             Offers: lambda _: services.offers,
             Errands: lambda _: services.errands,
+            GapErrands: lambda _: services.gap_errands,
+            Lookups: lambda _: services.lookups,
+            MarkupReader: lambda _: services.markup,
             Pruner: lambda _: services.pruner,
             ReviewStore: lambda call: SqlReviewStore(call.transaction),
             SnapshotIndex: lambda call: SqlSnapshotIndex(call.transaction),
@@ -147,6 +166,12 @@ class Resolver:
             RecordStore: lambda call: SqlRecordStore(call.transaction),
             ObjectIndex: lambda call: SqlObjectIndex(call.transaction),
             Staging: lambda _: services.staging,
+            ExportDesk: lambda _: services.export_desk,
+            ImportDesk: lambda _: services.import_desk,
+            Policies: lambda call: TenantPolicies(SqlPolicyStore(call.transaction)),
+            PolicyStore: lambda call: SqlPolicyStore(call.transaction),
+            WebhookStore: lambda call: SqlWebhookStore(call.transaction),
+            Courier: lambda _: services.courier,
         }
 
     def prepare(self, needs: Iterable[type]) -> Callable[[Call], list[Any]]:

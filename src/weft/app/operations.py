@@ -16,11 +16,22 @@ import weft.capabilities.context.pulling
 import weft.capabilities.context.pushing
 import weft.capabilities.context.status
 import weft.capabilities.events.operations
+import weft.capabilities.exchange.adding
+import weft.capabilities.exchange.exporting
+import weft.capabilities.exchange.importing
+import weft.capabilities.exchange.listing
+import weft.capabilities.exchange.policies
+import weft.capabilities.exchange.redacting
+import weft.capabilities.exchange.showing
+import weft.capabilities.exchange.sources
 import weft.capabilities.memory.inspection
 import weft.capabilities.memory.operations
 import weft.capabilities.messages.operations
 import weft.capabilities.messages.session_views
+import weft.capabilities.missing.operations
+import weft.capabilities.missing.requesting
 import weft.capabilities.performance.operations
+import weft.capabilities.records.operations
 import weft.capabilities.search.filters
 import weft.capabilities.search.operations
 import weft.capabilities.sessions.operations
@@ -33,6 +44,7 @@ import weft.capabilities.timeline.retaining
 import weft.capabilities.timeline.reviewing
 import weft.capabilities.timeline.taking_back
 import weft.capabilities.usage.operations
+import weft.capabilities.webhooks.operations
 from weft.kernel.operation import Operation, Registry
 
 _MODULES: tuple[ModuleType, ...] = (
@@ -60,7 +72,19 @@ _MODULES: tuple[ModuleType, ...] = (
     weft.capabilities.timeline.merging,
     weft.capabilities.timeline.reviewing,
     weft.capabilities.timeline.retaining,
+    weft.capabilities.exchange.adding,
+    weft.capabilities.exchange.listing,
+    weft.capabilities.exchange.showing,
+    weft.capabilities.exchange.redacting,
+    weft.capabilities.exchange.sources,
+    weft.capabilities.exchange.exporting,
+    weft.capabilities.exchange.importing,
+    weft.capabilities.exchange.policies,
+    weft.capabilities.records.operations,
+    weft.capabilities.missing.operations,
+    weft.capabilities.missing.requesting,
     weft.capabilities.events.operations,
+    weft.capabilities.webhooks.operations,
     weft.capabilities.access.operations,
     weft.capabilities.access.audit,
     weft.capabilities.performance.operations,

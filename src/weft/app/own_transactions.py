@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from weft.app.dispatch import log_changes
 from weft.app.needs import Call
 from weft.storage.sql.database import Scope
 
@@ -33,7 +34,12 @@ class OwnTransactions(Generic[N]):
         return await self._database.read(_scope(actor), lambda tx: work(self._opened(actor, tx)), heavy=heavy)
 
     async def write(self, actor: Actor, work: Callable[[N], Awaitable[T]]) -> T:
-        return await self._database.write(_scope(actor), lambda tx: work(self._opened(actor, tx)))
+        async def done(transaction: Transaction) -> tuple[T, Transaction]:
+            return await work(self._opened(actor, transaction)), transaction
+
+        result, transaction = await self._database.write(_scope(actor), done)
+        log_changes(_scope(actor), transaction.published)
+        return result
 
     def _opened(self, actor: Actor, transaction: Transaction) -> N:
         assert self._source is not None  # noqa: S101 - the app is put together before it is called

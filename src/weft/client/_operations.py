@@ -38,11 +38,23 @@ from weft.capabilities.context.pulling import ContextPulled, ContextRead
 from weft.capabilities.context.pushing import ContextPushed, Forgotten, Knowledge
 from weft.capabilities.context.status import ContextStatus
 from weft.capabilities.events.operations import Events
+from weft.capabilities.exchange.adding import RecordAdvanced, RecordsAdded
+from weft.capabilities.exchange.applying import Definition
+from weft.capabilities.exchange.exporting import ContextExported
+from weft.capabilities.exchange.importing import ContextImported
+from weft.capabilities.exchange.listing import Records
+from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, PolicyList
+from weft.capabilities.exchange.redacting import ItemRedacted
+from weft.capabilities.exchange.showing import RecordShown
+from weft.capabilities.exchange.sources import SourceResolved
 from weft.capabilities.memory.inspection import MemoryInspected, MemoryOverview
 from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
 from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
 from weft.capabilities.messages.session_views import SessionFound, SessionOverview
+from weft.capabilities.missing.operations import MissingListed, MissingReported, MissingResolved, PossibleSource
+from weft.capabilities.missing.requesting import MissingRequested
 from weft.capabilities.performance.operations import Performance
+from weft.capabilities.records.operations import RecordSchema
 from weft.capabilities.search.filters import MessagesBySender, MessagesByTime
 from weft.capabilities.search.operations import SearchResults
 from weft.capabilities.sessions.model import SessionConfig
@@ -62,6 +74,15 @@ from weft.capabilities.timeline.retaining import (
 from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
 from weft.capabilities.timeline.taking_back import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
 from weft.capabilities.usage.operations import UsageGuidance
+from weft.capabilities.webhooks.operations import (
+    DeliveryList,
+    Replayed,
+    WebhookCreated,
+    WebhookDeleted,
+    WebhookInfo,
+    Webhooks,
+    WebhookTested,
+)
 from weft.client._calling import Caller, given
 
 ROUTES: dict[str, tuple[str, str]] = {
@@ -133,7 +154,30 @@ ROUTES: dict[str, tuple[str, str]] = {
     "history.retention": ("GET", "/v1/retention"),
     "history.prune": ("POST", "/v1/history-prune"),
     "history.prunings": ("GET", "/v1/history-prunings"),
+    "records.add": ("POST", "/v1/records"),
+    "records.advance": ("POST", "/v1/records/lifecycle"),
+    "records.list": ("GET", "/v1/records"),
+    "records.show": ("GET", "/v1/records/show"),
+    "records.redact": ("POST", "/v1/records/redact"),
+    "records.resolve": ("POST", "/v1/records/resolve"),
+    "bundle.export": ("POST", "/v1/export"),
+    "bundle.import": ("POST", "/v1/import"),
+    "policy.set": ("PUT", "/v1/export-policies/{name}"),
+    "policy.list": ("GET", "/v1/export-policies"),
+    "policy.delete": ("DELETE", "/v1/export-policies/{name}"),
+    "records.schema": ("GET", "/v1/records/schema"),
+    "missing.report": ("POST", "/v1/missing"),
+    "missing.list": ("GET", "/v1/missing"),
+    "missing.resolve": ("POST", "/v1/missing/{missing_id}/resolve"),
+    "missing.request": ("POST", "/v1/missing/{missing_id}/request"),
     "events.read": ("GET", "/v1/events"),
+    "webhook.create": ("POST", "/v1/webhooks"),
+    "webhook.list": ("GET", "/v1/webhooks"),
+    "webhook.update": ("PATCH", "/v1/webhooks/{webhook_id}"),
+    "webhook.delete": ("DELETE", "/v1/webhooks/{webhook_id}"),
+    "webhook.test": ("POST", "/v1/webhooks/{webhook_id}/test"),
+    "webhook.deliveries": ("GET", "/v1/webhooks/{webhook_id}/deliveries"),
+    "webhook.replay": ("POST", "/v1/webhooks/{webhook_id}/replay"),
     "token.issue": ("POST", "/v1/tokens"),
     "token.refresh": ("POST", "/v1/tokens/refresh"),
     "token.revoke": ("POST", "/v1/tokens/revoke"),
@@ -433,6 +477,68 @@ class BoardOperations:
         )
 
 
+class BundleOperations:
+    """The bundle operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def export(
+        self,
+        *,
+        session_id: str | None = None,
+        scope: Literal["session", "turn", "task", "tool_invocation", "review", "handoff"] = "session",
+        turn_id: str | None = None,
+        task_id: str | None = None,
+        tool_call_id: str | None = None,
+        review_id: str | None = None,
+        recipient: str | None = None,
+        policy: str | None = None,
+        format: Literal["ndjson", "json", "prov"] = "ndjson",
+        history: bool | None = None,
+    ) -> ContextExported:
+        """Export a session, or what a turn, task, tool call, review or handoff is about, as one bundle of records.
+
+        It holds what you may read, as far as the export policy lets it leave, and that it was made is on record.
+        Another Weft imports it with ``import_context``, under the same ids. Up to 1 MiB; more is streamed: see ``weft
+        export``.
+        """
+        return await self._caller.call(
+            "bundle.export",
+            {
+                "scope": scope,
+                "format": format,
+                **given(
+                    session_id=session_id,
+                    turn_id=turn_id,
+                    task_id=task_id,
+                    tool_call_id=tool_call_id,
+                    review_id=review_id,
+                    recipient=recipient,
+                    policy=policy,
+                    history=history,
+                ),
+            },
+            ContextExported,
+        )
+
+    async def import_(
+        self, bundle: str, *, expected_digest: str | None = None, dry_run: bool = False
+    ) -> ContextImported:
+        """Import a bundle that another Weft, or this one, exported. All of it is taken over, or nothing.
+
+        A session comes with its id, its board with all versions, its messages and events, under the names of those who
+        made them; so this is for admins. What was altered since it was exported is refused, with the place.
+        """
+        return await self._caller.call(
+            "bundle.import",
+            {"bundle": bundle, "dry_run": dry_run, **given(expected_digest=expected_digest)},
+            ContextImported,
+        )
+
+
 class ContextOperations:
     """The context operations."""
 
@@ -581,6 +687,7 @@ class EventsOperations:
         personal: bool = False,
         after: int | None = None,
         wait_seconds: float = 0.0,
+        format: Literal["native", "cloudevents"] = "native",
     ) -> Events:
         """Read what happened since an offset, waiting for the next event if there is none yet.
 
@@ -594,6 +701,7 @@ class EventsOperations:
                 "types": types,
                 "personal": personal,
                 "wait_seconds": wait_seconds,
+                "format": format,
                 **given(session_id=session_id, after=after),
             },
             Events,
@@ -1025,6 +1133,116 @@ class MessageOperations:
         )
 
 
+class MissingOperations:
+    """The missing operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def report(
+        self,
+        session_id: str,
+        question: str,
+        *,
+        severity: Literal["info", "low", "medium", "high", "blocking"] = "medium",
+        scope: Literal["turn", "task", "session", "tool_invocation", "review", "handoff", "custom"] | None = None,
+        needed_for: str | None = None,
+        candidate_sources: Sequence[PossibleSource | Mapping[str, Any]] = (),
+        blocked_actions: Sequence[str] = (),
+        missing_id: str | None = None,
+    ) -> MissingReported:
+        """Say what you do not know and would have to, before it costs others time or leads you to guess.
+
+        A question that is open in the session already, in the same words, is not opened twice: you are given that one.
+        """
+        return await self._caller.call(
+            "missing.report",
+            {
+                "session_id": session_id,
+                "question": question,
+                "severity": severity,
+                "candidate_sources": candidate_sources,
+                "blocked_actions": blocked_actions,
+                **given(scope=scope, needed_for=needed_for, missing_id=missing_id),
+            },
+            MissingReported,
+        )
+
+    async def list(
+        self,
+        *,
+        session_id: str | None = None,
+        status: Literal["open", "detected", "requested", "resolved", "all"] = "open",
+        severity: Literal["info", "low", "medium", "high", "blocking"] = "info",
+        task_id: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> MissingListed:
+        """See what is known to be missing, the most severe and oldest first: you may know it, or wait for it."""
+        return await self._caller.call(
+            "missing.list",
+            {
+                "status": status,
+                "severity": severity,
+                "limit": limit,
+                **given(session_id=session_id, task_id=task_id, after=after),
+            },
+            MissingListed,
+        )
+
+    async def resolve(
+        self,
+        missing_id: str,
+        *,
+        resolution_refs: Sequence[str] = (),
+        answer: str | None = None,
+        session_id: str | None = None,
+    ) -> MissingResolved:
+        """Say that something is missing no more, and what answers it: anyone who takes part may.
+
+        An ``answer`` in words is written on the board. Writing the key ``answer_…`` yourself resolves it too, and so
+        does the answer of a peer to the task that it was sent.
+        """
+        return await self._caller.call(
+            "missing.resolve",
+            {
+                "missing_id": missing_id,
+                "resolution_refs": resolution_refs,
+                **given(answer=answer, session_id=session_id),
+            },
+            MissingResolved,
+        )
+
+    async def request(
+        self,
+        missing_id: str,
+        form: Literal["user_question", "retrieval", "tool_invocation", "policy_request", "peer_task"],
+        *,
+        agent_id: str | None = None,
+        tool: str | None = None,
+        requested_from: str | None = None,
+        detail: str | None = None,
+        session_id: str | None = None,
+    ) -> MissingRequested:
+        """Ask for what is missing: the user, what was said before, a tool, a policy, or a peer.
+
+        It may be asked for several times and in several forms; all of them are kept.
+        """
+        return await self._caller.call(
+            "missing.request",
+            {
+                "missing_id": missing_id,
+                "form": form,
+                **given(
+                    agent_id=agent_id, tool=tool, requested_from=requested_from, detail=detail, session_id=session_id
+                ),
+            },
+            MissingRequested,
+        )
+
+
 class PerformanceOperations:
     """The performance operations."""
 
@@ -1040,6 +1258,216 @@ class PerformanceOperations:
         tenant's alone. What cannot be measured is null.
         """
         return await self._caller.call("performance.read", {}, Performance)
+
+
+class PolicyOperations:
+    """The policy operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def set(self, name: str, definition: Definition | Mapping[str, Any]) -> PolicyInfo:
+        """Say what may leave with an export, in which form, and who may export so. What is left out is as it begins.
+
+        A policy named default holds wherever no policy is named; from then on only admins may name a built-in one.
+        """
+        return await self._caller.call("policy.set", {"name": name, "definition": definition}, PolicyInfo)
+
+    async def list(self) -> PolicyList:
+        """See the export policies that you may use, and which one holds where none is named."""
+        return await self._caller.call("policy.list", {}, PolicyList)
+
+    async def delete(self, name: str) -> PolicyDeleted:
+        """Remove an export policy. Exports that were made by it still name it, with the digest of what it said."""
+        return await self._caller.call("policy.delete", {"name": name}, PolicyDeleted)
+
+
+class RecordsOperations:
+    """The records operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def add(
+        self,
+        records: Sequence[Mapping[str, Any]],
+        *,
+        session_id: str | None = None,
+        readable_by: Sequence[str] | None = None,
+    ) -> RecordsAdded:
+        """Record what your own framework did with context: envelopes, selections, budgets, assemblies, compactions.
+
+        Recording the same once more changes nothing. A context_event is published under its class to all who follow
+        events.
+        """
+        return await self._caller.call(
+            "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}, RecordsAdded
+        )
+
+    async def advance(
+        self,
+        record_id: str,
+        lifecycle: Literal[
+            "draft", "available", "selected", "assembled", "injected", "compacted", "redacted", "expired", "archived"
+        ],
+    ) -> RecordAdvanced:
+        """Say that an envelope has come to another state of its life. For whoever recorded it, and for admins.
+
+        States only go forward: draft, available, selected, assembled, injected, and from there or before to compacted,
+        redacted, expired, archived.
+        """
+        return await self._caller.call(
+            "records.advance", {"record_id": record_id, "lifecycle": lifecycle}, RecordAdvanced
+        )
+
+    async def list(
+        self,
+        *,
+        session_id: str | None = None,
+        agent: str | None = None,
+        turn_id: str | None = None,
+        task_id: str | None = None,
+        tool_call_id: str | None = None,
+        item_id: str | None = None,
+        types: Sequence[
+            Literal[
+                "context_envelope",
+                "context_surface",
+                "context_item",
+                "context_source_ref",
+                "context_selection",
+                "context_budget",
+                "context_window",
+                "context_assembly",
+                "context_injection",
+                "context_compaction",
+                "context_summary",
+                "missing_context",
+                "context_event",
+            ]
+        ] = (),
+        since: str | None = None,
+        until: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Records:
+        """See what was done as portable records, in the order of the log: by session, agent, turn, task, item or time.
+
+        Versions of keys and messages are context items, sessions are surfaces, and what agents recorded is shown as
+        they said it. You see what you may read by the rules of now.
+        """
+        return await self._caller.call(
+            "records.list",
+            {
+                "types": types,
+                "limit": limit,
+                **given(
+                    session_id=session_id,
+                    agent=agent,
+                    turn_id=turn_id,
+                    task_id=task_id,
+                    tool_call_id=tool_call_id,
+                    item_id=item_id,
+                    since=since,
+                    until=until,
+                    after=after,
+                ),
+            },
+            Records,
+        )
+
+    async def show(
+        self,
+        record_id: str,
+        *,
+        type: Literal[
+            "context_envelope",
+            "context_surface",
+            "context_item",
+            "context_source_ref",
+            "context_selection",
+            "context_budget",
+            "context_window",
+            "context_assembly",
+            "context_injection",
+            "context_compaction",
+            "context_summary",
+            "missing_context",
+            "context_event",
+        ]
+        | None = None,
+        with_content: bool = False,
+    ) -> RecordShown:
+        """Look at one record by its id, whether it is kept as such or follows from what the engine keeps.
+
+        Of an item it also says which records name it, and what was redacted of it; what was redacted is not shown.
+        """
+        return await self._caller.call(
+            "records.show", {"record_id": record_id, "with_content": with_content, **given(type=type)}, RecordShown
+        )
+
+    async def redact(
+        self,
+        item_id: str,
+        state: Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked"],
+        reason: str,
+        *,
+        method: str | None = None,
+        replacement: str | None = None,
+    ) -> ItemRedacted:
+        """Stop showing what an item says: in records, in exports and in what is told of it, but not where it is kept.
+
+        An item is one version of a key, one message, or one recorded item; its author may redact it, and admins. To
+        take something off the board or the transcript itself, delete the key or change the message's visibility.
+        """
+        return await self._caller.call(
+            "records.redact",
+            {"item_id": item_id, "state": state, "reason": reason, **given(method=method, replacement=replacement)},
+            ItemRedacted,
+        )
+
+    async def resolve(
+        self,
+        *,
+        source_id: str | None = None,
+        source_ref: Mapping[str, Any] | None = None,
+        against: str | None = None,
+        media_type: str | None = None,
+    ) -> SourceResolved:
+        """Find the passage that a source ref means in what its source says now: exact, moved or lost.
+
+        Exact only if it is where it was and says what it said. Nothing is fetched from outside Weft.
+        """
+        return await self._caller.call(
+            "records.resolve",
+            given(source_id=source_id, source_ref=source_ref, against=against, media_type=media_type),
+            SourceResolved,
+        )
+
+    async def schema(
+        self,
+        type: Literal[
+            "context_envelope",
+            "context_surface",
+            "context_item",
+            "context_source_ref",
+            "context_selection",
+            "context_budget",
+            "context_window",
+            "context_assembly",
+            "context_injection",
+            "context_compaction",
+            "context_summary",
+            "missing_context",
+            "context_event",
+        ],
+    ) -> RecordSchema:
+        """Read the JSON Schema of a record type, and where this server publishes it."""
+        return await self._caller.call("records.schema", {"type": type}, RecordSchema)
 
 
 class SearchOperations:
@@ -1235,6 +1663,74 @@ class UsageOperations:
         return await self._caller.call("usage.guidance", {"guidance_type": guidance_type}, UsageGuidance)
 
 
+class WebhookOperations:
+    """The webhook operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def create(
+        self,
+        url: str,
+        *,
+        types: Sequence[str] = ("*",),
+        session_id: str | None = None,
+        description: str = "",
+        secret: str | None = None,
+    ) -> WebhookCreated:
+        """Have events sent to an address, signed, from now on. The secret is shown this once.
+
+        The webhook is told what you may be told, for as long as you are an admin. A receiver that does not answer with
+        a status of success within ten seconds is tried again for most of a day.
+        """
+        return await self._caller.call(
+            "webhook.create",
+            {"url": url, "types": types, "description": description, **given(session_id=session_id, secret=secret)},
+            WebhookCreated,
+        )
+
+    async def list(self) -> Webhooks:
+        """List the webhooks with what they were sent and what they could not be, without their secrets."""
+        return await self._caller.call("webhook.list", {}, Webhooks)
+
+    async def update(self, webhook_id: str, *, enabled: bool) -> WebhookInfo:
+        """Stop a webhook, or let it go on where it stopped: with everything that has happened since."""
+        return await self._caller.call("webhook.update", {"webhook_id": webhook_id, "enabled": enabled}, WebhookInfo)
+
+    async def delete(self, webhook_id: str) -> WebhookDeleted:
+        """Delete a webhook, and with it what it was still to be sent."""
+        return await self._caller.call("webhook.delete", {"webhook_id": webhook_id}, WebhookDeleted)
+
+    async def test(self, webhook_id: str) -> WebhookTested:
+        """Send the receiver an event of the type weft.webhook.test now, and tell how it answered."""
+        return await self._caller.call("webhook.test", {"webhook_id": webhook_id}, WebhookTested)
+
+    async def deliveries(
+        self, webhook_id: str, *, state: Literal["pending", "dead"] | None = None, after: int = 0, limit: int = 100
+    ) -> DeliveryList:
+        """List what a webhook is still to be sent and what was given up, with how the last attempt went."""
+        return await self._caller.call(
+            "webhook.deliveries",
+            {"webhook_id": webhook_id, "after": after, "limit": limit, **given(state=state)},
+            DeliveryList,
+        )
+
+    async def replay(
+        self, webhook_id: str, *, seqs: Sequence[int] = (), dead: bool = False, from_seq: int | None = None
+    ) -> Replayed:
+        """Send again what was given up, some of it or all, or every event from a seq on.
+
+        A receiver knows an event that it has had already by its webhook-id, which stays the same.
+        """
+        return await self._caller.call(
+            "webhook.replay",
+            {"webhook_id": webhook_id, "seqs": seqs, "dead": dead, **given(from_seq=from_seq)},
+            Replayed,
+        )
+
+
 class Operations:
     """All operations, by group."""
 
@@ -1243,6 +1739,7 @@ class Operations:
         self.agent = AgentOperations(caller)
         self.audit = AuditOperations(caller)
         self.board = BoardOperations(caller)
+        self.bundle = BundleOperations(caller)
         self.context = ContextOperations(caller)
         self.conventions = ConventionsOperations(caller)
         self.events = EventsOperations(caller)
@@ -1250,9 +1747,13 @@ class Operations:
         self.key = KeyOperations(caller)
         self.memory = MemoryOperations(caller)
         self.message = MessageOperations(caller)
+        self.missing = MissingOperations(caller)
         self.performance = PerformanceOperations(caller)
+        self.policy = PolicyOperations(caller)
+        self.records = RecordsOperations(caller)
         self.search = SearchOperations(caller)
         self.session = SessionOperations(caller)
         self.signing_key = SigningKeyOperations(caller)
         self.token = TokenOperations(caller)
         self.usage = UsageOperations(caller)
+        self.webhook = WebhookOperations(caller)

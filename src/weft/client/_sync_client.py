@@ -6,13 +6,21 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Sequence
 from contextlib import closing
+from copy import copy
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, BinaryIO, Self, TypeVar, Unpack
 
 import httpx2
 
+from weft.capabilities.exchange.exporting import FACTS_HEADER, ContextExported, ExportTerms
+from weft.capabilities.exchange.importing import ContextImported
+from weft.client._calling import given
 from weft.client._sync_operations import SyncOperations
 from weft.client._wire import (
+    CHUNK_BYTES,
+    EXPORT_STREAM,
+    IMPORT_STREAM,
+    LONG_SECONDS,
     SILENCE_SECONDS,
     Address,
     Outgoing,
@@ -20,13 +28,16 @@ from weft.client._wire import (
     decoded,
     outgoing,
     pause_after,
+    query,
     refusal,
     reported,
     stream_target,
     unreachable,
 )
+from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.errors import RateLimited, Unavailable
 from weft.kernel.events import Event
+from weft.kernel.trace_context import Ids, correlated, headers_of
 
 T = TypeVar("T")
 
@@ -57,6 +68,17 @@ class SyncClient(SyncOperations):
     def __repr__(self) -> str:
         return f"SyncClient({self._connection.address.url!r})"
 
+    def during(self, **ids: Unpack[Ids]) -> Self:
+        """Return this client for calls that are part of a turn, a task, a trace; all they do can be found by its id.
+
+        Both use the same connections. Where no ``traceparent`` is named, it is the span that OpenTelemetry says is
+        current when a call is made.
+        """
+        client, connection = copy(self), self._connection.within(correlated(ids, self._connection.during))
+        client._connection = connection  # noqa: SLF001 - another of this very class
+        SyncOperations.__init__(client, connection)
+        return client
+
     def __enter__(self) -> Self:
         return self
 
@@ -68,6 +90,20 @@ class SyncClient(SyncOperations):
     def close(self) -> None:
         """Close the connections."""
         self._connection.close()
+
+    def export_to(self, file: BinaryIO, **what: Unpack[ExportTerms]) -> ContextExported:
+        """Export into a file, of whatever size: a session, or what a part of it is about.
+
+        Takes what ``bundle.export`` takes.
+        """
+        return self._connection.download(outgoing("bundle.export", what), file)
+
+    def import_from(
+        self, file: BinaryIO, *, expected_digest: str | None = None, dry_run: bool = False
+    ) -> ContextImported:
+        """Import a bundle from a file that was opened to read bytes: all of it, or nothing."""
+        said = given(expected_digest=expected_digest, dry_run=dry_run or None)
+        return self._connection.upload(f"{IMPORT_STREAM}{query(said)}", file)
 
     def follow(
         self,
@@ -112,6 +148,7 @@ class _Connection:
 
     def __init__(self, address: Address, timeout_seconds: float, retries: Retries) -> None:
         self.address = address
+        self.during = UNRELATED
         self._timeout_seconds = timeout_seconds
         self._retries = retries
         self._http = httpx2.Client(
@@ -121,6 +158,12 @@ class _Connection:
             verify=address.secure,
             trust_env=not address.loopback,
         )
+
+    def within(self, during: Correlation) -> _Connection:
+        """Return the same connection for calls that are part of something."""
+        connection = copy(self)
+        connection.during = during
+        return connection
 
     def close(self) -> None:
         self._http.close()
@@ -155,9 +198,38 @@ class _Connection:
         except httpx2.RequestError as error:
             raise unreachable(self.address, error) from error
 
+    def download(self, request: Outgoing, file: BinaryIO) -> ContextExported:
+        """Write an export into a file as it comes, and return what it is."""
+        headers = {**headers_of(self.during), "Content-Type": "application/json"}
+        timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
+        try:
+            with self._http.stream(
+                "POST", EXPORT_STREAM, content=request.content, headers=headers, timeout=timeout
+            ) as reply:
+                if not reply.is_success:
+                    raise refusal(reply, reply.read())
+                for chunk in reply.iter_bytes():
+                    file.write(chunk)
+                return decoded(reply.headers.get(FACTS_HEADER, ""), ContextExported, self.address)
+        except httpx2.RequestError as error:
+            raise unreachable(self.address, error) from error
+
+    def upload(self, target: str, file: BinaryIO) -> ContextImported:
+        """Send a bundle as it is read, and return what was made of it."""
+        timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
+        try:
+            reply = self._http.post(target, content=_chunks(file), headers=headers_of(self.during), timeout=timeout)
+        except httpx2.RequestError as error:
+            raise unreachable(self.address, error) from error
+        if not reply.is_success:
+            raise refusal(reply, reply.content)
+        return decoded(reply.content, ContextImported, self.address)
+
     def _send(self, request: Outgoing) -> bytes:
         timeout = self._timeout_seconds + request.wait_seconds
-        headers = {} if request.content is None else {"Content-Type": "application/json"}
+        headers = headers_of(self.during)
+        if request.content is not None:
+            headers["Content-Type"] = "application/json"
         try:
             reply = self._http.request(
                 request.method, request.target, content=request.content, headers=headers, timeout=timeout
@@ -167,3 +239,8 @@ class _Connection:
         if not reply.is_success:
             raise refusal(reply, reply.content)
         return reply.content
+
+
+def _chunks(file: BinaryIO) -> Generator[bytes, None, None]:
+    while chunk := file.read(CHUNK_BYTES):
+        yield chunk

@@ -38,11 +38,23 @@ from weft.capabilities.context.pulling import ContextPulled, ContextRead
 from weft.capabilities.context.pushing import ContextPushed, Forgotten, Knowledge
 from weft.capabilities.context.status import ContextStatus
 from weft.capabilities.events.operations import Events
+from weft.capabilities.exchange.adding import RecordAdvanced, RecordsAdded
+from weft.capabilities.exchange.applying import Definition
+from weft.capabilities.exchange.exporting import ContextExported
+from weft.capabilities.exchange.importing import ContextImported
+from weft.capabilities.exchange.listing import Records
+from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, PolicyList
+from weft.capabilities.exchange.redacting import ItemRedacted
+from weft.capabilities.exchange.showing import RecordShown
+from weft.capabilities.exchange.sources import SourceResolved
 from weft.capabilities.memory.inspection import MemoryInspected, MemoryOverview
 from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
 from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
 from weft.capabilities.messages.session_views import SessionFound, SessionOverview
+from weft.capabilities.missing.operations import MissingListed, MissingReported, MissingResolved, PossibleSource
+from weft.capabilities.missing.requesting import MissingRequested
 from weft.capabilities.performance.operations import Performance
+from weft.capabilities.records.operations import RecordSchema
 from weft.capabilities.search.filters import MessagesBySender, MessagesByTime
 from weft.capabilities.search.operations import SearchResults
 from weft.capabilities.sessions.model import SessionConfig
@@ -62,6 +74,15 @@ from weft.capabilities.timeline.retaining import (
 from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
 from weft.capabilities.timeline.taking_back import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
 from weft.capabilities.usage.operations import UsageGuidance
+from weft.capabilities.webhooks.operations import (
+    DeliveryList,
+    Replayed,
+    WebhookCreated,
+    WebhookDeleted,
+    WebhookInfo,
+    Webhooks,
+    WebhookTested,
+)
 from weft.client._calling import SyncCaller, given
 
 
@@ -341,6 +362,66 @@ class SyncBoardOperations:
         )
 
 
+class SyncBundleOperations:
+    """The bundle operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def export(
+        self,
+        *,
+        session_id: str | None = None,
+        scope: Literal["session", "turn", "task", "tool_invocation", "review", "handoff"] = "session",
+        turn_id: str | None = None,
+        task_id: str | None = None,
+        tool_call_id: str | None = None,
+        review_id: str | None = None,
+        recipient: str | None = None,
+        policy: str | None = None,
+        format: Literal["ndjson", "json", "prov"] = "ndjson",
+        history: bool | None = None,
+    ) -> ContextExported:
+        """Export a session, or what a turn, task, tool call, review or handoff is about, as one bundle of records.
+
+        It holds what you may read, as far as the export policy lets it leave, and that it was made is on record.
+        Another Weft imports it with ``import_context``, under the same ids. Up to 1 MiB; more is streamed: see ``weft
+        export``.
+        """
+        return self._caller.call(
+            "bundle.export",
+            {
+                "scope": scope,
+                "format": format,
+                **given(
+                    session_id=session_id,
+                    turn_id=turn_id,
+                    task_id=task_id,
+                    tool_call_id=tool_call_id,
+                    review_id=review_id,
+                    recipient=recipient,
+                    policy=policy,
+                    history=history,
+                ),
+            },
+            ContextExported,
+        )
+
+    def import_(self, bundle: str, *, expected_digest: str | None = None, dry_run: bool = False) -> ContextImported:
+        """Import a bundle that another Weft, or this one, exported. All of it is taken over, or nothing.
+
+        A session comes with its id, its board with all versions, its messages and events, under the names of those who
+        made them; so this is for admins. What was altered since it was exported is refused, with the place.
+        """
+        return self._caller.call(
+            "bundle.import",
+            {"bundle": bundle, "dry_run": dry_run, **given(expected_digest=expected_digest)},
+            ContextImported,
+        )
+
+
 class SyncContextOperations:
     """The context operations."""
 
@@ -489,6 +570,7 @@ class SyncEventsOperations:
         personal: bool = False,
         after: int | None = None,
         wait_seconds: float = 0.0,
+        format: Literal["native", "cloudevents"] = "native",
     ) -> Events:
         """Read what happened since an offset, waiting for the next event if there is none yet.
 
@@ -502,6 +584,7 @@ class SyncEventsOperations:
                 "types": types,
                 "personal": personal,
                 "wait_seconds": wait_seconds,
+                "format": format,
                 **given(session_id=session_id, after=after),
             },
             Events,
@@ -929,6 +1012,116 @@ class SyncMessageOperations:
         )
 
 
+class SyncMissingOperations:
+    """The missing operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def report(
+        self,
+        session_id: str,
+        question: str,
+        *,
+        severity: Literal["info", "low", "medium", "high", "blocking"] = "medium",
+        scope: Literal["turn", "task", "session", "tool_invocation", "review", "handoff", "custom"] | None = None,
+        needed_for: str | None = None,
+        candidate_sources: Sequence[PossibleSource | Mapping[str, Any]] = (),
+        blocked_actions: Sequence[str] = (),
+        missing_id: str | None = None,
+    ) -> MissingReported:
+        """Say what you do not know and would have to, before it costs others time or leads you to guess.
+
+        A question that is open in the session already, in the same words, is not opened twice: you are given that one.
+        """
+        return self._caller.call(
+            "missing.report",
+            {
+                "session_id": session_id,
+                "question": question,
+                "severity": severity,
+                "candidate_sources": candidate_sources,
+                "blocked_actions": blocked_actions,
+                **given(scope=scope, needed_for=needed_for, missing_id=missing_id),
+            },
+            MissingReported,
+        )
+
+    def list(
+        self,
+        *,
+        session_id: str | None = None,
+        status: Literal["open", "detected", "requested", "resolved", "all"] = "open",
+        severity: Literal["info", "low", "medium", "high", "blocking"] = "info",
+        task_id: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> MissingListed:
+        """See what is known to be missing, the most severe and oldest first: you may know it, or wait for it."""
+        return self._caller.call(
+            "missing.list",
+            {
+                "status": status,
+                "severity": severity,
+                "limit": limit,
+                **given(session_id=session_id, task_id=task_id, after=after),
+            },
+            MissingListed,
+        )
+
+    def resolve(
+        self,
+        missing_id: str,
+        *,
+        resolution_refs: Sequence[str] = (),
+        answer: str | None = None,
+        session_id: str | None = None,
+    ) -> MissingResolved:
+        """Say that something is missing no more, and what answers it: anyone who takes part may.
+
+        An ``answer`` in words is written on the board. Writing the key ``answer_…`` yourself resolves it too, and so
+        does the answer of a peer to the task that it was sent.
+        """
+        return self._caller.call(
+            "missing.resolve",
+            {
+                "missing_id": missing_id,
+                "resolution_refs": resolution_refs,
+                **given(answer=answer, session_id=session_id),
+            },
+            MissingResolved,
+        )
+
+    def request(
+        self,
+        missing_id: str,
+        form: Literal["user_question", "retrieval", "tool_invocation", "policy_request", "peer_task"],
+        *,
+        agent_id: str | None = None,
+        tool: str | None = None,
+        requested_from: str | None = None,
+        detail: str | None = None,
+        session_id: str | None = None,
+    ) -> MissingRequested:
+        """Ask for what is missing: the user, what was said before, a tool, a policy, or a peer.
+
+        It may be asked for several times and in several forms; all of them are kept.
+        """
+        return self._caller.call(
+            "missing.request",
+            {
+                "missing_id": missing_id,
+                "form": form,
+                **given(
+                    agent_id=agent_id, tool=tool, requested_from=requested_from, detail=detail, session_id=session_id
+                ),
+            },
+            MissingRequested,
+        )
+
+
 class SyncPerformanceOperations:
     """The performance operations."""
 
@@ -944,6 +1137,214 @@ class SyncPerformanceOperations:
         tenant's alone. What cannot be measured is null.
         """
         return self._caller.call("performance.read", {}, Performance)
+
+
+class SyncPolicyOperations:
+    """The policy operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def set(self, name: str, definition: Definition | Mapping[str, Any]) -> PolicyInfo:
+        """Say what may leave with an export, in which form, and who may export so. What is left out is as it begins.
+
+        A policy named default holds wherever no policy is named; from then on only admins may name a built-in one.
+        """
+        return self._caller.call("policy.set", {"name": name, "definition": definition}, PolicyInfo)
+
+    def list(self) -> PolicyList:
+        """See the export policies that you may use, and which one holds where none is named."""
+        return self._caller.call("policy.list", {}, PolicyList)
+
+    def delete(self, name: str) -> PolicyDeleted:
+        """Remove an export policy. Exports that were made by it still name it, with the digest of what it said."""
+        return self._caller.call("policy.delete", {"name": name}, PolicyDeleted)
+
+
+class SyncRecordsOperations:
+    """The records operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def add(
+        self,
+        records: Sequence[Mapping[str, Any]],
+        *,
+        session_id: str | None = None,
+        readable_by: Sequence[str] | None = None,
+    ) -> RecordsAdded:
+        """Record what your own framework did with context: envelopes, selections, budgets, assemblies, compactions.
+
+        Recording the same once more changes nothing. A context_event is published under its class to all who follow
+        events.
+        """
+        return self._caller.call(
+            "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}, RecordsAdded
+        )
+
+    def advance(
+        self,
+        record_id: str,
+        lifecycle: Literal[
+            "draft", "available", "selected", "assembled", "injected", "compacted", "redacted", "expired", "archived"
+        ],
+    ) -> RecordAdvanced:
+        """Say that an envelope has come to another state of its life. For whoever recorded it, and for admins.
+
+        States only go forward: draft, available, selected, assembled, injected, and from there or before to compacted,
+        redacted, expired, archived.
+        """
+        return self._caller.call("records.advance", {"record_id": record_id, "lifecycle": lifecycle}, RecordAdvanced)
+
+    def list(
+        self,
+        *,
+        session_id: str | None = None,
+        agent: str | None = None,
+        turn_id: str | None = None,
+        task_id: str | None = None,
+        tool_call_id: str | None = None,
+        item_id: str | None = None,
+        types: Sequence[
+            Literal[
+                "context_envelope",
+                "context_surface",
+                "context_item",
+                "context_source_ref",
+                "context_selection",
+                "context_budget",
+                "context_window",
+                "context_assembly",
+                "context_injection",
+                "context_compaction",
+                "context_summary",
+                "missing_context",
+                "context_event",
+            ]
+        ] = (),
+        since: str | None = None,
+        until: str | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Records:
+        """See what was done as portable records, in the order of the log: by session, agent, turn, task, item or time.
+
+        Versions of keys and messages are context items, sessions are surfaces, and what agents recorded is shown as
+        they said it. You see what you may read by the rules of now.
+        """
+        return self._caller.call(
+            "records.list",
+            {
+                "types": types,
+                "limit": limit,
+                **given(
+                    session_id=session_id,
+                    agent=agent,
+                    turn_id=turn_id,
+                    task_id=task_id,
+                    tool_call_id=tool_call_id,
+                    item_id=item_id,
+                    since=since,
+                    until=until,
+                    after=after,
+                ),
+            },
+            Records,
+        )
+
+    def show(
+        self,
+        record_id: str,
+        *,
+        type: Literal[
+            "context_envelope",
+            "context_surface",
+            "context_item",
+            "context_source_ref",
+            "context_selection",
+            "context_budget",
+            "context_window",
+            "context_assembly",
+            "context_injection",
+            "context_compaction",
+            "context_summary",
+            "missing_context",
+            "context_event",
+        ]
+        | None = None,
+        with_content: bool = False,
+    ) -> RecordShown:
+        """Look at one record by its id, whether it is kept as such or follows from what the engine keeps.
+
+        Of an item it also says which records name it, and what was redacted of it; what was redacted is not shown.
+        """
+        return self._caller.call(
+            "records.show", {"record_id": record_id, "with_content": with_content, **given(type=type)}, RecordShown
+        )
+
+    def redact(
+        self,
+        item_id: str,
+        state: Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked"],
+        reason: str,
+        *,
+        method: str | None = None,
+        replacement: str | None = None,
+    ) -> ItemRedacted:
+        """Stop showing what an item says: in records, in exports and in what is told of it, but not where it is kept.
+
+        An item is one version of a key, one message, or one recorded item; its author may redact it, and admins. To
+        take something off the board or the transcript itself, delete the key or change the message's visibility.
+        """
+        return self._caller.call(
+            "records.redact",
+            {"item_id": item_id, "state": state, "reason": reason, **given(method=method, replacement=replacement)},
+            ItemRedacted,
+        )
+
+    def resolve(
+        self,
+        *,
+        source_id: str | None = None,
+        source_ref: Mapping[str, Any] | None = None,
+        against: str | None = None,
+        media_type: str | None = None,
+    ) -> SourceResolved:
+        """Find the passage that a source ref means in what its source says now: exact, moved or lost.
+
+        Exact only if it is where it was and says what it said. Nothing is fetched from outside Weft.
+        """
+        return self._caller.call(
+            "records.resolve",
+            given(source_id=source_id, source_ref=source_ref, against=against, media_type=media_type),
+            SourceResolved,
+        )
+
+    def schema(
+        self,
+        type: Literal[
+            "context_envelope",
+            "context_surface",
+            "context_item",
+            "context_source_ref",
+            "context_selection",
+            "context_budget",
+            "context_window",
+            "context_assembly",
+            "context_injection",
+            "context_compaction",
+            "context_summary",
+            "missing_context",
+            "context_event",
+        ],
+    ) -> RecordSchema:
+        """Read the JSON Schema of a record type, and where this server publishes it."""
+        return self._caller.call("records.schema", {"type": type}, RecordSchema)
 
 
 class SyncSearchOperations:
@@ -1137,6 +1538,74 @@ class SyncUsageOperations:
         return self._caller.call("usage.guidance", {"guidance_type": guidance_type}, UsageGuidance)
 
 
+class SyncWebhookOperations:
+    """The webhook operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: SyncCaller) -> None:
+        self._caller = caller
+
+    def create(
+        self,
+        url: str,
+        *,
+        types: Sequence[str] = ("*",),
+        session_id: str | None = None,
+        description: str = "",
+        secret: str | None = None,
+    ) -> WebhookCreated:
+        """Have events sent to an address, signed, from now on. The secret is shown this once.
+
+        The webhook is told what you may be told, for as long as you are an admin. A receiver that does not answer with
+        a status of success within ten seconds is tried again for most of a day.
+        """
+        return self._caller.call(
+            "webhook.create",
+            {"url": url, "types": types, "description": description, **given(session_id=session_id, secret=secret)},
+            WebhookCreated,
+        )
+
+    def list(self) -> Webhooks:
+        """List the webhooks with what they were sent and what they could not be, without their secrets."""
+        return self._caller.call("webhook.list", {}, Webhooks)
+
+    def update(self, webhook_id: str, *, enabled: bool) -> WebhookInfo:
+        """Stop a webhook, or let it go on where it stopped: with everything that has happened since."""
+        return self._caller.call("webhook.update", {"webhook_id": webhook_id, "enabled": enabled}, WebhookInfo)
+
+    def delete(self, webhook_id: str) -> WebhookDeleted:
+        """Delete a webhook, and with it what it was still to be sent."""
+        return self._caller.call("webhook.delete", {"webhook_id": webhook_id}, WebhookDeleted)
+
+    def test(self, webhook_id: str) -> WebhookTested:
+        """Send the receiver an event of the type weft.webhook.test now, and tell how it answered."""
+        return self._caller.call("webhook.test", {"webhook_id": webhook_id}, WebhookTested)
+
+    def deliveries(
+        self, webhook_id: str, *, state: Literal["pending", "dead"] | None = None, after: int = 0, limit: int = 100
+    ) -> DeliveryList:
+        """List what a webhook is still to be sent and what was given up, with how the last attempt went."""
+        return self._caller.call(
+            "webhook.deliveries",
+            {"webhook_id": webhook_id, "after": after, "limit": limit, **given(state=state)},
+            DeliveryList,
+        )
+
+    def replay(
+        self, webhook_id: str, *, seqs: Sequence[int] = (), dead: bool = False, from_seq: int | None = None
+    ) -> Replayed:
+        """Send again what was given up, some of it or all, or every event from a seq on.
+
+        A receiver knows an event that it has had already by its webhook-id, which stays the same.
+        """
+        return self._caller.call(
+            "webhook.replay",
+            {"webhook_id": webhook_id, "seqs": seqs, "dead": dead, **given(from_seq=from_seq)},
+            Replayed,
+        )
+
+
 class SyncOperations:
     """All operations, by group."""
 
@@ -1145,6 +1614,7 @@ class SyncOperations:
         self.agent = SyncAgentOperations(caller)
         self.audit = SyncAuditOperations(caller)
         self.board = SyncBoardOperations(caller)
+        self.bundle = SyncBundleOperations(caller)
         self.context = SyncContextOperations(caller)
         self.conventions = SyncConventionsOperations(caller)
         self.events = SyncEventsOperations(caller)
@@ -1152,9 +1622,13 @@ class SyncOperations:
         self.key = SyncKeyOperations(caller)
         self.memory = SyncMemoryOperations(caller)
         self.message = SyncMessageOperations(caller)
+        self.missing = SyncMissingOperations(caller)
         self.performance = SyncPerformanceOperations(caller)
+        self.policy = SyncPolicyOperations(caller)
+        self.records = SyncRecordsOperations(caller)
         self.search = SyncSearchOperations(caller)
         self.session = SyncSessionOperations(caller)
         self.signing_key = SyncSigningKeyOperations(caller)
         self.token = SyncTokenOperations(caller)
         self.usage = SyncUsageOperations(caller)
+        self.webhook = SyncWebhookOperations(caller)

@@ -35,6 +35,10 @@ T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:8787"
 # The server gives a sign of life every 15 seconds; four missed ones mean that nobody is there any more.
 SILENCE_SECONDS = 60.0
+# How long a large export or import may take before anything is heard of it.
+LONG_SECONDS = 600.0
+CHUNK_BYTES = 65_536
+EXPORT_STREAM, IMPORT_STREAM = "/v1/export/stream", "/v1/import/stream"
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _ANY_JSON = {"metadata", "value"}
 _PLACEHOLDER = re.compile(r"\{(\w+)(:int)?\}")

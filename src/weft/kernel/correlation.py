@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-NativeId = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f]+\Z")]
+NativeId = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f-\x9f]+\Z")]
 
 
 class Correlation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

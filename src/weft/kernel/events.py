@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
 
+from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.identity import ANYONE
 
 
@@ -35,6 +37,25 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     actor: str
     at: datetime
     data: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an event that was imported happened, and what it is called there."""
+
+    source: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """An event with those who may be told of it, what it is part of, and where it is from if not from here."""
+
+    event: Event
+    participants: tuple[str, ...]
+    readable_by: tuple[str, ...]
+    during: Correlation = UNRELATED
+    origin: Origin | None = None
 
 
 class Outbox(Protocol):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from weft.kernel.correlation import UNRELATED, Correlation
 
@@ -49,8 +50,7 @@ def participant_name(kind: Kind, principal_id: str, agent_type: str, *, parent_i
     return f"subagent:{agent_type}:{principal_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class Actor:
+class Actor(msgspec.Struct, frozen=True):
     """The authenticated caller of one operation. Built from a credential, never from a request.
 
     ``epoch`` is the state of the tenant's access rules it was built under; ``valid_until`` is when its credential ends.

@@ -154,7 +154,7 @@ async def follow_resource(app: App, resource: Resource, arrival: Arrival, after:
             await check_may_watch(app, resource, arrival)
             yield Change(after, happened=True)
     async for page in app.follow(arrival, resource.interest, after):
-        yield Change(page.reached, happened=bool(page.events))
+        yield Change(page.reached, happened=bool(page.recorded))
 
 
 class Change(NamedTuple):

@@ -10,19 +10,23 @@ from mcp.server.stdio import stdio_server
 from weft.app.app import App
 from weft.app.callers import Local
 from weft.app.dispatch import Arrival
+from weft.kernel.correlation import UNRELATED
 from weft.transports.logs import configure_logging
 from weft.transports.mcp.caller import Caller
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
+    from weft.kernel.correlation import Correlation
     from weft.settings import Settings
 
 
-def run(settings: Settings, *, tenant: str, principal: str, session: str | None) -> None:
-    """Serve one MCP client on standard input and output until it leaves."""
+def run(
+    settings: Settings, *, tenant: str, principal: str, session: str | None, during: Correlation = UNRELATED
+) -> None:
+    """Serve one MCP client on standard input and output until it leaves; ``during`` is what all it does is part of."""
     configure_logging(settings.log_level)
-    asyncio.run(_serve(settings, Caller(Arrival(Local(tenant, principal)), session)))
+    asyncio.run(_serve(settings, Caller(Arrival(Local(tenant, principal), correlation=during), session)))
 
 
 async def _serve(settings: Settings, caller: Caller) -> None:

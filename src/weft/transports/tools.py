@@ -107,4 +107,19 @@ _GROUPED_HELP = {
         "what differs between two; snapshots, branches and merges. Every line is named by a context_id such as "
         "board:SESSION. Begin with log; to go back to a version use rollback_context."
     ),
+    "context_records": (
+        "What happened to context, as portable Agent Context records: list them by session, turn, task, item or time, "
+        "show one with what it says, add those of your own framework (selections, budgets, assemblies, compactions), "
+        "advance an envelope's lifecycle. Versions of keys and messages are context items with ids such as "
+        "board:SESSION/KEY/1.3; read the schema of a type before you add one."
+    ),
+    "missing_context": (
+        "What is known to be missing: questions whose answers somebody needs. Report what you do not know instead of "
+        "guessing, ask for it (the user, earlier messages, a tool, a peer), list what others miss, and resolve what "
+        "you can answer."
+    ),
+    "webhooks": (
+        "Events sent to addresses outside, signed and in CloudEvents 1.0: create, list, update (enable, disable), "
+        "delete, test, see what was not delivered, and replay it."
+    ),
 }

@@ -11,6 +11,7 @@ from weft.capabilities.board.store import EntryStore, ReadTally, TokenCounters
 from weft.capabilities.board.writing import OpenBoard
 from weft.capabilities.history.model import MAIN, BranchNotFound, line_name
 from weft.capabilities.history.store import LineStore, SwitchStore
+from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
@@ -34,6 +35,7 @@ class Boards(msgspec.Struct, frozen=True):
     clock: Clock
     counters: TokenCounters
     tally: ReadTally
+    records: RecordStore
 
     async def to_read(self, session_id: str, branch: str | None = None) -> Board:
         session = await find_session(session_id, self.actor, self.sessions)

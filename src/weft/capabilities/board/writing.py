@@ -30,6 +30,9 @@ from weft.capabilities.history.model import (
     prune_due,
     trunk_of,
 )
+from weft.capabilities.records.gaps import ANSWER, Answers
+from weft.capabilities.records.item_names import VersionName
+from weft.capabilities.records.recording import Recorder
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent
 from weft.kernel.identity import ANYONE
@@ -101,6 +104,8 @@ class OpenBoard(Board):
         await self._commit([change_of(entry)], why, weight_change=tokens - freed)
         await self._prune(entry)
         await parts.outbox.publish(self._key_event("written", entry))
+        if key.startswith(ANSWER):
+            await self._answer(entry)
         return entry
 
     async def delete(self, key: str, terms: Terms) -> Entry:
@@ -180,6 +185,7 @@ class OpenBoard(Board):
             *(self._key_event("written", entry, said) for entry in written),
             *(self._key_event("deleted", entry, said) for entry in removed),
         )
+        await self._answer(*written)
         return Outcome(self._names(written), self._names(removed))
 
     async def _brought_in(
@@ -289,6 +295,17 @@ class OpenBoard(Board):
             next_expiry_at=_earliest([self.head.next_expiry_at, *(c.meta.expires_at for c in changes)]),
         )
 
+    async def _answer(self, *written: Entry) -> None:
+        """Let what is said under the key of an answer end the gap it answers; on a branch nothing is settled yet."""
+        answers = [entry for entry in written if entry.key.startswith(ANSWER)]
+        if not answers or self.branch is not None:
+            return
+        parts = self.parts
+        recorder = Recorder(parts.actor, parts.records, parts.outbox, parts.clock)
+        for entry in answers:
+            name = VersionName(self.line_id, entry.key, entry.life, entry.version)
+            await Answers(recorder, self.session).on_board(entry.key, str(name), entry.readers)
+
     def _names(self, entries: Iterable[Entry]) -> list[str]:
         """Return the keys among these that the caller may know of."""
         return [entry.key for entry in entries if entry.readable(self.parts.actor)]
@@ -342,7 +359,9 @@ class OpenBoard(Board):
     def _key_event(
         self, done: str, entry: Entry, said: Mapping[str, object] | None = None, *, author: Author | None = None
     ) -> NewEvent:
-        data = {"version": entry.version, "life": entry.life, "value_size_tokens": entry.tokens, **(said or {})}
+        # With its commit, the version that the event tells of is found without looking through the key's history.
+        about = {"version": entry.version, "life": entry.life, "commit": self.head.seq}
+        data = {**about, "value_size_tokens": entry.tokens, **(said or {})}
         return self._event(self._named(done), entry.key, data, readable_by=entry.readers, author=author)
 
     def _event(

@@ -265,6 +265,7 @@ async def _announce(context: OpenContext, session: Session, before: Snapshot | N
         "context_id": context.root.line_id,
         "from_version": before.version if before else None,
         "version": context.root.seq,
+        "hash": context.root.hash.hex(),
     }
     await context.needs.outbox.publish(context.needs.event("context.pulled", context.owner, data, session))
 

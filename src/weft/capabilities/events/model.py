@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from weft.kernel.correlation import UNRELATED, Correlation
-from weft.kernel.events import Event
+from weft.capabilities.records.classes import class_of
 from weft.kernel.identity import ANYONE, PRINCIPAL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.kernel.events import Event, Recorded
     from weft.kernel.identity import Actor
 
 
@@ -28,30 +28,12 @@ READDRESSING = "message.visibility_changed"
 _ABOUT_LABELS = frozenset({"board.snapshot", "board.restored", "branch.snapshot", "branch.restored"})
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """Where an event that was imported happened, and what it is called there."""
-
-    source: str
-    id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """An event with those who may be told of it, what it is part of, and where it is from if not from here."""
-
-    event: Event
-    participants: tuple[str, ...]
-    readable_by: tuple[str, ...]
-    during: Correlation = UNRELATED
-    origin: Origin | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
     """Which events to look up: all that match everything that is said here. Times are microseconds, ``until`` not in.
 
-    ``upto`` is the last number to look at.
+    ``upto`` is the last number to look at. Without ``items`` what happens to keys and messages, which is most of what
+    happens, is left out.
     """
 
     session_id: str | None = None
@@ -63,13 +45,15 @@ class Wanted:
     since: int | None = None
     until: int | None = None
     upto: int | None = None
+    items: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Interest:
     """What a subscriber wants to hear of: one session or all it takes part in, board keys and types by pattern.
 
-    ``personal`` leaves out everything that anybody else is told as well.
+    A type is the event's own or its class in Agent Context. ``personal`` leaves out everything that anybody else is
+    told as well.
     """
 
     session_id: str | None = None
@@ -93,12 +77,19 @@ class Interest:
             return False
         if event.type in ENDINGS:
             return True
-        if self.types != ANYONE and not any(fnmatchcase(event.type, pattern) for pattern in self.types):
+        if not self.wants_type(event):
             return False
         return self.keys == ANYONE or (_is_about_a_key(event) and self.wants_key(event.subject))
 
+    def wants_type(self, event: Event) -> bool:
+        return self.types == ANYONE or _matches(event.type, self.types) or _matches(class_of(event), self.types)
+
     def wants_key(self, key: str) -> bool:
-        return self.keys == ANYONE or any(fnmatchcase(key, pattern) for pattern in self.keys)
+        return self.keys == ANYONE or _matches(key, self.keys)
+
+
+def _matches(name: str | None, patterns: tuple[str, ...]) -> bool:
+    return name is not None and any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_about_a_key(event: Event) -> bool:
@@ -108,8 +99,12 @@ def _is_about_a_key(event: Event) -> bool:
 class Page(NamedTuple):
     """Events of interest, and how far the reading got: nothing up to ``reached`` is missing."""
 
-    events: Sequence[Event]
+    recorded: Sequence[Recorded]
     reached: int
+
+    @property
+    def events(self) -> list[Event]:
+        return [recorded.event for recorded in self.recorded]
 
 
 class EventStore(Protocol):
@@ -123,6 +118,10 @@ class EventStore(Protocol):
 
     async def find(self, wanted: Wanted, after: int, limit: int) -> Sequence[Recorded]:
         """Return what matches, in order, behind ``after``."""
+        ...
+
+    async def numbered(self, numbers: Sequence[int]) -> Sequence[Recorded]:
+        """Return those of the events, named by their numbers, that are there, in order."""
         ...
 
     async def source(self) -> str:
@@ -143,4 +142,8 @@ class Feed(Protocol):
 
     async def next(self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float) -> Page:
         """Return events behind ``after`` (None: behind the present), waiting for the first one if need be."""
+        ...
+
+    async def source(self, tenant: str) -> str:
+        """Return what a tenant's log is called outside."""
         ...

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
 from weft.capabilities.events.model import Feed, Interest
+from weft.capabilities.records.classes import CloudEvent, cloud_event
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.events import Event
 from weft.kernel.fields import Count
@@ -29,7 +30,7 @@ TypePattern = Annotated[
         min_length=1,
         max_length=100,
         pattern=r"^[a-z_.*?]+\Z",
-        description="A type of event, with * and ? as wildcards, such as message.*.",
+        description="A type or class of events, with * and ? as wildcards: message.* or context.item.*.",
     ),
 ]
 
@@ -56,16 +57,24 @@ class ReadEvents(Request):
         float, msgspec.Meta(ge=0, le=60, description="How long to wait when there is nothing yet.")
     ] = 0.0
 
+    format: Annotated[
+        Literal["native", "cloudevents"], msgspec.Meta(description="As the log has them, or as CloudEvents 1.0.")
+    ] = "native"
+
     @property
     def interest(self) -> Interest:
         return Interest(self.session_id, self.keys, self.types, self.personal)
 
 
-class Events(Response, kw_only=True, omit_defaults=False):
-    """Events in order. Pass ``next_after`` as ``after`` to go on without missing one."""
+class Events(Response):
+    """Events in order. Pass ``next_after`` as ``after`` to go on without missing one.
+
+    Asked for as CloudEvents, they are in ``cloudevents`` and ``events`` is empty.
+    """
 
     events: list[Event]
     next_after: int
+    cloudevents: tuple[CloudEvent, ...] = ()
 
 
 @operation(
@@ -83,4 +92,8 @@ async def read_events(request: ReadEvents, actor: Actor, feed: Feed) -> Events:
     Events come in order and are never lost: repeat the call with ``after`` set to the ``next_after`` you were given.
     """
     page = await feed.next(actor, request.interest, request.after, request.wait_seconds)
-    return Events(events=list(page.events), next_after=page.reached)
+    if request.format == "native":
+        return Events(events=page.events, next_after=page.reached)
+    source = await feed.source(actor.tenant)
+    told = tuple(cloud_event(recorded, source) for recorded in page.recorded)
+    return Events(events=[], next_after=page.reached, cloudevents=told)

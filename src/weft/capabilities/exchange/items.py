@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from msgspec import UNSET, structs
 
 from weft.capabilities.history.model import Act, Version, branch_of
+from weft.capabilities.records.item_names import MessageName, VersionName
 from weft.capabilities.records.model import ContextItem, ContextSurface, Freshness, Producer
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.words import SCHEMA_VERSION
@@ -43,47 +44,6 @@ class Item(NamedTuple):
     text: str | None
 
 
-class VersionName(NamedTuple):
-    """What an item that is a version of a key is called."""
-
-    line_id: str
-    key: str
-    life: int
-    version: int
-    removed: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.line_id}/{self.key}/{self.life}.{self.version}{'/removed' if self.removed else ''}"
-
-    @classmethod
-    def parse(cls, item_id: str) -> VersionName | None:
-        """Return what an id means; None if it is not that of a version."""
-        body, removed = item_id.removesuffix("/removed"), item_id.endswith("/removed")
-        line_id, _, rest = body.partition("/")
-        key, _, numbers = rest.rpartition("/")
-        life, _, version = numbers.partition(".")
-        if line_id.partition(":")[0] not in _KINDS or not (key and _is_number(life) and _is_number(version)):
-            return None
-        return cls(line_id, key, int(life), int(version), removed)
-
-
-class MessageName(NamedTuple):
-    """What an item that is a message is called."""
-
-    session_id: str
-    message_id: int
-
-    def __str__(self) -> str:
-        return f"message:{self.session_id}/{self.message_id}"
-
-    @classmethod
-    def parse(cls, item_id: str) -> MessageName | None:
-        session_id, _, number = item_id.removeprefix("message:").partition("/")
-        if not item_id.startswith("message:") or not session_id or not _is_number(number):
-            return None
-        return cls(session_id, int(number))
-
-
 def digest_of(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
@@ -95,7 +55,7 @@ def version_item(line_id: str, version: Version) -> Item:
     removed = change.act is not Act.WRITE
     readers = meta.readable_by or ANYONE
     name = VersionName(line_id, change.key, change.life, change.version, removed)
-    sensitivity = _sensitivity(readers) if sort == "board" else "private"
+    sensitivity = sensitivity_of(readers) if sort == "board" else "private"
     item = ContextItem(
         schema_version=SCHEMA_VERSION,
         item_id=str(name),
@@ -132,7 +92,7 @@ def message_item(session_id: str, message: Message) -> Item:
         source_refs=(f"session://{session_id}#message-{message.message_id}",),
         token_estimate=approximate_tokens(message.content),
         trust_level="agent",
-        sensitivity=_sensitivity((message.audience,)),
+        sensitivity=sensitivity_of((message.audience,)),
         redaction_state="none",
         created_at=from_micros(message.sent_at),
         metadata={
@@ -230,11 +190,7 @@ def _source(line_id: str, key: str) -> str:
     return f"agent://{owner.partition(':')[0].partition('@')[0]}/{sort}/{key}"
 
 
-def _sensitivity(readers: tuple[str, ...]) -> Sensitivity:
+def sensitivity_of(readers: tuple[str, ...]) -> Sensitivity:
     if EVERYONE in readers:
         return "internal"
     return "private" if all(reader.startswith(PRINCIPAL) for reader in readers) else "restricted"
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16  # noqa: PLR2004 - as many digits as a number keeps

@@ -54,6 +54,14 @@ class Pin(NamedTuple):
     holder: str
 
 
+class Spot(NamedTuple):
+    """Where one commit changed one key."""
+
+    line_id: str
+    key: str
+    seq: int
+
+
 class LineStore(Protocol):
     """Lines, their commits and tags, and the values they name.
 
@@ -104,6 +112,22 @@ class LineStore(Protocol):
 
     async def versions(self, line_id: str, key: str, life: int, limit: int) -> Sequence[Version]:
         """Return the changes of one life of a key, newest first."""
+        ...
+
+    async def versions_at(self, spots: Sequence[Spot]) -> Mapping[Spot, Version]:
+        """Return what commits made of keys: many, of any lines, in few statements."""
+        ...
+
+    async def versions_of(self, moments: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
+        """Return everything that commits, named by line and number, changed: by key and without values."""
+        ...
+
+    async def numbered(self, line_id: str, key: str, life: int, version: int) -> Sequence[Version]:
+        """Return the changes that bear a version's number: its writing, and its end if it is gone."""
+        ...
+
+    async def changes_behind(self, line_id: str, after: int, limit: int) -> Sequence[Version]:
+        """Return what the next commits of a line itself changed, oldest first: whole commits, of about ``limit``."""
         ...
 
     async def past(self, line_id: str, at: int) -> Sequence[Stretch]:

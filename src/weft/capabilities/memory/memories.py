@@ -314,7 +314,13 @@ class OpenMemory(Memory):
             actor=SYSTEM.participant if by_itself else self.parts.actor.participant,
             participants=self.session.audience if self.session else ANYONE,
             readable_by=(f"{PRINCIPAL}{self.scope.owner}",),
-            data={"version": entry.version, "scope": self.scope.name, "value_size": entry.size},
+            data={
+                "version": entry.version,
+                "life": entry.life,
+                "commit": self.head.seq,
+                "scope": self.scope.name,
+                "value_size": entry.size,
+            },
         )
 
 

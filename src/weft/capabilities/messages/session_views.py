@@ -5,8 +5,11 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
 from weft.capabilities.messages.operations import MessageInfo, message_infos
 from weft.capabilities.messages.transcripts import Transcript, Transcripts
+from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.capabilities.sessions.operations import SessionInfo, describe
 from weft.kernel.clock import Clock
@@ -26,12 +29,16 @@ class GetSession(Request):
 
 
 class SessionFound(Response, kw_only=True, omit_defaults=False):
-    """One session with its latest messages; ``message_count`` is how many there are for you."""
+    """One session with its latest messages; ``message_count`` is how many there are for you.
+
+    ``open_missing_context`` is how many gaps are known and not resolved, if there are any.
+    """
 
     success: Literal[True] = True
     session: SessionInfo
     messages: list[MessageInfo]
     message_count: int
+    open_missing_context: int | UnsetType = UNSET
 
 
 class SessionStatistics(Response, kw_only=True, omit_defaults=False):
@@ -73,13 +80,15 @@ class SessionOverview(Response, kw_only=True, omit_defaults=False):
     audience=Audience.NOT_SUBAGENTS,
     errors=(SessionNotFound,),
 )
-async def get_session(request: GetSession, transcripts: Transcripts) -> SessionFound:
+async def get_session(request: GetSession, transcripts: Transcripts, records: RecordStore) -> SessionFound:
     """Look at one session: its purpose, state and settings, and its latest messages."""
     transcript = await transcripts.to_read(request.session_id)
+    gaps = await records.open_missing_readers(request.session_id)
     return SessionFound(
         session=await describe(transcript.session, transcripts.sessions),
         messages=message_infos(await transcript.newest(_NEWEST)),
         message_count=transcript.size,
+        open_missing_context=sum(map(transcripts.actor.matches, gaps)) or UNSET,
     )
 
 

@@ -20,6 +20,9 @@ from weft.capabilities.messages.model import (
     audiences_of,
 )
 from weft.capabilities.messages.store import MessageStore
+from weft.capabilities.records.gaps import TASK, Answers
+from weft.capabilities.records.recording import Recorder
+from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
@@ -130,15 +133,19 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
     messages: MessageStore
     outbox: Outbox
     clock: Clock
+    records: RecordStore
 
     async def add(self, session_id: str, draft: Draft) -> Message:
         """Add a message behind the session's lock, which gives it its number and its place in time."""
         self._check(draft)
         session, _ = await lock_active_session(session_id, self.actor, self.sessions)
-        await self._check_parent(session_id, draft.parent_id)
+        parent = await self._find_parent(session_id, draft.parent_id)
         message = self._message(session, draft)
         await self.messages.add(session_id, message)
         await self.outbox.publish(self._added(session, message))
+        if parent is not None and parent.message_type == TASK and parent.recipient_id == message.sender:
+            answers = Answers(Recorder(self.actor, self.records, self.outbox, self.clock), session)
+            await answers.by_message(parent.message_id, parent.metadata, message.message_id, message.audience)
         return message
 
     async def change_visibility(self, session_id: str, message_id: int, visibility: Visibility) -> Message:
@@ -168,12 +175,13 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         if draft.visibility == "admin_only" and not self.actor.is_admin:
             raise PermissionDenied("A message with the visibility 'admin_only' needs the permission 'admin'.")
 
-    async def _check_parent(self, session_id: str, parent_id: int | None) -> None:
+    async def _find_parent(self, session_id: str, parent_id: int | None) -> Message | None:
         if parent_id is None:
-            return
+            return None
         parent = await self.messages.find(session_id, parent_id)
         if parent is None or not parent.visible_to(self.actor):
             raise unknown_message(parent_id)
+        return parent
 
     def _message(self, session: Session, draft: Draft) -> Message:
         sender, sender_type = self.actor.principal_id, self.actor.agent_type

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, Struct, structs
@@ -12,11 +13,8 @@ from weft.capabilities.records.words import EVENT_CLASSES, SCHEMA_VERSION, Event
 from weft.kernel.correlation import UNRELATED, Correlation
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from weft.capabilities.events.model import Recorded
     from weft.capabilities.records.refs import Mapping
-    from weft.kernel.events import Event
+    from weft.kernel.events import Event, Recorded
 
 # What keeps its own name among Weft's events, and what it is to Agent Context.
 _CLASSES: dict[str, EventClass] = {
@@ -42,14 +40,17 @@ _SHARED_IDS = tuple(name for name in Correlation.__struct_fields__ if name in Co
 
 
 class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event as CloudEvents 1.0 has it, in structured mode."""
+    """An event as CloudEvents 1.0 has it, in structured mode.
+
+    Its ``data`` is a context_event where Agent Context has a class for it, else what the log says of it.
+    """
 
     id: str
     source: str
     type: str
-    subject: str
     time: datetime
-    data: ContextEvent | dict[str, Any]
+    data: Any
+    subject: Maybe[str] = UNSET
     specversion: Maybe[str] = UNSET
     datacontenttype: Maybe[str] = UNSET
     dataschema: Maybe[str] = UNSET
@@ -105,12 +106,13 @@ def cloud_event(recorded: Recorded, source: str) -> CloudEvent:
         id=number,
         source=home,
         type=f"weft.{event.type}" if record is None else record.event_type,
-        subject=event.subject,
+        subject=event.subject or UNSET,
         time=event.at,
         datacontenttype="application/json",
         dataschema=UNSET if record is None else f"urn:weft:agent-context:{SCHEMA_VERSION}:context_event",
         data={"type": event.type, "actor": event.actor, **event.data} if record is None else record,
-        sequence=str(event.seq),
+        # As the extension asks: in the order of letters as in that of numbers.
+        sequence=f"{event.seq:020d}",
         sessionid=event.session_id or UNSET,
         turnid=during.turn_id or UNSET,
         taskid=during.task_id or UNSET,

@@ -83,10 +83,18 @@ class Recorder(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
 
-    async def add(self, record: Record, session: Session | None, *, readable_by: tuple[str, ...] | None = None) -> Kept:
+    async def add(
+        self,
+        record: Record,
+        session: Session | None,
+        *,
+        readable_by: tuple[str, ...] | None = None,
+        told_as: str | None = None,
+    ) -> Kept:
         """Keep a record and tell of it. The same once more is nothing new; another one under its id is refused.
 
         In a session it is for everyone who takes part unless ``readable_by`` says less, without one for the caller.
+        ``told_as`` is the type of the event, where the record alone does not say what happened.
         """
         body = _encode(record)
         known = await self.records.find(record.type, record.id)
@@ -104,7 +112,7 @@ class Recorder(msgspec.Struct, frozen=True):
             recorded_by=self.actor.participant,
             recorded_at=now,
             changed_at=now,
-            seq=await self._tell(record, session, told, again=False),
+            seq=await self._tell(record, session, told, told_as or event_type_of(record, again=False)),
             readable_by=told,
             body=body,
         )
@@ -118,15 +126,15 @@ class Recorder(msgspec.Struct, frozen=True):
             kept,
             status=status_of(record),
             changed_at=to_micros(self.clock.now()),
-            seq=await self._tell(record, session, kept.readable_by, again=True),
+            seq=await self._tell(record, session, kept.readable_by, event_type_of(record, again=True)),
             body=_encode(record),
         )
         await self.records.replace(changed, items_of(record))
         return changed
 
-    async def _tell(self, record: Record, session: Session | None, told: tuple[str, ...], *, again: bool) -> int:
+    async def _tell(self, record: Record, session: Session | None, told: tuple[str, ...], event_type: str) -> int:
         event = NewEvent(
-            type=event_type_of(record, again=again),
+            type=event_type,
             session_id=session.session_id if session else None,
             subject=record.id,
             actor=self.actor.participant,

@@ -18,7 +18,9 @@ Id = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7
 Text = Annotated[str, Meta(max_length=100_000)]
 Uri = Annotated[str, Meta(min_length=1, max_length=2_000, pattern=r"^[^\x00-\x20\x7f]+\Z")]
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
-Moment = Annotated[datetime, Meta(tz=True)]
+# How a time is written. Reading takes a little more, so what comes from elsewhere is held against this as well.
+MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})\Z"
+Moment = Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": MOMENT})]
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Place = Annotated[float, Meta(ge=0)]
 

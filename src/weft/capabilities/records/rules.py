@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from msgspec import UNSET
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import msgspec
 
 
@@ -23,8 +25,8 @@ class Needs(NamedTuple):
         if not any(_is_said(getattr(record, name)) for name in self.any_of):
             raise ValueError(f"`{'` or `'.join(self.any_of)}` is required{self._when(record)}")
 
-    def schema(self) -> dict[str, Any]:
-        needed: dict[str, Any] = {"anyOf": [{"required": [name]} for name in self.any_of]}
+    def schema(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        needed: dict[str, Any] = {"anyOf": [_said_in(name, fields[name]) for name in self.any_of]}
         if self.field is None:
             return needed
         when = {"properties": {self.field: {"enum": list(self.values)}}, "required": [self.field]}
@@ -35,7 +37,7 @@ class Needs(NamedTuple):
 
 
 class InOrder(NamedTuple):
-    """Of two numbers, the second is not below the first. JSON Schema has no way to say so."""
+    """Of two numbers, the second is not below the first. JSON Schema has no way to say so but a remark."""
 
     first: str
     second: str
@@ -45,8 +47,8 @@ class InOrder(NamedTuple):
         if first is not UNSET and second is not UNSET and second < first:
             raise ValueError(f"`{self.second}` is below `{self.first}`")
 
-    def schema(self) -> dict[str, Any]:
-        return {}
+    def schema(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        return {"$comment": f"`{self.second}` is not below `{self.first}`."}
 
 
 Rule = Needs | InOrder
@@ -54,3 +56,10 @@ Rule = Needs | InOrder
 
 def _is_said(value: object) -> bool:
     return value is not UNSET and value != ()
+
+
+def _said_in(name: str, field: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what JSON Schema calls saying something in a field: an empty list says nothing."""
+    if field.get("type") != "array":
+        return {"required": [name]}
+    return {"required": [name], "properties": {name: {"minItems": 1}}}

@@ -29,7 +29,10 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Redaction(msgspec.Struct, frozen=True):
-    """What must not be shown of an item any more, how that is done, by whom and why."""
+    """What must not be shown of an item any more, how that is done, by whom and why.
+
+    ``replacement`` is what a summarized item says instead.
+    """
 
     item_id: str
     session_id: str | None
@@ -38,6 +41,7 @@ class Redaction(msgspec.Struct, frozen=True):
     reason: str
     redacted_by: str
     redacted_at: int
+    replacement: str | None = None
 
 
 class RecordStore(Protocol):
@@ -73,7 +77,13 @@ class RecordStore(Protocol):
         """Return missing context that is not resolved, oldest first: of one session or of all."""
         ...
 
-    async def count_open_missing(self, session_id: str) -> int: ...
+    async def open_missing_readers(self, session_id: str) -> Sequence[tuple[str, ...]]:
+        """Return, for each missing context of a session that is not resolved, who may know of it."""
+        ...
+
+    async def missing_from(self, session_id: str | None, after: str, limit: int, *, only_open: bool) -> Sequence[Kept]:
+        """Return missing context by its ids, behind one: of one session or of all."""
+        ...
 
     async def put_content(self, session_id: str | None, digest: bytes, content: bytes) -> None:
         """Keep what a record names by digest."""
@@ -86,5 +96,5 @@ class RecordStore(Protocol):
         ...
 
     async def redactions(self, item_ids: Sequence[str]) -> dict[str, Redaction]:
-        """Return what was redacted of these items."""
+        """Return what was redacted of these items and is not shown again."""
         ...

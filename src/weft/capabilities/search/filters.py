@@ -112,8 +112,8 @@ async def search_by_sender(request: SearchBySender, transcripts: Transcripts) ->
 )
 async def search_by_timerange(request: SearchByTimerange, transcripts: Transcripts) -> MessagesByTime:
     """Find what was said in a span of time, oldest first, as far as it is meant for you."""
-    start = _moment("start_time", request.start_time, of_day=time.min)
-    end = _moment("end_time", request.end_time, of_day=time.max)
+    start = moment_meant("start_time", request.start_time, of_day=time.min)
+    end = moment_meant("end_time", request.end_time, of_day=time.max)
     if start > end:
         raise InvalidInput("start_time: later than end_time", field="start_time")
     transcript = await transcripts.to_read(request.session_id)
@@ -125,7 +125,7 @@ async def search_by_timerange(request: SearchByTimerange, transcripts: Transcrip
     )
 
 
-def _moment(name: str, text: str, *, of_day: time) -> datetime:
+def moment_meant(name: str, text: str, *, of_day: time) -> datetime:
     """Return the moment a caller means, in UTC."""
     # A plus sign that nobody escaped arrives from a query string as a space.
     text = _LOST_PLUS.sub("+", text)

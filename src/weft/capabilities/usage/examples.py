@@ -16,6 +16,9 @@ _BY_NAME: dict[str, Any] = {
     "purpose": "Plan the release",
     "content": "The schema is ready for review.",
     "query": "database schema",
+    "question": "Which region may customer data be stored in?",
+    "missing_id": "missing_0123456789abcdef",
+    "form": "user_question",
     "sender": "planner",
     "start_time": "2026-01-15T10:00:00Z",
     "end_time": "2026-01-15T11:00:00Z",
@@ -42,12 +45,45 @@ _BY_NAME: dict[str, Any] = {
     "from_agent_id": "planner",
     "key_id": "key_0123456789abcdef",
     "name": "release",
+    "type": "context_item",
+    "record_id": "board:session_a1b2c3d4e5f60718/current_phase/1.3",
+    "lifecycle": "injected",
+    "item_id": "board:session_a1b2c3d4e5f60718/current_phase/1.3",
+    "state": "masked",
+    "reason": "It names a customer.",
+    "definition": {"description": "For partners", "who": ["*"], "sensitivity": "internal", "mask": ["secrets", "pii"]},
+    "records": [
+        {
+            "schema_version": "0.1.0",
+            "context_id": "turn-42",
+            "scope": "turn",
+            "lifecycle": "assembled",
+            "created_at": "2026-01-15T10:00:00Z",
+        }
+    ],
+    "bundle": '{"digest":"sha256:...","entry":{"kind":"header", ...}}',
+    "url": "https://example.com/weft-events",
+    "webhook_id": "webhook_0123456789abcdef",
+    "enabled": True,
     "groups": [{"title": "Where the work stands", "keys": [{"key": "current_phase", "purpose": "the phase now"}]}],
 }
 # What a call must say although no field of it is required by itself.
 _BESIDES: dict[str, dict[str, Any]] = {
     "context.push": {"if_version": 0},
+    "bundle.export": {"session_id": "session_a1b2c3d4e5f60718"},
+    "webhook.replay": {"dead": True},
     "agent.define": {"role": "Reviews what others wrote"},
+    "records.advance": {"record_id": "turn-42"},
+    "missing.resolve": {"answer": "Frankfurt only."},
+    "records.resolve": {
+        "source_ref": {
+            "schema_version": "0.1.0",
+            "source_id": "limit",
+            "uri": "board://release/goal",
+            "source_kind": "board_entry",
+            "selector": {"type": "text_quote", "exact": "Ship on Friday"},
+        }
+    },
 }
 
 

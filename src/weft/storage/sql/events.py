@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.events.model import Origin, Recorded
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import UNRELATED, Correlation
-from weft.kernel.events import Event, NewEvent
+from weft.kernel.events import Event, NewEvent, Origin, Recorded
 from weft.storage.sql.patterns import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
@@ -35,18 +34,40 @@ SELECT CAST($1 AS TEXT), event_seq, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 
        CAST($10 AS TEXT), CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT)
 FROM tenants WHERE tenant = $1
 """
-# What each part of a search asks of a row; the numbers of the parameters are put in where they belong.
-_CONDITIONS = {
-    "session_id": "session_id = {}",
-    "actor": "actor = {}",
-    "subject": "subject = {}",
-    "turn_id": "turn_id = {}",
-    "task_id": "task_id = {}",
-    "tool_call_id": "tool_call_id = {}",
-    "since": "at >= {}",
-    "until": "at < {}",
-    "upto": "seq <= {}",
-}
+_AT_ONCE = 50
+# Nothing has this number; it fills up a query made for several.
+_NO_EVENT = 0
+_NUMBERED = f"""
+{_EVENT} WHERE tenant = $1 AND seq IN ({", ".join(f"${place}" for place in range(2, 2 + _AT_ONCE))}) ORDER BY seq
+"""
+# By what a search can be led, the most telling first: each has an index that ends with the number of the event.
+_LEADS = ("turn_id", "task_id", "tool_call_id", "subject", "session_id", "actor")
+_LAST = 2**62
+_TO_KEYS = [f"'{sort}.{done}'" for sort in ("board", "branch", "memory") for done in ("written", "deleted", "expired")]
+_TO_ITEMS = ", ".join([*_TO_KEYS, "'message.added'", "'message.visibility_changed'"])
+
+
+def _search(lead: str | None) -> str:
+    """Return the statement for a search that is led by one index; whatever else is asked for is looked for in its rows.
+
+    Which index that is does not depend on what a planner believes: all others are behind an OR.
+    """
+    others = [column for column in _LEADS if column != lead]
+    first = 4 if lead is None else 5
+    led = "" if lead is None else f"AND {lead} = $2"
+    span = (f"${first - 2}", f"${first - 1}")
+    asked = [f"(CAST(${place} AS TEXT) IS NULL OR {column} = ${place})" for place, column in enumerate(others, first)]
+    at = first + len(others)
+    return f"""
+    {_EVENT} WHERE tenant = $1 {led} AND seq > {span[0]} AND seq <= {span[1]} AND {" AND ".join(asked)}
+      AND (CAST(${at} AS {{bigint}}) IS NULL OR at >= ${at})
+      AND (CAST(${at + 1} AS {{bigint}}) IS NULL OR at < ${at + 1})
+      AND (CAST(${at + 2} AS {{bigint}}) = 1 OR type NOT IN ({_TO_ITEMS}))
+    ORDER BY seq LIMIT ${at + 3}
+    """
+
+
+_SEARCHES = {lead: _search(lead) for lead in (*_LEADS, None)}
 _encode = msgspec.json.Encoder().encode
 _data = msgspec.json.Decoder(dict[str, Any])
 _runtime = msgspec.json.Decoder(Correlation)
@@ -146,12 +167,38 @@ class SqlEventStore:
         return [_recorded(row) for row in rows]
 
     async def find(self, wanted: Wanted, after: int, limit: int) -> Sequence[Recorded]:
-        given = {name: value for name in _CONDITIONS if (value := getattr(wanted, name)) is not None}
-        asked = [_CONDITIONS[name].format(f"${place}") for place, name in enumerate(given, start=2)]
-        behind, most = f"${len(given) + 2}", f"${len(given) + 3}"
-        where = " AND ".join(["tenant = $1", *asked, f"seq > {behind}"])
-        sql = f"{_EVENT} WHERE {where} ORDER BY seq LIMIT {most}"
-        return [_recorded(row) for row in await self._tx.all(sql, self._tx.tenant, *given.values(), after, limit)]
+        upto = _LAST if wanted.upto is None else wanted.upto
+        if wanted.since is not None or wanted.until is not None:
+            first, last = await self._span(wanted.since, wanted.until)
+            after, upto = max(after, first - 1), min(upto, last)
+        if after >= upto:
+            return []
+        lead = next((column for column in _LEADS if getattr(wanted, column) is not None), None)
+        led = () if lead is None else (getattr(wanted, lead),)
+        others = [getattr(wanted, column) for column in _LEADS if column != lead]
+        when = (wanted.since, wanted.until)
+        rows = await self._tx.all(
+            _SEARCHES[lead], self._tx.tenant, *led, after, upto, *others, *when, int(wanted.items), limit
+        )
+        return [_recorded(row) for row in rows]
+
+    async def _span(self, since: int | None, until: int | None) -> tuple[int, int]:
+        """Return the first and the last number of a time. What was imported is older than its neighbours."""
+        row = await self._tx.one(
+            "SELECT MIN(seq), MAX(seq) FROM events WHERE tenant = $1 AND at >= $2 AND at < $3",
+            self._tx.tenant,
+            0 if since is None else since,
+            _LAST if until is None else until,
+        )
+        return (1, 0) if row is None or row[0] is None else (row[0], row[1])
+
+    async def numbered(self, numbers: Sequence[int]) -> Sequence[Recorded]:
+        found: list[Recorded] = []
+        for start in range(0, len(numbers), _AT_ONCE):
+            some = [*numbers[start : start + _AT_ONCE]]
+            some += [_NO_EVENT] * (_AT_ONCE - len(some))
+            found += map(_recorded, await self._tx.all(_NUMBERED, self._tx.tenant, *some))
+        return sorted(found, key=lambda recorded: recorded.event.seq)
 
     async def source(self) -> str:
         row = await self._tx.one("SELECT created_at FROM tenants WHERE tenant = $1", self._tx.tenant)

@@ -22,16 +22,17 @@ from weft.capabilities.history.store import Pin
 from weft.storage.sql.blobs import SqlBlobs
 from weft.storage.sql.content import unpack
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
+from weft.storage.sql.named_versions import versions_at, versions_numbered, versions_of
 from weft.storage.sql.pruning import forget_moments, prune_key, prune_some
 from weft.storage.sql.reviews import erase_reviews
 from weft.storage.sql.switches import note_branch_gone
 from weft.storage.sql.verification import find_damage
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from weft.capabilities.history.model import Change, Commit, Damage, Point, Recorded, Version
-    from weft.capabilities.history.store import Limits, Place, Pruned
+    from weft.capabilities.history.store import Limits, Place, Pruned, Spot
     from weft.storage.sql.database import Row, Transaction
 
 _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "
@@ -89,6 +90,19 @@ WITH page AS MATERIALIZED (
     ORDER BY n.seq DESC LIMIT $6)
 {_OF_PAGE}
 """  # noqa: S608 - our own SQL
+# Changes and their commits apart: PostgreSQL, before it has statistics, would compare each with each.
+_BEHIND = f"""
+SELECT {CHANGE}, c.seq, b.content FROM changes c
+LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0
+WHERE c.tenant = $1 AND c.line_id = $2 AND c.seq > $3 AND c.seq <= (
+    SELECT MAX(page.seq) FROM (SELECT n.seq FROM changes n WHERE n.tenant = $1 AND n.line_id = $2 AND n.seq > $3
+                               ORDER BY n.seq LIMIT $4) AS page)
+ORDER BY c.seq
+"""  # noqa: S608 - our own column names
+_AUTHORS_BEHIND = """
+SELECT k.seq, k.author, k.committed_at, k.reason, k.step, k.principal_id FROM commits k
+WHERE k.tenant = $1 AND k.line_id = $2 AND k.seq > $3 AND k.seq <= $4
+"""
 _TAG = "SELECT label, seq, created_by, created_at, automatic FROM tags WHERE tenant = $1 AND line_id = $2 "
 _POINTERS = """
 SELECT DISTINCT b.hash, b.content FROM changes c
@@ -275,6 +289,27 @@ class SqlLineStore:
             if len(found) == limit:
                 break
         return found
+
+    async def versions_at(self, spots: Sequence[Spot]) -> Mapping[Spot, Version]:
+        return await versions_at(self._tx, spots)
+
+    async def versions_of(self, moments: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
+        return await versions_of(self._tx, moments)
+
+    async def numbered(self, line_id: str, key: str, life: int, version: int) -> Sequence[Version]:
+        found: list[Version] = []
+        for stretch in await self._whole_past(line_id):
+            changes = await versions_numbered(self._tx, stretch.line_id, key, life, version)
+            found += [change for change in changes if change.seq <= stretch.upto]
+        return found
+
+    async def changes_behind(self, line_id: str, after: int, limit: int) -> Sequence[Version]:
+        page = await self._tx.all(_BEHIND, self._tenant, line_id, after, limit)
+        if not page:
+            return []
+        rows = await self._tx.all(_AUTHORS_BEHIND, self._tenant, line_id, after, page[-1][-2])
+        authors = {seq: author for seq, *author in rows}
+        return [version((*of_change, seq, *authors[seq], content)) for *of_change, seq, content in page]
 
     async def past(self, line_id: str, at: int) -> Sequence[Stretch]:
         stretches: list[Stretch] = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from weft.capabilities.records.store import Kept, Redaction
 from weft.storage.sql.content import pack, text_of
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 _RECORD = """
 SELECT type, record_id, session_id, status, recorded_by, recorded_at, changed_at, seq, readable_by, body FROM records
 """
+_ONE = f"{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id = $3 "
 # Nothing has this in place of an id; it fills up a query made for several.
 _NOTHING = ""
 _AT_ONCE = 50
@@ -29,6 +33,15 @@ SELECT item_id, session_id, state, method, reason, redacted_by, redacted_at FROM
 WHERE tenant = $1 AND item_id IN ({", ".join(f"${place}" for place in range(2, 2 + _AT_ONCE))})
 """  # noqa: S608 - placeholders
 _OPEN = "type = 'missing_context' AND status <> 'resolved'"
+_OF_TENANT = f"{_RECORD} WHERE tenant = $1 AND type = 'missing_context' AND record_id > $2"
+_OF_SESSION = f"{_RECORD} WHERE tenant = $1 AND session_id = $2 AND type = 'missing_context' AND record_id > $3"
+# By whether it is of one session, and whether it is open.
+_MISSING = {
+    (False, False): f"{_OF_TENANT} ORDER BY record_id LIMIT $3",
+    (False, True): f"{_OF_TENANT} AND status <> 'resolved' ORDER BY record_id LIMIT $3",
+    (True, False): f"{_OF_SESSION} ORDER BY record_id LIMIT $4",
+    (True, True): f"{_OF_SESSION} AND status <> 'resolved' ORDER BY record_id LIMIT $4",
+}
 
 
 class SqlRecordStore:
@@ -86,10 +99,12 @@ class SqlRecordStore:
         await self._name_items(record, items)
 
     async def find(self, record_type: str, record_id: str) -> Kept | None:
-        return await self._one("", record_type, record_id)
+        row = await self._tx.one(_ONE, self._tenant, record_type, record_id)
+        return None if row is None else _kept(row)
 
     async def find_locked(self, record_type: str, record_id: str) -> Kept | None:
-        return await self._one("{for_update}", record_type, record_id)
+        row = await self._tx.one(_ONE + "{for_update}", self._tenant, record_type, record_id)
+        return None if row is None else _kept(row)
 
     async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[Kept]:
         found: list[Kept] = []
@@ -134,13 +149,18 @@ class SqlRecordStore:
             )
         return [_kept(row) for row in rows]
 
-    async def count_open_missing(self, session_id: str) -> int:
-        row = await self._tx.one(
-            f"SELECT COUNT(*) FROM records WHERE tenant = $1 AND session_id = $2 AND {_OPEN}",  # noqa: S608 - our own words
+    async def open_missing_readers(self, session_id: str) -> Sequence[tuple[str, ...]]:
+        rows = await self._tx.all(
+            f"SELECT readable_by FROM records WHERE tenant = $1 AND session_id = $2 AND {_OPEN}",  # noqa: S608 - our own words
             self._tenant,
             session_id,
         )
-        return 0 if row is None else int(row[0])
+        return [decode_patterns(row[0]) for row in rows]
+
+    async def missing_from(self, session_id: str | None, after: str, limit: int, *, only_open: bool) -> Sequence[Kept]:
+        where = () if session_id is None else (session_id,)
+        rows = await self._tx.all(_MISSING[bool(where), only_open], self._tenant, *where, after, limit)
+        return [_kept(row) for row in rows]
 
     async def put_content(self, session_id: str | None, digest: bytes, content: bytes) -> None:
         await self._tx.run(
@@ -181,22 +201,31 @@ class SqlRecordStore:
             redaction.redacted_by,
             redaction.redacted_at,
         )
+        await self._replace_words(redaction)
 
     async def redactions(self, item_ids: Sequence[str]) -> dict[str, Redaction]:
         found: dict[str, Redaction] = {}
         for some in _in_groups(item_ids):
             for item_id, session_id, *rest in await self._tx.all(_REDACTIONS, self._tenant, *some):
                 found[item_id] = Redaction(item_id, session_id or None, *rest)
+        found = {item_id: redaction for item_id, redaction in found.items() if redaction.state != "none"}
+        for item_id, redaction in found.items():
+            if redaction.state == "summarized":
+                words = await self.content(redaction.session_id, _place_of_words(item_id))
+                found[item_id] = structs.replace(redaction, replacement=None if words is None else words.decode())
         return found
 
-    async def _one(self, lock: str, record_type: str, record_id: str) -> Kept | None:
-        row = await self._tx.one(
-            f"{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id = $3 {lock}",
+    async def _replace_words(self, redaction: Redaction) -> None:
+        """Keep what an item says instead among the contents, under the digest of its name."""
+        place = _place_of_words(redaction.item_id)
+        await self._tx.run(
+            "DELETE FROM record_contents WHERE tenant = $1 AND session_id = $2 AND digest = $3",
             self._tenant,
-            record_type,
-            record_id,
+            redaction.session_id or _NOTHING,
+            place,
         )
-        return None if row is None else _kept(row)
+        if redaction.replacement is not None:
+            await self.put_content(redaction.session_id, place, redaction.replacement.encode())
 
     async def _name_items(self, record: Kept, items: Iterable[str]) -> None:
         for item_id in sorted(set(items)):
@@ -213,13 +242,16 @@ async def erase_record_items(transaction: Transaction, session_id: str) -> None:
     """Forget which items the records of a session name, before those go."""
     await transaction.run(
         """
-        DELETE FROM record_items WHERE tenant = $1 AND EXISTS (
-            SELECT 1 FROM records r WHERE r.tenant = record_items.tenant AND r.session_id = $2
-              AND r.type = record_items.type AND r.record_id = record_items.record_id)
+        DELETE FROM record_items WHERE tenant = $1 AND (type, record_id) IN (
+            SELECT r.type, r.record_id FROM records r WHERE r.tenant = $1 AND r.session_id = $2)
         """,
         transaction.tenant,
         session_id,
     )
+
+
+def _place_of_words(item_id: str) -> bytes:
+    return hashlib.sha256(f"instead of {item_id}".encode()).digest()
 
 
 def _in_groups(values: Sequence[str]) -> list[list[str]]:

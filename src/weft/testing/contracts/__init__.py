@@ -14,6 +14,8 @@ from weft.testing.contracts.history_pruning import PruningContract
 from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
 from weft.testing.contracts.objects import ObjectIndexContract
+from weft.testing.contracts.policies import PolicyStoreContract
+from weft.testing.contracts.records import RecordStoreContract
 from weft.testing.contracts.sessions import SessionStoreContract
 from weft.testing.contracts.stores import Stores
 from weft.testing.contracts.switches import SwitchStoreContract
@@ -24,6 +26,7 @@ from weft.testing.contracts.timeline import (
     ReviewStoreContract,
     SnapshotIndexContract,
 )
+from weft.testing.contracts.webhooks import WebhookStoreContract
 
 __all__ = [
     "AccessStoreContract",
@@ -37,8 +40,10 @@ __all__ = [
     "MemoryStoreContract",
     "MessageStoreContract",
     "ObjectIndexContract",
+    "PolicyStoreContract",
     "PruningContract",
     "PruningLogContract",
+    "RecordStoreContract",
     "RetentionRulesContract",
     "ReviewStoreContract",
     "SessionStoreContract",
@@ -46,4 +51,5 @@ __all__ = [
     "SnapshotStoreContract",
     "Stores",
     "SwitchStoreContract",
+    "WebhookStoreContract",
 ]

@@ -3,7 +3,12 @@
 
 from __future__ import annotations
 
-from weft.kernel.events import NewEvent
+from typing import Any
+
+from weft.capabilities.events.model import Wanted
+from weft.kernel.clock import from_micros
+from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.events import Event, NewEvent, Origin, Recorded
 from weft.testing.contracts.stores import Stores
 
 
@@ -16,6 +21,14 @@ def event(subject: str, session_id: str | None = "s1") -> NewEvent:
         participants=("subagent:*",),
         data={"version": 1},
     )
+
+
+def told(subject: str, at: int, during: Correlation = UNRELATED, origin: Origin | None = None) -> Recorded:
+    """Return an event as it was told elsewhere."""
+    happened = Event(
+        seq=1, type="record.added", session_id="s1", subject=subject, actor="system", at=from_micros(at), data={}
+    )
+    return Recorded(happened, ("*",), ("*",), during, origin)
 
 
 class EventStoreContract:
@@ -45,6 +58,54 @@ class EventStoreContract:
         assert [each.event.subject for each in await stores.events.after(1, None, 2)] == ["b", "c"]
         assert [each.event.subject for each in await stores.events.after(0, "s1", 10)] == ["a", "c"]
         assert await stores.events.after(4, None, 10) == []
+
+    async def test_events_are_found_by_what_they_say(self, stores: Stores) -> None:
+        await stores.outbox.publish(event("a"), event("b", "s2"), event("c"))
+        await stores.past.republish(told("d", at=5, during=Correlation(turn_id="t1", task_id="x", run_id="r")))
+        await stores.past.republish(told("e", at=7, during=Correlation(turn_id="t1", tool_call_id="c1")))
+
+        async def subjects(after: int = 0, limit: int = 9, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of Wanted
+            return [each.event.subject for each in await stores.events.find(Wanted(**wanted), after, limit)]
+
+        assert await subjects() == ["a", "b", "c", "d", "e"]
+        assert await subjects(after=1, limit=2) == ["b", "c"]
+        assert await subjects(upto=2) == ["a", "b"]
+        assert await subjects(session_id="s2") == ["b"]
+        assert await subjects(actor="system") == ["d", "e"]
+        assert await subjects(subject="c") == ["c"]
+        assert await subjects(turn_id="t1") == ["d", "e"]
+        assert await subjects(turn_id="t1", task_id="x") == ["d"]
+        assert await subjects(tool_call_id="c1", session_id="s1") == ["e"]
+        assert await subjects(tool_call_id="c1", session_id="s2") == []
+        assert await subjects(items=False) == ["d", "e"]
+
+    async def test_events_are_found_by_their_time_whatever_their_number(self, stores: Stores) -> None:
+        for subject, at in (("late", 9), ("early", 3), ("middle", 6)):
+            await stores.past.republish(told(subject, at=at))
+
+        async def subjects(after: int = 0, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of Wanted
+            return [each.event.subject for each in await stores.events.find(Wanted(**wanted), after, 9)]
+
+        assert await subjects(since=4) == ["late", "middle"]
+        assert await subjects(until=6) == ["early"]
+        assert await subjects(since=6, until=9) == ["middle"]
+        assert await subjects(since=3, until=10, after=1) == ["early", "middle"]
+        assert await subjects(since=10) == []
+
+    async def test_events_are_found_by_their_numbers(self, stores: Stores) -> None:
+        for start in range(0, 120, 40):
+            await stores.outbox.publish(*(event(f"k{n}") for n in range(start, start + 40)))
+        found = await stores.events.numbered([118, 999, *range(100, 2, -1)])
+        assert [each.event.seq for each in found] == [*range(3, 101), 118]
+        assert await stores.events.numbered([]) == []
+
+    async def test_what_happened_elsewhere_keeps_its_time_its_origin_and_what_it_was_part_of(
+        self, stores: Stores
+    ) -> None:
+        during = Correlation(turn_id="t1", trace_id="0" * 32, mcp_session_id="m")
+        await stores.past.republish(told("a", at=5, during=during, origin=Origin("urn:there", "77")))
+        (found,) = await stores.events.find(Wanted(turn_id="t1"), 0, 9)
+        assert (found.during, found.origin, found.event.at) == (during, Origin("urn:there", "77"), from_micros(5))
 
     async def test_tenants_count_their_own_events(self, stores: Stores, elsewhere: Stores) -> None:
         await stores.outbox.publish(event("a"), event("b"))

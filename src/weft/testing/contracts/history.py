@@ -21,6 +21,7 @@ from weft.capabilities.history.model import (
     Version,
     blob_hash,
 )
+from weft.capabilities.history.store import Spot
 from weft.testing.contracts.stores import Stores
 
 LINE = "agent:planner"
@@ -102,6 +103,18 @@ class LineStoreContract:
         assert first[1].change.meta == ChangeMeta(tokens=1, readable_by=("subagent:*",))
         assert [v.value for v in await stores.lines.versions(LINE, "a", 2, 10)] == ["3"]
         assert len(await stores.lines.versions(LINE, "a", 1, 2)) == 2
+
+    async def test_changes_are_read_in_order_a_few_whole_commits_at_a_time(self, stores: Stores) -> None:
+        await commit(stores, written("a", "1"), values=("1",))
+        await commit(stores, written("a", "2", 2), written("b", "1"), written("c", "1"), values=("2",))
+        await commit(stores)
+        await commit(stores, deleted("a", 2))
+        await commit(stores, written("other", "1"), line="agent:other")
+        pages = [await stores.lines.changes_behind(LINE, after, 2) for after in (0, 2, 4)]
+        told = [[(v.seq, v.change.key, v.value) for v in sorted(page, key=lambda v: v.change.key)] for page in pages]
+        assert sorted(told[0]) == [(1, "a", "1"), (2, "a", "2"), (2, "b", "1"), (2, "c", "1")]
+        assert told[1:] == [[(4, "a", None)], []]
+        assert [v.seq for v in pages[0]] == [1, 2, 2, 2]
 
     async def test_the_latest_life_of_a_key_is_known(self, stores: Stores) -> None:
         assert await stores.lines.last_life(LINE, "a") == 0
@@ -264,3 +277,40 @@ class LineStoreContract:
         assert list(await stores.lines.pointers(LINE, b"", 10)) == every
         assert list(await stores.lines.pointers(LINE, every[0][0], 1)) == every[1:2]
         assert list(await stores.lines.pointers("agent:other", b"", 10)) == []
+
+    async def test_versions_are_found_by_where_they_were_made_many_at_once(self, stores: Stores) -> None:
+        for number in range(1, 121):
+            await commit(
+                stores, written("a", f"{number}", number), written(f"k{number}", "x"), values=(f"{number}", "x")
+            )
+        await write(stores, "a", "there", line="agent:other")
+        spots = [Spot(LINE, "a", seq) for seq in range(120, 0, -1)]
+        missing = [Spot(LINE, "a", 121), Spot(LINE, "k1", 2), Spot("agent:none", "a", 1)]
+        found = await stores.lines.versions_at([*spots, *missing, Spot("agent:other", "a", 1), spots[0]])
+        assert {spot: said(version) for spot, version in found.items()} == {
+            **{spot: f"{spot.seq}" for spot in spots},
+            Spot("agent:other", "a", 1): "there",
+        }
+        assert await stores.lines.versions_at([]) == {}
+
+    async def test_everything_that_commits_changed_is_found_many_at_once(self, stores: Stores) -> None:
+        for number in range(1, 61):
+            await commit(stores, written(f"b{number}", "x"), written("a", "x", number), values=("x",))
+        await commit(stores, deleted("a", 60), line="agent:other")
+        moments = [(LINE, 60), ("agent:other", 1), *((LINE, seq) for seq in range(1, 55))]
+        found = await stores.lines.versions_of([*moments, (LINE, 61), ("agent:none", 1)])
+        assert {moment: [v.change.key for v in versions] for moment, versions in found.items()} == {
+            (line, seq): ["a", f"b{seq}"] if line == LINE else ["a"] for line, seq in moments
+        }
+        assert {version.value for versions in found.values() for version in versions} == {None}
+        assert await stores.lines.versions_of([]) == {}
+
+    async def test_a_version_is_found_by_its_number_with_its_end(self, stores: Stores) -> None:
+        await write(stores, "a", "1")
+        await write(stores, "a", "2", 2)
+        await commit(stores, deleted("a", 2))
+        await commit(stores, written("a", "again", 1, life=2), values=("again",))
+        assert [said(found) for found in await stores.lines.numbered(LINE, "a", 1, 1)] == ["1"]
+        assert [found.change.act for found in await stores.lines.numbered(LINE, "a", 1, 2)] == [Act.WRITE, Act.DELETE]
+        assert [said(found) for found in await stores.lines.numbered(LINE, "a", 2, 1)] == ["again"]
+        assert await stores.lines.numbered(LINE, "a", 3, 1) == []

@@ -69,6 +69,23 @@ class BranchContract:
         await commit(stores, written("a", "again", 1, 2), values=("again",))
         assert [await stores.lines.last_life(line, "a") for line in (LINE, DRAFT)] == [2, 1]
 
+    async def test_a_version_is_found_by_its_number_along_the_branch(self, stores: Stores) -> None:
+        await write(stores, "a", "shared")
+        await branch(stores, DRAFT, 1)
+        await write(stores, "a", "trunk", 2)
+        await write(stores, "a", "draft", 2, line=DRAFT)
+        numbered = {
+            (line, number): await stores.lines.numbered(line, "a", 1, number)
+            for line in (LINE, DRAFT)
+            for number in (1, 2)
+        }
+        assert {name: [found.value for found in versions] for name, versions in numbered.items()} == {
+            (LINE, 1): ["shared"],
+            (LINE, 2): ["trunk"],
+            (DRAFT, 1): ["shared"],
+            (DRAFT, 2): ["draft"],
+        }
+
     async def test_a_past_is_told_as_stretches_newest_first(self, stores: Stores) -> None:
         for number in range(1, 6):
             await write(stores, "a", f"{number}", number)

@@ -8,13 +8,16 @@ from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
 from weft.capabilities.context.store import SnapshotStore
-from weft.capabilities.events.model import EventStore
+from weft.capabilities.events.model import EventStore, PastEvents
+from weft.capabilities.exchange.policies import PolicyStore
 from weft.capabilities.history.store import LineStore, SwitchStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.objects.store import ObjectIndex
+from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.timeline.store import PruningLog, RetentionRules, ReviewStore, SnapshotIndex
+from weft.capabilities.webhooks.store import WebhookStore
 from weft.kernel.events import Outbox
 from weft.kernel.jobs import JobStore
 
@@ -33,10 +36,14 @@ class Stores(Protocol):
     messages: MessageStore
     objects: ObjectIndex
     outbox: Outbox
+    past: PastEvents
+    policies: PolicyStore
     prunings: PruningLog
+    records: RecordStore
     retention: RetentionRules
     reviews: ReviewStore
     sessions: SessionStore
     snapshot_index: SnapshotIndex
     snapshots: SnapshotStore
     switches: SwitchStore
+    webhooks: WebhookStore

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from weft.transports.cli import events, history, missing, record_forms, records
 from weft.transports.cli.commands import JSON, Command, Group
 from weft.transports.cli.failures import FAILED
 from weft.transports.cli.fields import given, parameters
-from weft.transports.cli.history import FORMS, UNDONE
 from weft.transports.cli.render import show
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 # What cannot be taken back is asked about first, where somebody is there to answer.
 IRREVERSIBLE = frozenset(
-    {"session.delete", "history.delete_branch", "history.prune", "key.revoke", "signing_key.rotate"}
+    {"session.delete", "history.delete_branch", "history.prune", "key.revoke", "signing_key.rotate", "webhook.delete"}
 )
-
+_FORMS = {**history.FORMS, **missing.FORMS, **records.FORMS, **record_forms.FORMS}
 _YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask whether you are sure.")
 
 
@@ -56,9 +56,12 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
         if operation.name in IRREVERSIBLE and not options["yes"] and interactive():
             click.confirm(f"{operation.summary} Are you sure?", abort=True, err=True)
         target: Target = ctx.obj
+        if events.is_export(operation, options):
+            events.export(target, given(ctx, operation))
+            return
         answer = target.call(operation, given(ctx, operation))
-        show(answer, as_json=options["as_json"], form=FORMS.get(operation.name))
-        if operation.name in UNDONE and UNDONE[operation.name](answer):
+        show(answer, as_json=options["as_json"], form=_FORMS.get(operation.name))
+        if operation.name in history.UNDONE and history.UNDONE[operation.name](answer):
             ctx.exit(FAILED)
 
     return call

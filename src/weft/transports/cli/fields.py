@@ -89,6 +89,14 @@ class Json(Text):
             self.fail(f"is not JSON: {error}.", param, ctx)
 
 
+class Several(Json):
+    """JSON of several things; one of them stands for a list of one."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
+        told = super().convert(value, param, ctx)
+        return [told] if isinstance(told, dict) else told
+
+
 class AnyValue(Json):
     """JSON, or plain text where nothing suggests that JSON was meant."""
 
@@ -222,7 +230,13 @@ def _click_type(shape: _Shape) -> click.ParamType[Any]:
         case BoolType():
             return click.BOOL
         case _:
-            return AnyValue() if isinstance(shape.type, AnyType) else Json()
+            return _json_type(shape.type)
+
+
+def _json_type(kind: Type) -> Json:
+    if isinstance(kind, AnyType):
+        return AnyValue()
+    return Several() if isinstance(kind, CollectionType) else Json()
 
 
 def _choices(kind: LiteralType | EnumType) -> list[str | int]:

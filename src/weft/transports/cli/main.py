@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from importlib import import_module
+from keyword import iskeyword
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -32,6 +33,8 @@ _WRITTEN = {
     "tenant": _Entry("tenants", "Make and list tenants."),
     "push": _Entry("knowledge", "Save what was learned to your persistent memory."),
     "pull": _Entry("knowledge", "Take your latest context into a session."),
+    "export": _Entry("exchange", "Write a session, or a part of it, into one file."),
+    "import": _Entry("exchange", "Take over what another Weft exported."),
     "db": _Entry("database", "Migrate, back up and restore the database."),
     "version": _Entry("checkup", "Show which Weft this is."),
 }
@@ -40,10 +43,15 @@ _GROUPS = {
     "board": "A session's shared working memory: read, write, history, snapshots.",
     "message": "What a session's agents say to each other, each seen by whom it is meant for.",
     "search": "Find messages by what they say, who sent them and when.",
+    "missing": "What is not known yet: report it, ask for it, say what resolved it.",
     "memory": "What you keep for yourself: global or for one session, with lifetimes.",
     "context": "What you are and know beyond a session: push, pull, read.",
     "history": "Versions of everything: log, diff, snapshots, rollback, branches, merges, retention.",
+    "records": "What happened to context, as portable records: list, show, check.",
+    "policy": "What may leave with an export, and by whose hand.",
+    "bundle": "What export and import do, as text instead of files.",
     "events": "What happened, in order.",
+    "webhook": "Events sent to addresses outside, signed and tried again.",
     "conventions": "The keys a domain's agents agree on.",
     "agent": "Agents and humans: who may do what.",
     "key": "API keys.",
@@ -53,11 +61,23 @@ _GROUPS = {
     "usage": "What you may do, with examples.",
     "performance": "How fast and how busy the server is.",
 }
+# Groups of the registry that have commands written by hand as well, and the module that defines those.
+_ADDED = {"records": "records"}
 _SECTIONS = {
     "Start here": ("demo", "serve", "mcp", "init", "doctor"),
-    "Work in sessions": ("session", "board", "message", "search", "memory", "events", "conventions"),
-    "Keep and go back": ("push", "pull", "context", "history"),
-    "Say who may do what": ("agent", "key", "token", "signing-key", "audit", "usage"),
+    "Work in sessions": (
+        "session",
+        "board",
+        "message",
+        "search",
+        "missing",
+        "memory",
+        "records",
+        "events",
+        "conventions",
+    ),
+    "Keep and go back": ("push", "pull", "context", "history", "export", "import", "bundle"),
+    "Say who may do what": ("agent", "key", "token", "signing-key", "policy", "webhook", "audit", "usage"),
     "Run an installation": ("tenant", "db", "performance", "version"),
 }
 _EXAMPLES = """\b
@@ -93,14 +113,19 @@ class Root(Group):
         del ctx
         if cmd_name in _WRITTEN:
             module = import_module(f"weft.transports.cli.{_WRITTEN[cmd_name].module}")
-            command: click.Command = getattr(module, cmd_name)
+            # A name that Python keeps for itself has an underscore behind it there.
+            command: click.Command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
             return command
         operations = _operations().get(cmd_name.replace("-", "_"))
         if operations is None:
             return None
         from weft.transports.cli.derived import group_of  # noqa: PLC0415 - only for what is derived
 
-        return group_of(cmd_name, _summary(cmd_name), operations)
+        group = group_of(cmd_name, _summary(cmd_name), operations)
+        added = import_module(f"weft.transports.cli.{_ADDED[cmd_name]}").COMMANDS if cmd_name in _ADDED else ()
+        for command in added:
+            group.add_command(command)
+        return group
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         names = self.list_commands(ctx)
@@ -143,6 +168,8 @@ def _summary(name: str) -> str:
 )
 @click.option("--tenant", default="default", show_default=True, help="The tenant to act in, on the data folder.")
 @click.option("--as", "principal", help="Who to act as, on the data folder.  [default: whose key it is, or else admin]")
+@click.option("--turn", envvar="WEFT_TURN", show_envvar=True, help="The turn that what you do is part of, by its id.")
+@click.option("--task", envvar="WEFT_TASK", show_envvar=True, help="The task that what you do is part of, by its id.")
 @click.version_option(package_name="weft", message="%(prog)s %(version)s")
 @click.pass_context
 def weft(ctx: click.Context, /, **options: str | None) -> None:
@@ -162,6 +189,9 @@ def weft(ctx: click.Context, /, **options: str | None) -> None:
         database_url=options["database_url"],
         tenant=options["tenant"] or "default",
         principal=options["principal"],
+        turn=options["turn"],
+        task=options["task"],
+        traceparent=os.environ.get("TRACEPARENT"),
     )
 
 

@@ -73,6 +73,8 @@ def _fields(response: msgspec.Struct) -> Iterator[tuple[str, Any]]:
     """Yield an answer's fields by the names they have on the wire; what may be any JSON is shown as JSON."""
     for field in msgspec.structs.fields(response):
         value = getattr(response, field.name)
+        if value is msgspec.UNSET:
+            continue
         if field.type is Any:
             value = _as_json(value)
         elif isinstance(value, float) and field.name.endswith("_at"):

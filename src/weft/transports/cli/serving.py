@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from weft.kernel.errors import Unavailable
+from weft.kernel.trace_context import correlated
 from weft.transports.cli.commands import Command
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def mcp(target: Target, principal: str | None, session: str | None) -> None:
     """
     from weft.transports.stdio import run  # noqa: PLC0415 - help needs no server
 
-    run(target.settings(), tenant=target.tenant, principal=principal or target.principal or "admin", session=session)
+    principal = principal or target.principal or "admin"
+    run(target.settings(), tenant=target.tenant, principal=principal, session=session, during=correlated(target.ids()))
 
 
 @click.command(cls=Command)

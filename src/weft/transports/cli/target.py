@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from weft.kernel.trace_context import correlated, is_traceparent
 from weft.settings import Settings
 
 if TYPE_CHECKING:
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
     from weft.app.app import App
     from weft.app.callers import Credential
+    from weft.client import Client
     from weft.kernel.operation import Operation, Response
+    from weft.kernel.trace_context import Ids
+    from weft.open import Weft
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,9 @@ class Target:
     database_url: str | None
     tenant: str
     principal: str | None
+    turn: str | None = None
+    task: str | None = None
+    traceparent: str | None = None
 
     def settings(self, **overrides: Any) -> Settings:  # noqa: ANN401 - settings are of several types
         """Return the settings of this process; what a command itself was told goes first."""
@@ -45,24 +52,48 @@ class Target:
             self._call_locally(operation, raw) if self.url is None else self._call_server(operation, raw)
         )
 
+    @asynccontextmanager
+    async def weft(self) -> AsyncIterator[Client | Weft]:
+        """Open all there is to call: a client of the server, or Weft in this process."""
+        if self.url is not None:
+            from weft.client import Client  # noqa: PLC0415 - only those who ask a server pay for an HTTP client
+
+            async with Client(self.url, api_key=self.key).during(**self.ids()) as client:
+                yield client
+            return
+        from weft.open import Weft  # noqa: PLC0415 - help and completion need no database
+
+        async with self._opened() as app:
+            yield Weft(app, self._credential(), correlated(self.ids()))
+
     async def _call_server(self, operation: Operation, raw: dict[str, Any]) -> Response:
         from weft.client import Client  # noqa: PLC0415 - only those who ask a server pay for an HTTP client
 
-        async with Client(self.url, api_key=self.key) as client:
+        async with Client(self.url, api_key=self.key).during(**self.ids()) as client:
             response: Response = await client._caller.call(operation.name, raw, operation.response)  # noqa: SLF001
             return response
 
     async def _call_locally(self, operation: Operation, raw: dict[str, Any]) -> Response:
         from weft.app.dispatch import Arrival  # noqa: PLC0415 - help and completion need no database
 
+        async with self._opened() as app:
+            answer = await app.call(operation, raw, Arrival(self._credential(), correlation=correlated(self.ids())))
+            # As a server would answer: parts that are only passed on come apart here.
+            return msgspec.json.decode(msgspec.json.encode(answer), type=operation.response)
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[App]:
         async with opened(self.settings()) as app:
             made = await app.tenants.ensure_default()
             if made is not None:
                 click.echo(f"Made the tenant '{made.tenant}'. Its admin's API key, shown this once:", err=True)
                 click.echo(made.admin_key, err=True)
-            answer = await app.call(operation, raw, Arrival(self._credential()))
-            # As a server would answer: parts that are only passed on come apart here.
-            return msgspec.json.decode(msgspec.json.encode(answer), type=operation.response)
+            yield app
+
+    def ids(self) -> Ids:
+        """Return what the work is part of; a trace that cannot be read is left out."""
+        trace = self.traceparent if self.traceparent and is_traceparent(self.traceparent) else None
+        return {"turn_id": self.turn or None, "task_id": self.task or None, "traceparent": trace}
 
     def _credential(self) -> Credential:
         """Return who acts on the data folder: whoever was named, else the owner of the key, else its admin."""

@@ -13,10 +13,12 @@ from starlette.routing import Route
 
 from weft import __version__
 from weft.kernel.errors import MethodNotAllowed, NotFound, WeftError
+from weft.transports.http.bundles import bundle_routes
 from weft.transports.http.guard import HostGuard
 from weft.transports.http.landing import landing_page
 from weft.transports.http.openapi import openapi_document
 from weft.transports.http.rest import rest_routes
+from weft.transports.http.schemas import schema_routes
 from weft.transports.http.shims import shim_routes
 from weft.transports.http.streams import OpenStreams, stream_route
 from weft.transports.http.wire import error_body
@@ -53,7 +55,9 @@ class HttpApplication:
                 *self.mcp.routes(),
                 *rest_routes(self._app),
                 stream_route(self._app, self.streams),
+                *bundle_routes(self._app),
                 *shim_routes(self._app),
+                *schema_routes(),
                 Route("/", self._landing),
                 Route("/health", self._health),
                 Route("/ready", self._ready),

@@ -6,9 +6,18 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from weft import __version__
-from weft.kernel.errors import AuthenticationError, ErrorBody, InvalidInput, PermissionDenied, RateLimited, WeftError
+from weft.kernel.errors import (
+    AuthenticationError,
+    ErrorBody,
+    InvalidInput,
+    NotFound,
+    PermissionDenied,
+    RateLimited,
+    WeftError,
+)
 from weft.kernel.operation import Audience
 from weft.kernel.schema import schemas_of
+from weft.transports.http.schemas import schema_paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +36,7 @@ def openapi_document(registry: Registry) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         paths.setdefault(operation.route.path, {})[operation.route.method.lower()] = _describe(operation, parts)
+    paths |= schema_paths(_refusal(NotFound.code, parts))
     return {
         "openapi": "3.1.0",
         "info": {

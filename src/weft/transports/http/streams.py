@@ -10,20 +10,21 @@ import msgspec
 from starlette.routing import Route
 
 from weft.capabilities.events.operations import Events, ReadEvents
+from weft.capabilities.records.classes import CloudEvent, cloud_event
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import LARGEST
 from weft.transports.http.rest import OperationEndpoint
 from weft.transports.http.wire import arrival_of, error_body, send_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
     from weft.app.dispatch import Arrival
     from weft.capabilities.events.model import Page
-    from weft.kernel.events import Event
+    from weft.kernel.events import Event, Recorded
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -61,12 +62,14 @@ class EventStream(OperationEndpoint):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival = arrival_of(scope)
         try:
-            pages = await self._pages(self._request(scope), arrival)
+            request = self._request(scope)
+            pages = await self._pages(request, arrival)
+            told = await self._telling(request, arrival)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
             return
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-        sending = asyncio.create_task(self._send_pages(pages, send))
+        sending = asyncio.create_task(self._send_pages(pages, told, send))
         leaving = asyncio.create_task(_until_gone(receive))
         with self._streams.tracking(sending):
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -96,11 +99,18 @@ class EventStream(OperationEndpoint):
         assert isinstance(request, ReadEvents)  # noqa: S101 - what events.read takes
         return request
 
-    async def _send_pages(self, pages: AsyncIterator[Page], send: Send) -> None:
+    async def _telling(self, request: ReadEvents, arrival: Arrival) -> Callable[[Recorded], str]:
+        """Return how an event is put into the words that were asked for."""
+        if request.format == "native":
+            return _native
+        source = await self._app.event_source(arrival)
+        return lambda recorded: _event_text(recorded.event.seq, cloud_event(recorded, source))
+
+    async def _send_pages(self, pages: AsyncIterator[Page], told: Callable[[Recorded], str], send: Send) -> None:
         await _send_text(send, ": open\n\n")
         try:
             async for page in pages:
-                text = "".join(map(_event_text, page.events)) or ": still here\n\n"
+                text = "".join(map(told, page.recorded)) or ": still here\n\n"
                 await _send_text(send, text)
         except WeftError as error:
             body = msgspec.json.encode(error_body(error, self._app.clock)).decode()
@@ -116,8 +126,12 @@ def stream_route(app: App, streams: OpenStreams) -> Route:
     return Route("/v1/events/stream", endpoint=EventStream(app, streams), methods=["GET"], name="events.stream")
 
 
-def _event_text(event: Event) -> str:
-    return f"id: {event.seq}\nevent: {event.type}\ndata: {msgspec.json.encode(event).decode()}\n\n"
+def _native(recorded: Recorded) -> str:
+    return _event_text(recorded.event.seq, recorded.event)
+
+
+def _event_text(seq: int, event: Event | CloudEvent) -> str:
+    return f"id: {seq}\nevent: {event.type}\ndata: {msgspec.json.encode(event).decode()}\n\n"
 
 
 async def _send_text(send: Send, text: str) -> None:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.app.dispatch import Arrival
+from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, WeftError
+from weft.kernel.trace_context import BAGGAGE, TRACEPARENT, ids_of_carrier, is_sampled, with_ids
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
 
 _JSON = (b"content-type", b"application/json")
+_ABOUT_CALLER = (b"authorization", TRACEPARENT.encode(), BAGGAGE.encode())
 _encode = msgspec.json.Encoder().encode
 
 
@@ -25,14 +28,23 @@ class ClientGone(Exception):
 
 
 def arrival_of(scope: Scope) -> Arrival:
-    """Return the credential a request carries and the address it came from."""
+    """Return the credential a request carries, the address it came from, and what it says it is part of."""
     client = scope.get("client")
     peer = client[0] if client else "local"
-    given = [value for name, value in scope["headers"] if name == b"authorization"]
-    if len(given) != 1:
-        return Arrival(None, peer)
-    scheme, _, credential = given[0].decode("latin-1").strip().partition(" ")
-    return Arrival(credential.strip() if scheme.lower() == "bearer" and credential else None, peer)
+    given = [header for header in scope["headers"] if header[0] in _ABOUT_CALLER]
+    if len(given) == 1 and given[0][0] == b"authorization":
+        return Arrival(_credential(given[0][1]), peer)
+    proofs, traces, baggage = ([value for name, value in given if name == wanted] for wanted in _ABOUT_CALLER)
+    # A trace that is named twice is none; baggage may come in pieces.
+    trace = traces[0].decode("latin-1").strip() if len(traces) == 1 else None
+    ids = ids_of_carrier(trace, b",".join(baggage).decode("latin-1"))
+    proof = _credential(proofs[0]) if len(proofs) == 1 else None
+    return Arrival(proof, peer, with_ids(UNRELATED, ids), is_sampled(trace))
+
+
+def _credential(header: bytes) -> str | None:
+    scheme, _, credential = header.decode("latin-1").strip().partition(" ")
+    return credential.strip() if scheme.lower() == "bearer" and credential else None
 
 
 async def read_body(scope: Scope, receive: Receive, limit: int) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -14,10 +15,13 @@ from mcp.server.auth.provider import AccessToken
 from mcp.server.context import ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from msgspec import structs
 
 from weft.app.dispatch import Arrival
 from weft.capabilities.sessions.model import SessionNotFound
+from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import NotFound, WeftError
+from weft.kernel.trace_context import TRACEPARENT, ids_of_meta, is_native_id, is_sampled, with_ids
 from weft.transports.resources import Resource, parse_uri
 from weft.transports.tools import LINE_FIELDS
 
@@ -42,6 +46,18 @@ class Caller:
 
     arrival: Arrival
     session_id: str | None = None
+
+    def telling(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> Caller:
+        """Return the caller of one request, with what the request says it is part of beside what is known of it."""
+        ids = ids_of_meta(meta)
+        known = self.arrival.correlation
+        if not ids and known is UNRELATED:
+            # The ids of MCP alone lead nowhere, and would make a small event half as large again.
+            return self
+        native = {"jsonrpc_request_id": str(request_id), "mcp_session_id": connection_id or ""}
+        ids |= {name: value for name, value in native.items() if is_native_id(value)}
+        sampled = is_sampled(meta[TRACEPARENT]) if TRACEPARENT in meta else self.arrival.sampled
+        return replace(self, arrival=structs.replace(self.arrival, correlation=with_ids(known, ids), sampled=sampled))
 
     def check(self, session_id: object, **context: Any) -> None:  # noqa: ANN401 - JSON
         """Refuse every session but the one this connection is bound to, if it is: to it, no other exists."""
@@ -110,6 +126,12 @@ class WeftUser(AuthenticatedUser):
         self.caller = caller
         self.principal = authorization_context(self)
 
+    def calling(self, caller: Caller) -> WeftUser:
+        """Return the same user as the caller of one message."""
+        user = copy(self)
+        user.caller = caller
+        return user
+
 
 def caller_of(context: Context) -> Caller:
     """Return the caller of this very message: over HTTP each message carries its own credential."""
@@ -122,6 +144,12 @@ def caller_of(context: Context) -> Caller:
         if local is not None:
             return local
     raise MCPError(types.INVALID_REQUEST, "Not authenticated")
+
+
+def caller_of_call(context: Context) -> Caller:
+    """Return the caller of a request that may change something, with what the request is part of."""
+    caller, meta = caller_of(context), context.meta or {}
+    return caller.telling(meta, context.request_id, connection_of(context.session).session_id)
 
 
 def connection_of(session: ServerSession) -> Connection:

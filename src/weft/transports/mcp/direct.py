@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import anyio
 import msgspec
@@ -24,6 +24,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from pydantic import ValidationError
 
 from weft.kernel.operation import Effect
+from weft.kernel.trace_context import META_KEYS
 from weft.transports.http.wire import send_json
 from weft.transports.mcp.caller import connection_of
 from weft.transports.mcp.calls import ToolCalls
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from weft.transports.mcp.server import WeftServer
 
     Headers = Mapping[bytes, bytes]
+    Told = Mapping[str, str]
 
 _METHOD: Literal["tools/call"] = "tools/call"
 _MODERN = "2026-07-28"
@@ -87,8 +89,19 @@ class _Answer(Struct):
     jsonrpc: Literal["2.0"] = "2.0"
 
 
+class _Parts(NamedTuple):
+    """An envelope without what its request is part of, and that."""
+
+    envelope: bytes
+    told: Told
+
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Message).decode
+_decode_parts = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_texts = msgspec.json.Decoder(dict[str, str]).decode
+_decode_text = msgspec.json.Decoder(str).decode
+_NOTHING: Told = {}
 
 
 class DirectLane:
@@ -121,18 +134,21 @@ class DirectLane:
             return False
         if headers[b"mcp-protocol-version"] == _MODERN.encode():
             return await self._answered_modern(message, headers, user, send)
-        transport = self._open_connection(message.params, headers, user)
-        if transport is None:
+        told = _told(message.params.meta)
+        transport = self._open_connection(headers, user)
+        if transport is None or told is None:
             return False
+        caller = user.caller.telling(told, message.id, transport.mcp_session_id)
         with _held_open(transport):
-            answer = await self._perform(message, user.caller)
+            answer = await self._perform(message, caller)
             await send_json(send, 200, answer, {b"mcp-session-id": headers[b"mcp-session-id"]})
         return True
 
     async def _answered_modern(self, message: _Message, headers: Headers, user: WeftUser, send: Send) -> bool:
-        if not self._is_in_order(message.params, headers):
+        told = self._told_in_envelope(message.params, headers)
+        if told is None:
             return False
-        answer = await self._perform(message, user.caller)
+        answer = await self._perform(message, user.caller.telling(told, message.id, None))
         answer.result.result_type, answer.result.meta = "complete", self._server_info
         await send_json(send, 200, answer)
         return True
@@ -143,15 +159,17 @@ class DirectLane:
         content = _encode(answer.content)
         return _Answer(message.id, _Result((_Text(content.decode()),), Raw(content), answer.is_error))
 
-    def _is_in_order(self, params: _Params, headers: Headers) -> bool:
-        """Tell whether a request of the stateless era says the same in its headers as in its body."""
+    def _told_in_envelope(self, params: _Params, headers: Headers) -> Told | None:
+        """Return what a request of the stateless era says it is part of, if its headers and body say the same."""
         name = headers.get(b"mcp-name", b"").decode("latin-1")
-        return (
-            headers.get(b"mcp-method") == _METHOD.encode()
-            and decode_header_value(name) == params.name
-            and params.meta is not UNSET
-            and self._is_known(bytes(params.meta))
-        )
+        in_order = headers.get(b"mcp-method") == _METHOD.encode() and decode_header_value(name) == params.name
+        if not in_order or params.meta is UNSET:
+            return None
+        envelope = bytes(params.meta)
+        if envelope in self._envelopes:
+            return _NOTHING
+        parts = _parts(envelope)
+        return parts.told if parts is not None and self._is_known(parts.envelope) else None
 
     def _is_known(self, envelope: bytes) -> bool:
         """Tell whether an envelope is valid, by the SDK's own model; a client sends the same with each request."""
@@ -164,15 +182,13 @@ class DirectLane:
         self._envelopes.add(envelope)
         return True
 
-    def _open_connection(
-        self, params: _Params, headers: Headers, user: WeftUser
-    ) -> StreamableHTTPServerTransport | None:
+    def _open_connection(self, headers: Headers, user: WeftUser) -> StreamableHTTPServerTransport | None:
         """Return the connection a request of the handshake era continues, if its owner does and it is still open."""
         session_id = headers.get(b"mcp-session-id", b"").decode("latin-1")
         connection = self._connections.get(session_id)
         # The SDK offers no public way to these tables; its minor version is pinned for this.
         transport = self._manager._server_instances.get(session_id)  # noqa: SLF001
-        if transport is None or connection is None or params.meta is not UNSET:
+        if transport is None or connection is None:
             return None
         owner = self._manager._session_owners.get(session_id)  # noqa: SLF001
         if owner != user.principal or not connection.initialize_accepted:
@@ -236,6 +252,27 @@ def _parsed(body: bytes | None) -> _Message | None:
         return _decode(body) if body is not None else None
     except _UNREADABLE:
         return None
+
+
+def _told(meta: Raw | UnsetType) -> Told | None:
+    """Return what a request of the handshake era says it is part of, if it says nothing else beside its call."""
+    if meta is UNSET:
+        return _NOTHING
+    try:
+        told = _decode_texts(meta)
+    except _UNREADABLE:
+        return None
+    return told if told.keys() <= META_KEYS else None
+
+
+def _parts(envelope: bytes) -> _Parts | None:
+    """Take what differs from request to request out of an envelope; nothing else in it does."""
+    try:
+        every = _decode_parts(envelope)
+        told = {name: _decode_text(every.pop(name)) for name in META_KEYS & every.keys()}
+    except _UNREADABLE:
+        return None
+    return _Parts(_encode(every) if told else envelope, told)
 
 
 def _is_plain_envelope(envelope: bytes) -> bool:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.routing import Route
 
+from weft.app.dispatch import Arrival
 from weft.capabilities.sessions.model import SessionNotFound
+from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import WeftError
 from weft.kernel.ids import is_name
 from weft.transports.http.wire import arrival_of, send_error
@@ -76,6 +78,11 @@ class McpEndpoint:
         self._subscriptions.end_all()
 
     def _user(self, actor: Actor, caller: Caller) -> WeftUser:
+        arrival = caller.arrival
+        if arrival.correlation is not UNRELATED:
+            # What each message is part of is its own; the user it comes from is not.
+            plain = Caller(Arrival(arrival.credential, arrival.peer), caller.session_id)
+            return self._user(actor, plain).calling(caller)
         known = self._users.get(caller)
         if known is None or known.actor is not actor:
             if len(self._users) >= _MOST_CONNECTIONS:

@@ -11,7 +11,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from weft import __version__
-from weft.transports.mcp.caller import State, answering, caller_of
+from weft.transports.mcp.caller import State, answering, caller_of, caller_of_call
 from weft.transports.mcp.calls import ToolCalls
 from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.resources import METRICS, TEMPLATES, read_resource
@@ -59,7 +59,7 @@ class Handlers:
 
     @answering
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        answer = await self._call(caller_of(context), params.name, params.arguments or {})
+        answer = await self._call(caller_of_call(context), params.name, params.arguments or {})
         content = msgspec.json.encode(answer.content)
         return types.CallToolResult(
             content=[types.TextContent(text=content.decode())],

@@ -1,0 +1,163 @@
+"""What it takes to export a session of 10,000 events as one bundle, and to import it elsewhere: seconds and memory.
+
+Half of the events are versions of 500 keys, half are messages. The bundle goes through a file as it does for a server
+that streams it. Memory is the peak of what Python allocates meanwhile, in a run of its own, against a session of a
+tenth as many events: it must not depend on how many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import tracemalloc
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from benchmarks.harness import Compared, Row, limited
+from benchmarks.postgres import postgres_database, postgres_server
+from benchmarks.servers import ADMIN, call, folder, open_app, prepare
+from benchmarks.wire import run_async
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    from weft.app.app import App
+
+    Made = Callable[[str], Awaitable[App]]
+
+_BELOW_SECONDS = 2
+_MOST_GROWTH = 1.5
+_KEYS = 500
+_CALLERS = 16
+_CHUNK = 65_536
+_KIBIBYTE = 1_024
+_FEWER = 10
+
+
+class Sizes(NamedTuple):
+    """How much is measured, and how often."""
+
+    rounds: int
+    events: int
+
+
+class Moved(NamedTuple):
+    """What exporting one session and importing it elsewhere took."""
+
+    seconds: list[float]
+    lines: int
+    peak: float
+    import_seconds: float
+    import_peak: float
+
+
+def run(*, quick: bool) -> list[Row]:
+    sizes = Sizes(rounds=1, events=200) if quick else Sizes(rounds=5, events=10_000)
+    return [*run_async(_on_sqlite(sizes)), *run_async(_on_postgres(sizes))]
+
+
+async def _on_sqlite(sizes: Sizes) -> list[Row]:
+    with folder() as data:
+
+        async def made(name: str) -> App:
+            url = str(data / f"{name}.db")
+            await prepare(url, [])
+            return await open_app(url)
+
+        return await _measured("sqlite", sizes, made, data)
+
+
+async def _on_postgres(sizes: Sizes) -> list[Row]:
+    with folder() as data, postgres_server() as server:
+
+        async def made(name: str) -> App:
+            url = await postgres_database(server, name)
+            await prepare(url, [])
+            return await open_app(url)
+
+        return await _measured("postgres", sizes, made, data)
+
+
+async def _measured(database: str, sizes: Sizes, made: Made, data: Path) -> list[Row]:
+    source = await made("source")
+    few, many = [await _moved(source, events, sizes, made, data) for events in (sizes.events // _FEWER, sizes.events)]
+    await source.close()
+    against = f"{sizes.events // _FEWER} events"
+    name = f"export_cost.{database}"
+    return [
+        limited(f"{name}.export.{sizes.events}_events", median(many.seconds), "s", below=_BELOW_SECONDS),
+        Row(f"{name}.lines.{sizes.events}_events", many.lines, "lines"),
+        _compared(many.peak, few.peak).row(f"{name}.export_peak", "KiB", against, at_most=_MOST_GROWTH),
+        Row(f"{name}.import.{sizes.events}_events", round(many.import_seconds, 2), "s"),
+        _compared(many.import_peak, few.import_peak).row(f"{name}.import_peak", "KiB", against),
+    ]
+
+
+async def _moved(source: App, events: int, sizes: Sizes, made: Made, data: Path) -> Moved:
+    session_id = f"s{events}"
+    await _work(source, session_id, events)
+    bundle = data / f"{session_id}.ndjson"
+    await _export(source, session_id, bundle)
+    seconds = [await _timed(_export(source, session_id, bundle)) for _ in range(sizes.rounds)]
+    peak = await _peak(_export(source, session_id, bundle))
+    there, beside = await made(f"there_{events}"), await made(f"beside_{events}")
+    took, needed = await _timed(_import(there, bundle)), await _peak(_import(beside, bundle))
+    for app in (there, beside):
+        await app.close()
+    with bundle.open("rb") as file:
+        return Moved(seconds, sum(1 for _ in file), peak, took, needed)
+
+
+async def _work(app: App, session_id: str, events: int) -> None:
+    """Let a session have so many events."""
+    config = {"max_total_tokens": 10_000_000}
+    await call(app, "session.create", purpose="a benchmark", session_id=session_id, config=config)
+
+    async def caller(own: int) -> None:
+        for number in range(own, events, _CALLERS):
+            text = f"{number} " + "what was found so far " * 8
+            if number % 2:
+                await call(app, "message.add", session_id=session_id, content=text)
+            else:
+                await call(app, "board.write", session_id=session_id, key=f"key_{number // 2 % _KEYS}", value=text)
+
+    await asyncio.gather(*map(caller, range(_CALLERS)))
+
+
+async def _export(app: App, session_id: str, bundle: Path) -> None:
+    asked = {"scope": "session", "session_id": session_id}
+    async with app.exchange.send(asked, ADMIN) as export:
+        with bundle.open("wb") as file:
+            while chunk := export.file.read(_CHUNK):
+                file.write(chunk)
+
+
+async def _import(app: App, bundle: Path) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        with bundle.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+
+    await app.exchange.receive({}, ADMIN, chunks())
+
+
+async def _timed(work: Awaitable[None]) -> float:
+    started = time.perf_counter()
+    await work
+    return time.perf_counter() - started
+
+
+async def _peak(work: Awaitable[None]) -> float:
+    """Return the most memory that was in use at once beyond what was before, in KiB."""
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        await work
+        return (tracemalloc.get_traced_memory()[1] - before) / _KIBIBYTE
+    finally:
+        tracemalloc.stop()
+
+
+def _compared(ours: float, theirs: float) -> Compared:
+    return Compared(ours, theirs, ours / theirs)

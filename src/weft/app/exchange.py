@@ -1,0 +1,194 @@
+"""Exports and imports at work: in files that nobody else sees, and on the path that every call takes."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import tempfile
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from weft.app.dispatch import log_changes
+from weft.app.needs import Call
+from weft.capabilities.exchange.bundles import BundleWriter
+from weft.capabilities.exchange.exporting import MOST_BYTES, ExportContext, Exports, export_context
+from weft.capabilities.exchange.importing import ContextImported, ImportContext, Imports, import_context
+from weft.capabilities.exchange.prov import ProvWriter
+from weft.capabilities.exchange.surveying import survey
+from weft.kernel.errors import ContentTooLarge, InvalidInput
+from weft.storage.sql.database import Scope
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from typing import BinaryIO
+
+    from weft.app.auditing import Auditor
+    from weft.app.dispatch import Arrival, Dispatcher, Work
+    from weft.app.needs import Resolver, Source
+    from weft.capabilities.exchange.exporting import ContextExported, Export
+    from weft.kernel.identity import Actor
+    from weft.kernel.operation import Operation
+    from weft.storage.sql.database import Database, Transaction
+
+_MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class ExportFile:
+    """An export in a file, at its beginning; the file goes when it was read."""
+
+    file: BinaryIO
+    facts: ContextExported
+    format: str
+
+
+class _Rehearsed(Exception):
+    """Everything went well, and shall not have happened."""
+
+    def __init__(self, told: ContextImported) -> None:
+        super().__init__()
+        self.told = told
+
+
+class Exchange:
+    """What leaves and what comes in, as text or as a stream."""
+
+    def __init__(self, database: Database, auditor: Auditor, import_limit_mb: int) -> None:
+        self._database = database
+        self._auditor = auditor
+        self._limit = import_limit_mb * _MEBIBYTE
+        self._exports: Source | None = None
+        self._imports: Source | None = None
+        self._dispatcher: Dispatcher | None = None
+
+    def use(self, resolver: Resolver) -> None:
+        self._exports, self._imports = resolver.source(Exports), resolver.source(Imports)
+
+    def answer(self, dispatcher: Dispatcher) -> None:
+        """Let streams take the path of every call."""
+        self._dispatcher = dispatcher
+
+    @asynccontextmanager
+    async def send(self, raw: dict[str, Any], arrival: Arrival) -> AsyncIterator[ExportFile]:
+        """Export into a file for whoever may."""
+        with tempfile.TemporaryFile(prefix="weft-export-") as file:
+
+            async def work(actor: Actor, request: ExportContext) -> ExportFile:
+                return ExportFile(file, await self._export(actor, request, file), request.format)
+
+            export: ExportFile = await self._called(export_context, raw, arrival, work)
+            file.seek(0)
+            yield export
+
+    async def receive(
+        self, raw: dict[str, Any], arrival: Arrival, chunks: AsyncIterator[bytes], *, strict: bool = True
+    ) -> ContextImported:
+        """Import what arrives from whoever may."""
+        with tempfile.TemporaryFile(prefix="weft-import-") as file:
+
+            async def work(actor: Actor, request: ImportContext) -> ContextImported:
+                # What was taken in before the caller's access changed is still here.
+                async for chunk in chunks:
+                    file.write(chunk)
+                    if file.tell() > self._limit:
+                        raise ContentTooLarge(
+                            f"The bundle is larger than {self._limit // _MEBIBYTE} MiB.",
+                            hint="Export less at once; whoever runs Weft can allow more with WEFT_IMPORT_LIMIT_MB.",
+                            limit_bytes=self._limit,
+                        )
+                return await self._import(actor, request, file)
+
+            whole = {**raw, "bundle": ""}
+            told: ContextImported = await self._called(import_context, whole, arrival, work, strict=strict)
+            return told
+
+    async def export_text(self, actor: Actor, request: ExportContext) -> ContextExported:
+        file = io.BytesIO()
+        told = await self._export(actor, request, file, most_bytes=MOST_BYTES)
+        return structs.replace(told, bundle=file.getvalue().decode())
+
+    async def import_text(self, actor: Actor, request: ImportContext) -> ContextImported:
+        try:
+            content = request.bundle.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput("bundle: not valid text (it holds half of a surrogate pair)", field="bundle") from None
+        return await self._import(actor, request, io.BytesIO(content))
+
+    async def _export(
+        self, actor: Actor, request: ExportContext, file: BinaryIO, most_bytes: int | None = None
+    ) -> ContextExported:
+        scope = Scope(actor.tenant, actor.epoch)
+
+        async def begin(transaction: Transaction) -> tuple[Export, ContextExported | None, Transaction]:
+            exports = _opened(self._exports, actor, transaction)
+            export = await exports.begin(request)
+            await self._auditor.done(transaction, actor, export_context, request, export.described())
+            # One that may turn out to be too large shall leave no trace then.
+            at_once = export.in_one_go or most_bytes is not None
+            return export, await _written(exports, export, file, most_bytes) if at_once else None, transaction
+
+        export, told, done = await self._database.write(scope, begin)
+        log_changes(scope, done.published)
+        if told is not None:
+            return told
+        return await self._database.read(
+            scope, lambda tx: _written(_opened(self._exports, actor, tx), export, file), heavy=True
+        )
+
+    async def _import(self, actor: Actor, request: ImportContext, file: BinaryIO) -> ContextImported:
+        found = await asyncio.to_thread(survey, file, request.expected_digest)
+        scope = Scope(actor.tenant, actor.epoch)
+
+        async def take(transaction: Transaction) -> tuple[ContextImported, Transaction]:
+            told = await _opened(self._imports, actor, transaction).take(found, file)
+            if request.dry_run:
+                raise _Rehearsed(told)
+            await self._auditor.done(transaction, actor, import_context, request, told)
+            return told, transaction
+
+        try:
+            told, done = await self._database.write(scope, take)
+        except _Rehearsed as rehearsal:
+            return structs.replace(rehearsal.told, dry_run=True)
+        log_changes(scope, done.published)
+        return told
+
+    async def _called(
+        self, operation: Operation, raw: dict[str, Any], arrival: Arrival, work: Work, *, strict: bool = True
+    ) -> Any:  # noqa: ANN401 - what the work gives
+        assert self._dispatcher is not None  # noqa: S101 - the app is put together before it is called
+        return await self._dispatcher.call(operation, raw, arrival, strict=strict, work=work)
+
+
+async def _written(exports: Exports, export: Export, file: BinaryIO, most_bytes: int | None = None) -> ContextExported:
+    """Write an export from the beginning of a file: a transaction may have to be tried again."""
+    file.seek(0)
+    file.truncate()
+
+    def put(chunk: bytes) -> None:
+        if most_bytes is not None and file.tell() + len(chunk) > most_bytes:
+            raise ContentTooLarge(
+                f"The export has more than {most_bytes} bytes.",
+                hint="Stream it, with weft export, POST /v1/export/stream or a client's export_to; or export less.",
+                limit_bytes=most_bytes,
+            )
+        file.write(chunk)
+
+    with ExitStack() as files:
+        new_file = partial(_own_file, files)
+        kind = export.request.format
+        return await exports.write(export, ProvWriter(put, new_file) if kind == "prov" else BundleWriter(put, kind))
+
+
+def _own_file(files: ExitStack) -> BinaryIO:
+    file: BinaryIO = files.enter_context(tempfile.TemporaryFile(prefix="weft-export-"))  # noqa: SIM115 - on the stack
+    return file
+
+
+def _opened(source: Source | None, actor: Actor, transaction: Transaction) -> Any:  # noqa: ANN401 - whatever is needed
+    assert source is not None  # noqa: S101 - the app is put together before it is called
+    return source(Call(actor, transaction))

@@ -1,0 +1,236 @@
+"""What an event of the log is about: the records it stands for, by their names and where to look them up.
+
+Nothing here reads anything. What an event says by itself is enough to name a record; only a push has to be looked into.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.history.model import LATEST, line_name
+from weft.capabilities.memory.model import MemoryScope
+from weft.capabilities.records.item_names import MessageName, VersionName
+from weft.capabilities.records.model import RECORD_TYPES
+from weft.capabilities.sessions.model import line_of, session_of
+from weft.kernel.clock import to_micros
+from weft.kernel.identity import PRINCIPAL
+
+if TYPE_CHECKING:
+    from weft.kernel.events import Event, Recorded
+
+_SURFACE = "session:"
+_PULL = "pull:"
+_INJECTION = "/injection"
+# What the ids of events of any Weft begin with.
+_OF_WEFT = "urn:weft:"
+_OPENING = frozenset({"session.created", "session.imported", "session.archived"})
+_ENDS = frozenset({"deleted", "expired"})
+# Of so many, every database keeps every one.
+_DIGITS = 18
+# What changes an agent's memory without an event for every entry.
+_TAKEN_OVER = frozenset({"history.rolled_back", "history.merged"})
+
+
+class VersionAt(NamedTuple):
+    """A version of a key, the commit that made it if that is told, and the last moment at which it can have been.
+
+    ``moved`` if it was told of elsewhere, where commits may have had other numbers.
+    """
+
+    name: VersionName
+    commit: int | None = None
+    until: int = LATEST
+    moved: bool = False
+
+
+class SessionName(NamedTuple):
+    """A session as the surface it is."""
+
+    session_id: str
+
+    def __str__(self) -> str:
+        return f"{_SURFACE}{self.session_id}"
+
+
+class Stored(NamedTuple):
+    """A record that is kept as such."""
+
+    type: str
+    record_id: str
+
+
+class PullName(NamedTuple):
+    """What an agent took into a session: which version of its context, and when."""
+
+    session_id: str
+    owner: str
+    version: int
+    at: int
+
+    def __str__(self) -> str:
+        return f"{_PULL}{self.session_id}/{self.owner}/{self.version}.{self.at}"
+
+    @classmethod
+    def parse(cls, record_id: str) -> PullName | None:
+        session_id, _, rest = record_id.removeprefix(_PULL).removesuffix(_INJECTION).partition("/")
+        owner, _, numbers = rest.partition("/")
+        version, _, at = numbers.partition(".")
+        if not record_id.startswith(_PULL) or not (_is_number(version) and _is_number(at)):
+            return None
+        return cls(session_id, owner, int(version), int(at))
+
+
+class Pull(NamedTuple):
+    """A pull as its event tells of it. ``taken`` is the hash of what was taken, if it was noted."""
+
+    name: PullName
+    context_id: str
+    taken: str | None
+
+
+class Told(NamedTuple):
+    """An event itself, and the item it is about: whoever may not see that any more is not told of it either."""
+
+    recorded: Recorded
+    about: VersionAt | MessageName | None
+
+
+Origin = VersionAt | MessageName | SessionName | Stored | Pull | Told
+
+
+class Named(NamedTuple):
+    """A record by its type and id, and where it is to be had."""
+
+    type: str
+    id: str
+    origin: Origin
+
+
+class Push(NamedTuple):
+    """A commit whose changes are items that no other event names. Of a whole context, it names those of its parts."""
+
+    line_id: str
+    seq: int
+
+    @property
+    def is_of_whole(self) -> bool:
+        return self.line_id.startswith("context:") and self.line_id.count(":") == 1
+
+
+def named_by(recorded: Recorded) -> list[Named]:
+    """Return the records that an event names by itself."""
+    event = recorded.event
+    stored = event.data.get("record_type")
+    if isinstance(stored, str) and stored in RECORD_TYPES:
+        return [Named(stored, event.subject, Stored(stored, event.subject))]
+    if event.type == "context.redaction.applied":
+        return [item_named(event.subject)]
+    if event.type == "context.pulled" and event.session_id is not None:
+        return _pulled(event)
+    if event.type in _OPENING and event.session_id is not None:
+        name = SessionName(event.session_id)
+        return [Named("context_surface", str(name), name)]
+    about = about_of(recorded)
+    return [] if about is None else [_item(about)]
+
+
+def about_of(recorded: Recorded) -> VersionAt | MessageName | None:
+    """Return the item that an event of a key or a message is about."""
+    event = recorded.event
+    sort, _, done = event.type.partition(".")
+    if sort == "message":
+        return MessageName.parse(f"message:{event.session_id}/{event.subject}")
+    life, version, commit = (event.data.get(name) for name in ("life", "version", "commit"))
+    if sort not in {"board", "branch", "memory"} or not isinstance(life, int) or not isinstance(version, int):
+        return None
+    name = VersionName(_line_of(recorded, sort), event.subject, life, version, done in _ENDS)
+    told = commit if isinstance(commit, int) else None
+    return VersionAt(name, told, to_micros(event.at), recorded.origin is not None)
+
+
+def push_of(event: Event) -> Push | None:
+    """Return the commit that has to be looked into to know what an event of an agent's memory is about."""
+    version, context_id = event.data.get("version"), event.data.get("context_id")
+    if not isinstance(version, int):
+        return None
+    if event.type == "agent.defined":
+        return Push(f"agent:{event.subject}", version)
+    of_memory = isinstance(context_id, str) and context_id.startswith("context:")
+    if of_memory and (event.type == "context.pushed" or event.type in _TAKEN_OVER):
+        return Push(str(context_id), version)
+    return None
+
+
+def item_named(item_id: str) -> Named:
+    """Return what an id of an item means: something the engine keeps anyway, or an item that is kept as a record."""
+    version = VersionName.parse(item_id)
+    if version is not None:
+        return _item(VersionAt(version))
+    message = MessageName.parse(item_id)
+    return Named("context_item", item_id, message or Stored("context_item", item_id))
+
+
+def surface_named(surface_id: str) -> Named:
+    """Return what an id of a surface means."""
+    session_id = surface_id.removeprefix(_SURFACE)
+    is_session = surface_id.startswith(_SURFACE)
+    return Named(
+        "context_surface", surface_id, SessionName(session_id) if is_session else Stored("context_surface", surface_id)
+    )
+
+
+def is_derived(record_id: str) -> bool:
+    """Tell whether an id is of the sort that the engine itself gives."""
+    if record_id.startswith((_SURFACE, _PULL, _OF_WEFT)):
+        return True
+    return VersionName.parse(record_id) is not None or MessageName.parse(record_id) is not None
+
+
+def event_number(event_id: str, source: str) -> int | None:
+    """Return the number of an event in the log of this name, if the id is of one."""
+    number = event_id.removeprefix(f"{source}#")
+    return int(number) if number != event_id and _is_number(number) else None
+
+
+def subject_of(item: Named) -> tuple[str, str | None]:
+    """Return what events about an item have as their subject, and in which session they are if that is known."""
+    origin = item.origin
+    if isinstance(origin, MessageName):
+        return str(origin.message_id), origin.session_id
+    if isinstance(origin, VersionAt):
+        sort, _, owner = origin.name.line_id.partition(":")
+        of_agent = sort in {"context", "agent"}
+        if of_agent:
+            return owner.partition("@")[0].partition(":")[0], None
+        return origin.name.key, session_of(origin.name.line_id) if sort == "board" else None
+    return item.id, None
+
+
+def about_id(told: Told) -> str | None:
+    """Return the id of the item that an event is about."""
+    return None if told.about is None else _item(told.about).id
+
+
+def _item(about: VersionAt | MessageName) -> Named:
+    return Named("context_item", str(about.name if isinstance(about, VersionAt) else about), about)
+
+
+def _pulled(event: Event) -> list[Named]:
+    name = PullName(event.session_id or "", event.subject, event.data.get("version") or 0, to_micros(event.at))
+    pull = Pull(name, event.data.get("context_id") or "", event.data.get("hash"))
+    return [
+        Named("context_assembly", str(name), pull),
+        Named("context_injection", f"{name}{_INJECTION}", pull),
+    ]
+
+
+def _line_of(recorded: Recorded, sort: str) -> str:
+    event = recorded.event
+    if sort == "memory":
+        owner = next(iter(recorded.readable_by)).removeprefix(PRINCIPAL)
+        return MemoryScope(owner, event.session_id).line_id
+    return line_name(line_of(event.session_id or ""), event.data.get("branch"))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS

@@ -1,0 +1,176 @@
+"""Records as what they were before they were exported: versions of keys, messages and events.
+
+What is not one of these, or says nothing that could be put there again, stays the record that it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from weft.capabilities.history.model import Act, Change, ChangeMeta, Version, blob_hash
+from weft.capabilities.messages.model import Message, Visibility, audience_for
+from weft.capabilities.records.classes import class_of
+from weft.capabilities.records.item_names import MessageName, VersionName
+from weft.capabilities.records.refs import Id, McpMapping, OpenTelemetryMapping
+from weft.capabilities.records.store import Redaction
+from weft.capabilities.sessions.model import Pattern, line_of
+from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.events import Event, Origin, Recorded
+from weft.kernel.fields import Count, Name, Ordinal, ShortText
+from weft.kernel.given_json import NO_METADATA
+from weft.kernel.tokens import approximate_tokens
+
+if TYPE_CHECKING:
+    from weft.capabilities.records.model import ContextEvent, ContextItem
+
+T = TypeVar("T")
+
+# Up to the last moment that a date can tell.
+_Micros = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999_999)]
+_Key = Annotated[str, msgspec.Meta(pattern=r"^(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")]
+_MESSAGE = "message."
+_encode = msgspec.json.Encoder().encode
+
+
+class _NativeVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``metadata.weft`` of an item says that was a version of a key."""
+
+    line: Id
+    key: _Key
+    life: Ordinal
+    version: Ordinal
+    act: Act
+    seq: Ordinal
+    author: Id
+    principal_id: ShortText
+    committed_at: _Micros
+    reason: ShortText = ""
+    step: Name | None = None
+    tokens: Count = 0
+    expires_at: _Micros | None = None
+    readable_by: tuple[Pattern, ...] | None = None
+    writable_by: tuple[Pattern, ...] | None = None
+
+
+class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What ``metadata.weft`` of an item says that was a message."""
+
+    message_id: Ordinal
+    audience: Pattern
+    visibility: Visibility
+    sender: Name
+    sender_type: Name
+    recipient_id: Name | None
+    message_type: Name
+    category: Name
+    parent_message_id: Ordinal | None
+    sent_at: _Micros
+    metadata: dict[str, Any]
+
+
+class BoardVersion(NamedTuple):
+    """A version of a key of the session's board. Without a value it cannot be put there again, unless it is an end."""
+
+    version: Version
+
+    @property
+    def is_silent(self) -> bool:
+        return self.version.change.act is Act.WRITE and self.version.value is None
+
+
+def board_version(item: ContextItem, text: str | None, session_id: str) -> BoardVersion | None:
+    """Return the version that an item is of the session's board; None if it is of nothing of the sort."""
+    native = _native(item, _NativeVersion)
+    if native is None or native.line != line_of(session_id):
+        return None
+    written = native.act is Act.WRITE
+    if item.item_id != str(VersionName(native.line, native.key, native.life, native.version, not written)):
+        return None
+    value = text if written else None
+    tokens = native.tokens or (max(1, approximate_tokens(value)) if value is not None else 0)
+    meta = ChangeMeta(tokens, native.expires_at, native.readable_by, native.writable_by)
+    change = Change(
+        native.key, native.life, native.version, native.act, None if value is None else blob_hash(value), meta
+    )
+    told = (native.reason, native.step, native.principal_id)
+    return BoardVersion(Version(change, native.seq, native.author, native.committed_at, value, *told))
+
+
+def message(item: ContextItem, text: str | None, session_id: str) -> Message | None:
+    """Return the message that an item is; None if it is none, or does not say what was said."""
+    native = _native(item, _NativeMessage)
+    if native is None or text is None or item.item_id != str(MessageName(session_id, native.message_id)):
+        return None
+    if native.audience != audience_for(native.visibility, native.sender, native.sender_type):
+        return None
+    return Message(
+        message_id=native.message_id,
+        audience=native.audience,
+        visibility=native.visibility,
+        sender=native.sender,
+        sender_type=native.sender_type,
+        recipient_id=native.recipient_id,
+        message_type=native.message_type,
+        category=native.category,
+        parent_id=native.parent_message_id,
+        sent_at=native.sent_at,
+        content=text,
+        metadata=_encode(native.metadata).decode() if native.metadata else NO_METADATA,
+    )
+
+
+def event(record: ContextEvent, participants: tuple[str, ...], readable_by: tuple[str, ...]) -> Recorded | None:
+    """Return the event of a log that a record tells of; None if it is none of Weft's own."""
+    event_type, actor = record.data.get("type"), record.data.get("actor")
+    number = record.event_id.removeprefix(f"{record.source}#")
+    during = _during(record)
+    if not (isinstance(event_type, str) and isinstance(actor, str)) or number == record.event_id or during is None:
+        return None
+    told = Event(
+        seq=0,
+        type=event_type,
+        session_id=record.session_id or None,
+        subject=record.subject or "",
+        actor=actor,
+        at=record.time,
+        data={name: value for name, value in record.data.items() if name not in {"type", "actor"}},
+    )
+    is_ours = class_of(told) == record.event_type and (not event_type.startswith(_MESSAGE) or told.subject.isdigit())
+    return Recorded(told, participants, readable_by, during, Origin(record.source, number)) if is_ours else None
+
+
+def redaction(item: ContextItem, session_id: str, now: int) -> Redaction | None:
+    """Return what was redacted of an item before it left; None if nothing was."""
+    state = item.redaction_state or "none"
+    if state == "none":
+        return None
+    by = item.redacted_by if isinstance(item.redacted_by, str) else "unknown"
+    words = item.content if state == "summarized" and isinstance(item.content, str) else None
+    return Redaction(item.item_id, session_id, state, item.redaction_method or "", "imported", by, now, words)
+
+
+def _native(item: ContextItem, kind: type[T]) -> T | None:
+    try:
+        return msgspec.convert(item.metadata.get("weft"), kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _during(record: ContextEvent) -> Correlation | None:
+    """Return what an event was part of; None if that is nothing that a log can keep."""
+    ids: dict[str, Any] = {
+        name: getattr(record, name) for name in Correlation.__struct_fields__ if hasattr(record, name)
+    }
+    for mapping in record.external_mappings:
+        if isinstance(mapping, McpMapping):
+            ids |= {"mcp_session_id": mapping.mcp_session_id, "jsonrpc_request_id": mapping.jsonrpc_request_id}
+        elif isinstance(mapping, OpenTelemetryMapping):
+            ids |= {"trace_id": mapping.trace_id, "span_id": mapping.span_id}
+    given = {name: value for name, value in ids.items() if value is not UNSET}
+    try:
+        return msgspec.convert(given, Correlation) if given else UNRELATED
+    except msgspec.ValidationError:
+        return None

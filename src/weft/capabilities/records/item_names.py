@@ -1,0 +1,53 @@
+"""What items are called that the engine keeps anyway: versions of keys, and messages."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+# The sorts of lines whose versions are items.
+SORTS = frozenset({"board", "memory", "context", "agent"})
+
+
+class VersionName(NamedTuple):
+    """What an item that is a version of a key is called."""
+
+    line_id: str
+    key: str
+    life: int
+    version: int
+    removed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.line_id}/{self.key}/{self.life}.{self.version}{'/removed' if self.removed else ''}"
+
+    @classmethod
+    def parse(cls, item_id: str) -> VersionName | None:
+        """Return what an id means; None if it is not that of a version."""
+        body, removed = item_id.removesuffix("/removed"), item_id.endswith("/removed")
+        line_id, _, rest = body.partition("/")
+        key, _, numbers = rest.rpartition("/")
+        life, _, version = numbers.partition(".")
+        if line_id.partition(":")[0] not in SORTS or not (key and _is_number(life) and _is_number(version)):
+            return None
+        return cls(line_id, key, int(life), int(version), removed)
+
+
+class MessageName(NamedTuple):
+    """What an item that is a message is called."""
+
+    session_id: str
+    message_id: int
+
+    def __str__(self) -> str:
+        return f"message:{self.session_id}/{self.message_id}"
+
+    @classmethod
+    def parse(cls, item_id: str) -> MessageName | None:
+        session_id, _, number = item_id.removeprefix("message:").partition("/")
+        if not item_id.startswith("message:") or not session_id or not _is_number(number):
+            return None
+        return cls(session_id, int(number))
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 16  # noqa: PLR2004 - as many digits as a number keeps

@@ -1,0 +1,130 @@
+"""CloudEvents 1.0 in structured mode: ours and anybody's as context events, and back."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET
+
+from weft.capabilities.records.checking import record_of
+from weft.capabilities.records.mappings.natives import fitting, object_of, text_of
+from weft.capabilities.records.mappings.opentelemetry import mapping_of_traceparent, telemetry_refs_of, traceparent_of
+from weft.capabilities.records.misfits import Misfit
+from weft.capabilities.records.model import ContextEvent
+from weft.capabilities.records.refs import CloudEventsMapping, OpenTelemetryMapping
+from weft.capabilities.records.words import EVENT_CLASSES, SCHEMA_VERSION, EventClass
+from weft.kernel.errors import InvalidInput
+from weft.kernel.trace_context import is_traceparent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping as Object
+
+_SYSTEM = "cloudevents"
+_OWN_SCHEMA = f"urn:weft:agent-context:{SCHEMA_VERSION}:context_event"
+_MAPPED = ("id", "source", "type", "subject", "time", "datacontenttype")
+# What our own events have as extensions.
+_IDS = {"sessionid": "session_id", "turnid": "turn_id", "taskid": "task_id", "toolcallid": "tool_call_id"}
+_DATA = "data"
+
+
+def mapping_of(event: Object[str, Any]) -> CloudEventsMapping:
+    """Return what Agent Context keeps of a CloudEvent."""
+    if event.get("specversion") != "1.0":
+        raise InvalidInput("specversion: a CloudEvent of version 1.0 says so", field="specversion")
+    for name in ("id", "source", "type"):
+        if not text_of(event, name):
+            raise InvalidInput(f"{name}: every CloudEvent has one", field=name)
+    return fitting(CloudEventsMapping, **{name: event.get(name) for name in _MAPPED})
+
+
+def context_event_of(
+    event: Object[str, Any], *, event_class: EventClass | None = None, received_at: datetime | None = None
+) -> ContextEvent:
+    """Return a CloudEvent as a context event: one of ours as it was, any other as what ``event_class`` says it is.
+
+    An event that does not tell its time happened when it was received.
+    """
+    mapping = mapping_of(event)
+    if event.get("dataschema") == _OWN_SCHEMA and isinstance(event.get(_DATA), dict):
+        return _ours(event[_DATA])
+    told = event_class or event["type"]
+    if told not in EVENT_CLASSES:
+        raise InvalidInput(f"type: '{told[:100]}' is no class of context event; say which one it is.", field="type")
+    moment = received_at if mapping.time is UNSET else mapping.time
+    if moment is None:
+        raise InvalidInput("time: the event does not tell it; say when it was received", field="time")
+    trace = _trace(event)
+    payload = event.get(_DATA)
+    return fitting(
+        ContextEvent,
+        schema_version=SCHEMA_VERSION,
+        event_id=f"{event['source']}#{event['id']}",
+        event_type=told,
+        source=event["source"],
+        time=moment,
+        subject=event.get("subject"),
+        data=payload if isinstance(payload, dict) else None,
+        telemetry_refs=() if trace is None else tuple(map(msgspec.to_builtins, telemetry_refs_of(trace))),
+        external_mappings=tuple(msgspec.to_builtins(each) for each in (mapping, trace) if each is not None),
+        metadata={_SYSTEM: _rest(event, mapping)},
+        **{name: event.get(extension) for extension, name in _IDS.items()},
+    )
+
+
+def cloud_event_of(record: ContextEvent) -> dict[str, Any]:
+    """Return a context event as the CloudEvent it was made from, or else as one of ours."""
+    mapping = next((each for each in record.external_mappings if isinstance(each, CloudEventsMapping)), None)
+    if mapping is None or _SYSTEM not in record.metadata:
+        return _own(record)
+    rest = object_of(record.metadata, _SYSTEM)
+    told = {name: value for name, value in msgspec.to_builtins(mapping).items() if name in _MAPPED}
+    payload = {} if _DATA in rest or "data_base64" in rest or not rest.get("has_data") else {_DATA: record.data}
+    return {**told, **payload, **{name: value for name, value in rest.items() if name != "has_data"}}
+
+
+def _ours(told: dict[str, Any]) -> ContextEvent:
+    try:
+        record = record_of(told, ContextEvent.type)
+    except Misfit as error:
+        raise InvalidInput(f"data{error.path.removeprefix('$')}: {error.reason}", field=_DATA) from None
+    assert isinstance(record, ContextEvent)  # noqa: S101 - of the type that was asked for
+    return record
+
+
+def _own(record: ContextEvent) -> dict[str, Any]:
+    trace = next((each for each in record.external_mappings if isinstance(each, OpenTelemetryMapping)), None)
+    told: dict[str, Any] = {
+        "subject": record.subject,
+        "traceparent": UNSET if trace is None else traceparent_of(trace) or UNSET,
+        **{extension: getattr(record, name) for extension, name in _IDS.items()},
+    }
+    return {
+        "specversion": "1.0",
+        "id": record.event_id.removeprefix(f"{record.source}#"),
+        "source": record.source,
+        "type": record.event_type,
+        "time": msgspec.to_builtins(record.time),
+        "datacontenttype": "application/json",
+        "dataschema": _OWN_SCHEMA,
+        **{name: value for name, value in told.items() if value is not UNSET},
+        _DATA: msgspec.to_builtins(record),
+    }
+
+
+def _rest(event: Object[str, Any], mapping: CloudEventsMapping) -> dict[str, Any]:
+    """Return what a context event has no field for: extensions, other data than objects, a time written otherwise."""
+    said = {name: value for name, value in event.items() if name not in {*_MAPPED, _DATA}}
+    written = msgspec.to_builtins(mapping).get("time")
+    if event.get("time") != written:
+        said["time"] = event["time"]
+    if _DATA in event:
+        said |= {"has_data": True} if isinstance(event[_DATA], dict) else {_DATA: event[_DATA]}
+    return said
+
+
+def _trace(event: Object[str, Any]) -> OpenTelemetryMapping | None:
+    traceparent = text_of(event, "traceparent")
+    known = traceparent is not None and is_traceparent(traceparent)
+    return mapping_of_traceparent(traceparent) if known and traceparent is not None else None

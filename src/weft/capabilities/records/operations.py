@@ -1,0 +1,48 @@
+"""What callers ask of records that needs no look at any."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from weft.capabilities.records.schemas import published_schema, schema_id, schema_url
+from weft.capabilities.records.words import SCHEMA_VERSION, RecordType
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+
+class GetRecordSchema(Request):
+    """Which type of record."""
+
+    type: Annotated[RecordType, msgspec.Meta(description="The type of record.")]
+
+
+class RecordSchema(Response, kw_only=True):
+    """What records of a type must be."""
+
+    success: Literal[True] = True
+    type: str
+    schema_version: str
+    schema_id: str
+    url: str
+    schema: dict[str, Any]
+
+
+@operation(
+    "records.schema",
+    tool="context_records",
+    action="schema",
+    http="GET /v1/records/schema",
+    permission=None,
+    rate=RateClass.BOARD,
+    effect=Effect.OWN_TRANSACTIONS,
+)
+async def get_record_schema(request: GetRecordSchema) -> RecordSchema:
+    """Read the JSON Schema of a record type, and where this server publishes it."""
+    return RecordSchema(
+        type=request.type,
+        schema_version=SCHEMA_VERSION,
+        schema_id=schema_id(request.type),
+        url=schema_url(request.type),
+        schema=published_schema(request.type),
+    )

@@ -1,0 +1,157 @@
+"""Agent Context for library users: the record types, checking them, finding passages again, and mappings to others.
+
+The modules ``mcp``, ``a2a``, ``opentelemetry``, ``model_api``, ``web_annotation``, ``prov``, ``cloudevents`` and
+``json_schema`` turn native objects into records and back.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.records.checking import Problem, check_document, check_record
+from weft.capabilities.records.mappings import (
+    a2a,
+    cloudevents,
+    json_schema,
+    mcp,
+    model_api,
+    opentelemetry,
+    prov,
+    web_annotation,
+)
+from weft.capabilities.records.mappings.natives import Naming
+from weft.capabilities.records.misfits import Misfit
+from weft.capabilities.records.model import (
+    RECORD_TYPES,
+    Block,
+    CandidateSource,
+    ContextAssembly,
+    ContextBudget,
+    ContextCompaction,
+    ContextEnvelope,
+    ContextEvent,
+    ContextInjection,
+    ContextItem,
+    ContextSelection,
+    ContextSourceRef,
+    ContextSummary,
+    ContextSurface,
+    ContextWindow,
+    Coverage,
+    Freshness,
+    MissingContext,
+    Omission,
+    Producer,
+    Record,
+    Segment,
+    Truncation,
+    Validation,
+)
+from weft.capabilities.records.refs import (
+    A2aMapping,
+    ByteRange,
+    CloudEventsMapping,
+    Css,
+    CustomSelector,
+    JsonPointer,
+    JsonSchemaMapping,
+    LineRange,
+    Link,
+    McpMapping,
+    MediaTimeRange,
+    ModelApiMapping,
+    OpenTelemetryMapping,
+    OtherMapping,
+    PageRegion,
+    ProvMapping,
+    TextPosition,
+    TextQuote,
+    WebAnnotationMapping,
+    XPath,
+)
+from weft.capabilities.records.resolving import Resolution
+from weft.capabilities.records.resolving import resolve as _resolve
+from weft.capabilities.records.selecting import passage_digest, selectors_for, source_ref
+from weft.capabilities.records.words import SCHEMA_VERSION
+from weft.providers.markup import IsolatedMarkupReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = [
+    "RECORD_TYPES",
+    "SCHEMA_VERSION",
+    "A2aMapping",
+    "Block",
+    "ByteRange",
+    "CandidateSource",
+    "CloudEventsMapping",
+    "ContextAssembly",
+    "ContextBudget",
+    "ContextCompaction",
+    "ContextEnvelope",
+    "ContextEvent",
+    "ContextInjection",
+    "ContextItem",
+    "ContextSelection",
+    "ContextSourceRef",
+    "ContextSummary",
+    "ContextSurface",
+    "ContextWindow",
+    "Coverage",
+    "Css",
+    "CustomSelector",
+    "Freshness",
+    "JsonPointer",
+    "JsonSchemaMapping",
+    "LineRange",
+    "Link",
+    "McpMapping",
+    "MediaTimeRange",
+    "Misfit",
+    "MissingContext",
+    "ModelApiMapping",
+    "Naming",
+    "Omission",
+    "OpenTelemetryMapping",
+    "OtherMapping",
+    "PageRegion",
+    "Problem",
+    "Producer",
+    "ProvMapping",
+    "Record",
+    "Resolution",
+    "Segment",
+    "TextPosition",
+    "TextQuote",
+    "Truncation",
+    "Validation",
+    "WebAnnotationMapping",
+    "XPath",
+    "a2a",
+    "check_record",
+    "cloudevents",
+    "json_schema",
+    "mcp",
+    "model_api",
+    "opentelemetry",
+    "passage_digest",
+    "prov",
+    "resolve",
+    "selectors_for",
+    "source_ref",
+    "validate",
+    "web_annotation",
+]
+
+_markup = IsolatedMarkupReader()
+
+
+def validate(document: bytes | str) -> Sequence[Problem]:
+    """Return everything that is wrong with a document of records: one, a JSON array of them, or one a line."""
+    return check_document(document.encode() if isinstance(document, str) else document).problems
+
+
+def resolve(ref: ContextSourceRef, content: bytes | str, media_type: str | None = None) -> Resolution:
+    """Find the passage that a source ref means in what its source says now: exact, moved or lost."""
+    return _resolve(ref, content, media_type, _markup)

@@ -1,0 +1,85 @@
+"""Versions by their names: many at once, wherever they are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.history.store import Spot
+from weft.storage.sql.history_rows import VERSION, version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from weft.capabilities.history.model import Version
+    from weft.storage.sql.database import Transaction, Value
+
+# A statement for so many at once; the last is named again where there are fewer.
+_AT_ONCE = 50
+_BLOBS = "LEFT JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND c.pruned = 0"
+
+
+def _places(width: int) -> str:
+    """Return rows of parameters behind the tenant: a line, a key where there is one, and a number."""
+    texts = ["CAST(${} AS TEXT)"] * (width - 1)
+    row = ", ".join(["CAST($1 AS TEXT)", *texts, "CAST(${} AS BIGINT)"])
+    firsts = range(2, 2 + _AT_ONCE * width, width)
+    return ", ".join(f"({row.format(*range(first, first + width))})" for first in firsts)
+
+
+_AT = f"""
+WITH page(tenant, line_id, key, seq) AS (VALUES {_places(3)})
+SELECT c.line_id, {VERSION}, b.content FROM page
+JOIN changes c ON c.tenant = page.tenant AND c.line_id = page.line_id AND c.key = page.key AND c.seq = page.seq
+JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
+{_BLOBS}
+"""  # noqa: S608 - placeholders, and our own column names
+_OF_COMMITS = f"""
+WITH page(tenant, line_id, seq) AS (VALUES {_places(2)})
+SELECT c.line_id, {VERSION} FROM page
+JOIN changes c ON c.tenant = page.tenant AND c.line_id = page.line_id AND c.seq = page.seq
+JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
+"""  # noqa: S608 - placeholders, and our own column names
+_NUMBERED = f"""
+SELECT {VERSION}, b.content FROM changes c
+JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
+{_BLOBS}
+WHERE c.tenant = $1 AND c.line_id = $2 AND c.key = $3 AND c.life = $4 AND c.version = $5
+ORDER BY c.seq
+"""  # noqa: S608 - our own column names
+
+
+async def versions_at(transaction: Transaction, spots: Sequence[Spot]) -> dict[Spot, Version]:
+    """Return what commits made of keys, with values."""
+    found: dict[Spot, Version] = {}
+    for some in _batches(list(dict.fromkeys(spots))):
+        for line_id, *rest in await transaction.all(_AT, transaction.tenant, *some):
+            each = version(rest)
+            found[Spot(line_id, each.change.key, each.seq)] = each
+    return found
+
+
+async def versions_of(
+    transaction: Transaction, moments: Sequence[tuple[str, int]]
+) -> dict[tuple[str, int], list[Version]]:
+    """Return everything that commits changed, by key, without values."""
+    found: dict[tuple[str, int], dict[str, Version]] = {}
+    for some in _batches(list(dict.fromkeys(moments))):
+        for line_id, *rest in await transaction.all(_OF_COMMITS, transaction.tenant, *some):
+            each = version(rest)
+            found.setdefault((line_id, each.seq), {})[each.change.key] = each
+    return {moment: [by_key[key] for key in sorted(by_key)] for moment, by_key in found.items()}
+
+
+async def versions_numbered(
+    transaction: Transaction, line_id: str, key: str, life: int, number: int
+) -> Sequence[Version]:
+    """Return the changes that bear a version's number on one line: its writing, and its end."""
+    rows = await transaction.all(_NUMBERED, transaction.tenant, line_id, key, life, number)
+    return [version(row) for row in rows]
+
+
+def _batches(places: Sequence[tuple[Value, ...]]) -> Iterator[list[Value]]:
+    for start in range(0, len(places), _AT_ONCE):
+        some = [*places[start : start + _AT_ONCE]]
+        some += some[-1:] * (_AT_ONCE - len(some))
+        yield [value for place in some for value in place]

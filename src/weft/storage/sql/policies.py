@@ -1,0 +1,59 @@
+"""Export policies in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.exchange.applying import Definition
+from weft.capabilities.exchange.policies import Policy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.storage.sql.database import Row, Transaction
+
+_POLICY = "SELECT name, definition, updated_by, updated_at FROM export_policies WHERE tenant = $1 "
+_encode = msgspec.json.Encoder().encode
+_definition = msgspec.json.Decoder(Definition).decode
+
+
+class SqlPolicyStore:
+    """Policies, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def set(self, policy: Policy) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO export_policies (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (tenant, name) DO UPDATE SET definition = excluded.definition,
+                updated_by = excluded.updated_by, updated_at = excluded.updated_at
+            """,
+            self._tenant,
+            policy.name,
+            _encode(policy.definition).decode(),
+            policy.updated_by,
+            policy.updated_at,
+        )
+
+    async def find(self, name: str) -> Policy | None:
+        row = await self._tx.one(_POLICY + "AND name = $2", self._tenant, name)
+        return None if row is None else _policy(row)
+
+    async def listed(self) -> Sequence[Policy]:
+        return [_policy(row) for row in await self._tx.all(_POLICY + "AND name >= '' ORDER BY name", self._tenant)]
+
+    async def delete(self, name: str) -> bool:
+        gone = await self._tx.changed("DELETE FROM export_policies WHERE tenant = $1 AND name = $2", self._tenant, name)
+        return gone > 0
+
+
+def _policy(row: Row) -> Policy:
+    name, definition, updated_by, updated_at = row
+    return Policy(name, _definition(definition), updated_by, updated_at)

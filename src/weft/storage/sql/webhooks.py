@@ -1,0 +1,309 @@
+"""Webhooks in SQL: where events go, and what was not taken yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.webhooks.model import Webhook
+from weft.capabilities.webhooks.store import Delivery, Due, Tally
+from weft.storage.sql.patterns import decode_patterns, encode_patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.webhooks.model import Attempt, DeliveryState, State
+    from weft.storage.sql.database import Row, Transaction
+
+_WEBHOOK = """
+SELECT webhook_id, url, types, session_id, description, secret, principal_id, created_at, state, reason, cursor,
+       delivered
+FROM webhooks
+"""
+_DELIVERY = "SELECT seq, state, attempts, due_at, last_status, last_error FROM webhook_deliveries"
+
+
+class SqlWebhookStore:
+    """Webhooks, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def add(self, webhook: Webhook) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO webhooks (tenant, webhook_id, url, types, session_id, description, secret, principal_id,
+                                  created_at, state, reason, cursor, delivered, lease_until)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, 0)
+            """,
+            self._tenant,
+            webhook.webhook_id,
+            webhook.url,
+            encode_patterns(webhook.types),
+            webhook.session_id,
+            webhook.description,
+            webhook.secret,
+            webhook.principal_id,
+            webhook.created_at,
+            webhook.state,
+            webhook.reason,
+            webhook.cursor,
+            webhook.delivered,
+        )
+
+    async def find(self, webhook_id: str) -> Webhook | None:
+        row = await self._tx.one(_WEBHOOK + "WHERE tenant = $1 AND webhook_id = $2", self._tenant, webhook_id)
+        return None if row is None else _webhook(row)
+
+    async def all(self) -> Sequence[Webhook]:
+        rows = await self._tx.all(_WEBHOOK + "WHERE tenant = $1 ORDER BY created_at, webhook_id", self._tenant)
+        return [_webhook(row) for row in rows]
+
+    async def delete(self, webhook_id: str) -> bool:
+        # The webhook first, so that whoever is settling its deliveries is done with them.
+        deleted = await self._tx.changed(
+            "DELETE FROM webhooks WHERE tenant = $1 AND webhook_id = $2", self._tenant, webhook_id
+        )
+        await self._tx.run(
+            "DELETE FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq > 0",
+            self._tenant,
+            webhook_id,
+        )
+        return deleted > 0
+
+    async def set_state(self, webhook_id: str, state: State, reason: str | None) -> None:
+        await self._tx.run(
+            """
+            UPDATE webhooks SET state = $1, reason = $2, holder = NULL, lease_until = 0
+            WHERE tenant = $3 AND webhook_id = $4
+            """,
+            state,
+            reason,
+            self._tenant,
+            webhook_id,
+        )
+
+    async def claim(self, webhook_id: str, holder: str, now: int, until: int) -> Webhook | None:
+        row = await self._tx.one(
+            _WEBHOOK
+            + """
+            WHERE tenant = $1 AND webhook_id = $2 AND state = 'enabled' AND lease_until <= $3 {for_update_unless_locked}
+            """,
+            self._tenant,
+            webhook_id,
+            now,
+        )
+        if row is None:
+            return None
+        await self._tx.run(
+            "UPDATE webhooks SET holder = $1, lease_until = $2 WHERE tenant = $3 AND webhook_id = $4",
+            holder,
+            until,
+            self._tenant,
+            webhook_id,
+        )
+        return _webhook(row)
+
+    async def release(self, webhook_id: str, holder: str, rests_until: int) -> None:
+        await self._tx.run(
+            """
+            UPDATE webhooks SET holder = NULL, lease_until = $1
+            WHERE tenant = $2 AND webhook_id = $3 AND holder = $4
+            """,
+            rests_until,
+            self._tenant,
+            webhook_id,
+            holder,
+        )
+
+    async def enqueue(self, webhook_id: str, seq: int, due_at: int) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO webhook_deliveries (tenant, webhook_id, seq, state, attempts, due_at)
+            VALUES ($1, $2, $3, 'pending', 0, $4)
+            ON CONFLICT (tenant, webhook_id, seq)
+            DO UPDATE SET state = 'pending', attempts = 0, due_at = excluded.due_at
+            """,
+            self._tenant,
+            webhook_id,
+            seq,
+            due_at,
+        )
+
+    async def set_cursor(self, webhook_id: str, seq: int) -> None:
+        await self._tx.run(
+            "UPDATE webhooks SET cursor = $1 WHERE tenant = $2 AND webhook_id = $3", seq, self._tenant, webhook_id
+        )
+
+    async def rewind(self, webhook_id: str, seq: int) -> None:
+        await self._tx.run(
+            "UPDATE webhooks SET cursor = $1 WHERE tenant = $2 AND webhook_id = $3 AND cursor > $1",
+            seq,
+            self._tenant,
+            webhook_id,
+        )
+
+    async def due(self, webhook_id: str, now: int, limit: int) -> Sequence[Due]:
+        rows = await self._tx.all(
+            """
+            SELECT seq, attempts FROM webhook_deliveries
+            WHERE tenant = $1 AND webhook_id = $2 AND state = 'pending' AND due_at <= $3 ORDER BY seq LIMIT $4
+            """,
+            self._tenant,
+            webhook_id,
+            now,
+            limit,
+        )
+        return [Due(*row) for row in rows]
+
+    async def remove(self, webhook_id: str, seq: int) -> bool:
+        removed = await self._tx.changed(
+            "DELETE FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq = $3",
+            self._tenant,
+            webhook_id,
+            seq,
+        )
+        return removed > 0
+
+    async def count_delivered(self, webhook_id: str, more: int) -> None:
+        await self._tx.run(
+            "UPDATE webhooks SET delivered = delivered + $1 WHERE tenant = $2 AND webhook_id = $3",
+            more,
+            self._tenant,
+            webhook_id,
+        )
+
+    async def postpone(self, webhook_id: str, seq: int, attempts: int, due_at: int | None, last: Attempt) -> None:
+        await self._tx.run(
+            """
+            UPDATE webhook_deliveries
+            SET state = $1, attempts = $2, due_at = COALESCE($3, due_at), last_status = $4, last_error = $5
+            WHERE tenant = $6 AND webhook_id = $7 AND seq = $8
+            """,
+            "dead" if due_at is None else "pending",
+            attempts,
+            due_at,
+            last.status,
+            last.error,
+            self._tenant,
+            webhook_id,
+            seq,
+        )
+
+    async def revive(self, webhook_id: str, seqs: Sequence[int] | None, due_at: int) -> int:
+        if seqs is None:
+            return await self._tx.changed(
+                """
+                UPDATE webhook_deliveries SET state = 'pending', attempts = 0, due_at = $1
+                WHERE tenant = $2 AND webhook_id = $3 AND state = 'dead' AND seq > 0
+                """,
+                due_at,
+                self._tenant,
+                webhook_id,
+            )
+        return sum([await self._revive(webhook_id, seq, due_at) for seq in sorted(set(seqs))])
+
+    async def tally(self, webhook_id: str) -> Tally:
+        rows = await self._tx.all(
+            """
+            SELECT state, COUNT(*) FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq > 0
+            GROUP BY state
+            """,
+            self._tenant,
+            webhook_id,
+        )
+        counts: dict[str, int] = dict(rows)
+        return Tally(counts.get("pending", 0), counts.get("dead", 0))
+
+    async def deliveries(
+        self, webhook_id: str, state: DeliveryState | None, after: int, limit: int
+    ) -> Sequence[Delivery]:
+        rows = await self._tx.all(
+            f"""
+            {_DELIVERY} WHERE tenant = $1 AND webhook_id = $2 AND seq > $3 AND state = COALESCE($4, state)
+            ORDER BY seq LIMIT $5
+            """,
+            self._tenant,
+            webhook_id,
+            after,
+            state,
+            limit,
+        )
+        return [Delivery(*row) for row in rows]
+
+    async def _revive(self, webhook_id: str, seq: int, due_at: int) -> int:
+        return await self._tx.changed(
+            """
+            UPDATE webhook_deliveries SET state = 'pending', attempts = 0, due_at = $1
+            WHERE tenant = $2 AND webhook_id = $3 AND seq = $4 AND state = 'dead'
+            """,
+            due_at,
+            self._tenant,
+            webhook_id,
+            seq,
+        )
+
+
+class Waiting(NamedTuple):
+    """An enabled webhook as the system sees it: whether it is behind the log, when it is next due and in whose hands.
+
+    ``due_at`` is None if nothing is waiting to be sent.
+    """
+
+    tenant: str
+    webhook_id: str
+    url: str
+    behind: bool
+    due_at: int | None
+    lease_until: int
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.tenant, self.webhook_id
+
+    @property
+    def ready_at(self) -> int | None:
+        """Return from when on there is something to do for it; None if there is nothing."""
+        if self.due_at is None and not self.behind:
+            return None
+        return max(self.lease_until, 0 if self.behind or self.due_at is None else self.due_at)
+
+
+async def webhooks_waiting(transaction: Transaction) -> list[Waiting]:
+    """Return every webhook of the installation that is enabled."""
+    rows = await transaction.all(
+        """
+        SELECT webhooks.tenant, webhook_id, url, cursor < event_seq,
+               (SELECT MIN(d.due_at) FROM webhook_deliveries d
+                WHERE d.tenant = webhooks.tenant AND d.webhook_id = webhooks.webhook_id AND d.state = 'pending'),
+               lease_until
+        FROM webhooks JOIN tenants ON tenants.tenant = webhooks.tenant WHERE state = 'enabled'
+        """
+    )
+    return [Waiting(*row) for row in rows]
+
+
+async def release_all(transaction: Transaction, holder: str) -> None:
+    """Let go of every webhook that a process has in hand."""
+    await transaction.run("UPDATE webhooks SET holder = NULL, lease_until = 0 WHERE holder = $1", holder)
+
+
+async def dead_letters(transaction: Transaction) -> int:
+    """Return how many events of the installation were given up."""
+    rows = await transaction.all(
+        """
+        SELECT (SELECT COUNT(*) FROM webhook_deliveries d
+                WHERE d.tenant = webhooks.tenant AND d.webhook_id = webhooks.webhook_id AND d.state = 'dead'
+                  AND d.seq > 0)
+        FROM webhooks
+        """
+    )
+    return sum(row[0] for row in rows)
+
+
+def _webhook(row: Row) -> Webhook:
+    names = Webhook.__struct_fields__
+    values = dict(zip(names, row, strict=True))
+    return Webhook(**{**values, "types": decode_patterns(values["types"])})

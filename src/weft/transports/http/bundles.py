@@ -1,0 +1,90 @@
+"""Bundles as streams: exports of any size out, imports up to the limit in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.routing import Route
+
+from weft.capabilities.exchange.exporting import FACTS_HEADER
+from weft.kernel.errors import InvalidInput, WeftError
+from weft.transports.http.rest import OperationEndpoint
+from weft.transports.http.wire import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from weft.app.app import App
+    from weft.app.exchange import ExportFile
+
+_CHUNK = 65_536
+_TYPES = {"ndjson": ("application/x-ndjson", "ndjson"), "json": ("application/json", "json")}
+_PROV = ("application/json", "prov.json")
+
+
+class ExportStream(OperationEndpoint):
+    """An export as a file. Takes what bundle.export takes; what it is, is in a header before it comes."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app, app.registry["bundle.export"])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            raw = parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
+            async with self._app.exchange.send(raw, arrival_of(scope)) as export:
+                await _send_file(send, export)
+        except WeftError as error:
+            await send_error(send, error, self._app.clock)
+        except ClientGone:
+            return
+
+
+class ImportStream(OperationEndpoint):
+    """A bundle as the body. What else bundle.import takes is in the query."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app, app.registry["bundle.import"])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            raw = self._from_query(scope["query_string"])
+            if "bundle" in raw:
+                raise InvalidInput("bundle: it is the body of the request", field="bundle")
+            imported = await self._app.exchange.receive(raw, arrival_of(scope), _body(receive), strict=False)
+        except WeftError as error:
+            await send_error(send, error, self._app.clock)
+        else:
+            await send_json(send, self._operation.route.status, imported)
+
+
+def bundle_routes(app: App) -> Iterator[Route]:
+    yield Route("/v1/export/stream", endpoint=ExportStream(app), methods=["POST"], name="bundle.export.stream")
+    yield Route("/v1/import/stream", endpoint=ImportStream(app), methods=["POST"], name="bundle.import.stream")
+
+
+async def _send_file(send: Send, export: ExportFile) -> None:
+    media_type, ending = _TYPES.get(export.format, _PROV)
+    headers = {
+        "content-type": media_type,
+        "content-length": str(export.facts.bytes),
+        "content-disposition": f'attachment; filename="{export.facts.bundle_id}.{ending}"',
+        FACTS_HEADER: msgspec.json.encode(export.facts).decode(),
+    }
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": 200, "headers": raw})
+    while chunk := export.file.read(_CHUNK):
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _body(receive: Receive) -> AsyncIterator[bytes]:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise InvalidInput("The connection was closed before the bundle had arrived.")
+        yield message.get("body", b"")
+        more = message.get("more_body", False)

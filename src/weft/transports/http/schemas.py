@@ -1,0 +1,111 @@
+"""The JSON Schemas of records, for anyone to read: they say nothing of anyone's data."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.responses import Response
+from starlette.routing import Route
+
+from weft.capabilities.records.model import RECORD_TYPES
+from weft.capabilities.records.schemas import (
+    MEDIA_TYPE,
+    SCHEMAS,
+    published_schema,
+    schema_file,
+    schema_id,
+    schema_url,
+)
+from weft.capabilities.records.words import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.requests import Request
+
+_JSON = "application/json"
+# A version of Agent Context stays what it is; a day is for what a new release of Weft may put in other words.
+_CACHING = "public, max-age=86400"
+
+
+class _Document:
+    """Something published: a file that stays the same as long as the server runs."""
+
+    def __init__(self, body: bytes, media_type: str) -> None:
+        self._body = body
+        self._media_type = media_type
+        self._headers = {"etag": f'"{sha256(body).hexdigest()[:32]}"', "cache-control": _CACHING}
+
+    async def __call__(self, request: Request) -> Response:
+        known = request.headers.get("if-none-match", "")
+        if known == "*" or self._headers["etag"] in known:
+            return Response(status_code=304, headers=self._headers)
+        return Response(self._body, headers=self._headers, media_type=self._media_type)
+
+
+def schema_routes() -> Iterator[Route]:
+    # As methods: Starlette takes any other object for an application of its own.
+    yield Route(f"/{SCHEMAS}", _Document(msgspec.json.encode(_index()), _JSON).__call__)
+    for name in RECORD_TYPES:
+        yield Route(schema_url(name), _Document(schema_file(name), MEDIA_TYPE).__call__)
+
+
+def schema_paths(refusal: dict[str, Any]) -> dict[str, Any]:
+    """Return what OpenAPI says of them. ``refusal`` is how this server answers what it does not have."""
+    record_type = {"name": "type", "in": "path", "required": True, "schema": {"enum": list(RECORD_TYPES)}}
+    return {
+        f"/{SCHEMAS}": {"get": _described("schemas_list", "List the schemas of all record types.", _JSON, _INDEX)},
+        schema_url("{type}"): {
+            "parameters": [{**record_type, "description": "The type of record."}],
+            "get": _described(
+                "schemas_get", "Read the JSON Schema of a record type.", MEDIA_TYPE, {"type": "object"}, refusal
+            ),
+        },
+    }
+
+
+_INDEX = {
+    "type": "object",
+    "properties": {
+        "schema_version": {"type": "string"},
+        "schemas": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {name: {"type": "string"} for name in ("type", "id", "url", "description")},
+                "required": ["type", "id", "url", "description"],
+            },
+        },
+    },
+    "required": ["schema_version", "schemas"],
+}
+
+
+def _index() -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "schemas": [
+            {
+                "type": name,
+                "id": schema_id(name),
+                "url": schema_url(name),
+                "description": published_schema(name)["description"],
+            }
+            for name in RECORD_TYPES
+        ],
+    }
+
+
+def _described(
+    name: str, summary: str, media_type: str, schema: dict[str, Any], refusal: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    found = {"description": summary, "content": {media_type: {"schema": schema}}}
+    return {
+        "operationId": name,
+        "tags": [SCHEMAS],
+        "summary": summary,
+        "security": [],
+        "responses": {"200": found, **({} if refusal is None else {"404": refusal})},
+    }

@@ -1,0 +1,124 @@
+"""``weft export`` and ``weft import``: files between folders and servers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from cli_support import CommandLine
+
+from support.bundles import entries, items, seal_of
+from weft.testing.server import server_process
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.req("AC-14")
+
+
+@pytest.fixture
+def filled(launch: CommandLine) -> CommandLine:
+    launch.run("board", "write", "goal", "Ship — ü 漢字")
+    launch.run("board", "write", "goal", "Ship later")
+    launch.run("message", "add", "Ready.")
+    return launch
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> CommandLine:
+    return CommandLine(tmp_path / "other")
+
+
+def test_a_file_carries_a_session_to_another_folder(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "launch.weft"
+    told = filled.run("export", "-o", str(file))
+    digest = seal_of(file.read_bytes())
+    assert digest in told.stderr
+    assert "records" in told.stderr
+    made = other.run("import", str(file), "--digest", digest)
+    assert "Imported 2 versions, 1 messages" in made.stdout
+    assert other.json("board", "read", "goal", "--session", "launch")["value"] == "Ship later"
+    assert "imported before" in other.run("import", str(file)).stdout
+
+
+def test_an_export_goes_to_standard_output_and_an_import_comes_from_standard_input(
+    filled: CommandLine, other: CommandLine
+) -> None:
+    exported = filled.process("export")
+    assert exported.returncode == 0
+    assert set(items(exported.stdout.encode())) >= {"board:launch/goal/1.2"}
+    assert other.process("import", "-", stdin=exported.stdout).returncode == 0
+    assert other.json("board", "list-keys", "--session", "launch")["keys"][0]["key"] == "goal"
+
+
+def test_options_say_the_scope(filled: CommandLine, tmp_path: Path) -> None:
+    filled.run("--turn", "t1", "--task", "k1", "board", "write", "plan", "in three steps")
+    for options, scope in ((["--turn", "t1"], "turn"), (["--task", "k1"], "task"), (["--to", "b"], "handoff")):
+        file = tmp_path / scope
+        filled.run("export", *options, "-o", str(file))
+        assert entries(file.read_bytes())[0].scope == scope
+    assert set(items((tmp_path / "turn").read_bytes())) == {"board:launch/plan/1.1"}
+    filled.run("export", "--to", "b", "--task", "k1", "-o", str(tmp_path / "task of b"))
+    assert set(items((tmp_path / "task of b").read_bytes())) == {"board:launch/plan/1.1"}
+
+
+@pytest.mark.parametrize("form", ["ndjson", "json", "prov"])
+def test_every_form_is_written(filled: CommandLine, tmp_path: Path, form: str) -> None:
+    file = tmp_path / "out"
+    told = filled.json("export", "--format", form, "-o", str(file))
+    assert told["bytes"] == file.stat().st_size
+    if form != "ndjson":
+        assert msgspec.json.decode(file.read_bytes())
+
+
+def test_records_validate_accepts_exports_and_finds_what_was_altered(filled: CommandLine, tmp_path: Path) -> None:
+    for form in ("ndjson", "json"):
+        file = tmp_path / form
+        told = filled.json("export", "--format", form, "-o", str(file))
+        checked = filled.json("records", "validate", str(file))
+        assert checked["files"][0] == {"file": str(file), "valid": True, "records": told["records"], "problems": []}
+        content = file.read_bytes()
+        place = len(content) // 2
+        file.write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        (problem,) = filled.json("records", "validate", str(file), code=1)["files"][0]["problems"]
+        assert problem["line"] == content[:place].count(b"\n") + 1
+
+
+def test_a_rehearsal_changes_nothing(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "bundle"
+    filled.run("export", "-o", str(file))
+    assert "Would import" in other.run("import", str(file), "--dry-run").stdout
+    other.run("board", "list-keys", "--session", "launch", code=1)
+
+
+def test_what_is_refused_ends_with_a_line_and_leaves_no_file(filled: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "bundle"
+    refused = filled.run("export", "--session", "nowhere", "-o", str(file), code=1)
+    assert "SESSION_NOT_FOUND" in refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    file.write_bytes(b"not a bundle\n")
+    damaged = filled.run("import", str(file), code=1)
+    assert "line 1" in damaged.stderr
+    assert filled.json("import", str(file), code=1)["code"] == "BUNDLE_DAMAGED"
+    filled.run("import", str(tmp_path / "missing"), code=2)
+    filled.run("export", "-o", str(tmp_path / "no" / "folder"), code=2)
+
+
+def test_a_file_that_was_there_stays_if_an_export_fails(filled: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "bundle"
+    file.write_text("before")
+    filled.run("export", "--session", "nowhere", "-o", str(file), code=1)
+    assert file.read_text() == "before"
+
+
+def test_a_server_exports_and_imports_as_well(filled: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "bundle"
+    key = filled.json("key", "create", "admin")["api_key"]
+    with server_process(filled.data) as server:
+        remote = CommandLine(tmp_path / "unused", {"WEFT_URL": server.url, "WEFT_API_KEY": key})
+        remote.run("export", "--session", "launch", "-o", str(file))
+        remote.run("session", "delete", "launch", "--yes")
+        remote.run("import", str(file))
+        assert remote.json("board", "read", "goal", "--session", "launch")["value"] == "Ship later"
+    assert not (tmp_path / "unused").exists()

@@ -1,0 +1,84 @@
+"""Resolving source refs by command, with and without a database."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec import to_builtins
+
+from weft.records import source_ref
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cli_support import CommandLine
+
+pytestmark = pytest.mark.req("AC-05")
+
+STORY = "First think.\nThen ship on Friday.\n"
+
+
+@pytest.fixture
+def ref(tmp_path: Path) -> Path:
+    return kept(tmp_path, to_builtins(source_ref("limit", "file:///s", STORY, start=18, end=32, source_kind="file")))
+
+
+def kept(folder: Path, told: Any) -> Path:
+    path = folder / "ref.json"
+    path.write_text(json.dumps(told))
+    return path
+
+
+def source(folder: Path, text: str, name: str = "story.md") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_a_passage_is_found_in_a_file_without_a_database(cli: CommandLine, ref: Path, tmp_path: Path) -> None:
+    shown = cli.run("records", "resolve", str(ref), "--against", source(tmp_path, STORY)).stdout
+    assert shown.startswith("exact: The passage is where it was and says what it said.\n")
+    assert shown.endswith("\n  ship on Friday\n")
+    moved = cli.json("records", "resolve", str(ref), "--against", source(tmp_path, f"Wait. {STORY}"))
+    assert (moved["outcome"], moved["now"]) == ("moved", {"type": "text_position", "start": 24, "end": 38})
+    lost = cli.run("records", "resolve", str(ref), "--against", source(tmp_path, "Gone."), code=1).stdout
+    assert lost.startswith("lost: ")
+    assert not cli.data.exists()
+
+
+def test_a_ref_may_come_from_standard_input(cli: CommandLine, ref: Path, tmp_path: Path) -> None:
+    against = source(tmp_path, STORY)
+    assert cli.json("records", "resolve", "-", "--against", against, stdin=ref.read_text())["outcome"] == "exact"
+
+
+def test_the_name_of_a_file_says_what_it_is(cli: CommandLine, tmp_path: Path) -> None:
+    told = {"schema_version": "0.1.0", "source_id": "a", "uri": "x:y", "source_kind": "page"}
+    told |= {"selector": [{"type": "css", "selector": "p"}, {"type": "text_quote", "exact": "Ship"}]}
+    page = source(tmp_path, "<h1>x</h1><p>Ship</p>", "page.html")
+    assert cli.json("records", "resolve", str(kept(tmp_path, told)), "--against", page)["found_by"] == "css"
+
+
+def test_what_weft_keeps_is_read_from_there(launch: CommandLine, tmp_path: Path) -> None:
+    launch.run("board", "write", "plan", STORY)
+    told = {"schema_version": "0.1.0", "source_id": "limit", "uri": "board://launch/plan", "source_kind": "board_entry"}
+    told |= {"selector": {"type": "text_quote", "exact": "ship on Friday"}}
+    path = kept(tmp_path, told)
+    assert launch.json("records", "resolve", str(path))["outcome"] == "exact"
+    launch.run("records", "add", json.dumps([told]), "--session", "launch")
+    assert launch.json("records", "resolve", "limit")["text"] == "ship on Friday"
+    assert launch.json("records", "resolve", "--source-id", "limit")["outcome"] == "exact"
+    assert launch.json("records", "resolve", "--source-ref", f"@{path}")["outcome"] == "exact"
+    brought = launch.json("records", "resolve", "limit", "--against", source(tmp_path, "Ship."), code=1)
+    assert brought["outcome"] == "lost"
+    assert "RECORD_NOT_FOUND" in launch.run("records", "resolve", "nothing", code=1).output
+
+
+def test_what_is_no_source_ref_or_cannot_be_read_is_refused(cli: CommandLine, tmp_path: Path) -> None:
+    wrong = kept(tmp_path, {"source_id": "a"})
+    against = source(tmp_path, STORY)
+    assert "source_ref" in cli.run("records", "resolve", str(wrong), "--against", against, code=1).output
+    cli.run("records", "resolve", str(wrong), "--against", str(tmp_path / "nowhere"), code=2)
+    cli.run("records", "resolve", "--against", against, code=2)
+    cli.run("records", "resolve", str(wrong), "--source-id", "a", code=2)

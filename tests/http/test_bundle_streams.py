@@ -1,0 +1,83 @@
+"""Bundles over HTTP: exports of any size out, imports in, on the path of every call."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from support.bundles import items, seal_of
+
+if TYPE_CHECKING:
+    from support.team import Team
+
+pytestmark = pytest.mark.req("AC-14")
+
+
+@pytest.fixture
+def filled(team: Team, session: str) -> str:
+    team.write(session, "goal", "ship")
+    team.write(session, "large", "word " * 500)
+    return session
+
+
+def test_an_export_says_what_it_is_before_it_comes(team: Team, filled: str) -> None:
+    answer = team.ask("POST", "/v1/export/stream", json={"session_id": filled})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/x-ndjson"
+    facts = msgspec.json.decode(answer.headers["weft-export"])
+    assert facts["digest"] == seal_of(answer.content)
+    assert facts["bytes"] == len(answer.content) == int(answer.headers["content-length"])
+    assert facts["bundle_id"] in answer.headers["content-disposition"]
+    assert f"board:{filled}/goal/1.1" in items(answer.content)
+
+
+@pytest.mark.parametrize("form", ["json", "prov"])
+def test_an_export_as_json_is_json(team: Team, filled: str, form: str) -> None:
+    answer = team.ask("POST", "/v1/export/stream", json={"session_id": filled, "format": form})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json()
+
+
+def test_a_stream_is_imported(team: Team, filled: str) -> None:
+    bundle = team.ask("POST", "/v1/export/stream", json={"session_id": filled}).content
+    assert team.ask("DELETE", f"/v1/sessions/{filled}").status_code == 200
+    asked = {"expected_digest": seal_of(bundle), "dry_run": "true"}
+    rehearsal = team.ask("POST", "/v1/import/stream", "admin", content=bundle, params=asked)
+    assert (rehearsal.status_code, rehearsal.json()["dry_run"]) == (200, True)
+    answer = team.ask("POST", "/v1/import/stream", "admin", content=bundle)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["session_id"] == filled
+    assert team.ask("GET", f"/v1/sessions/{filled}/context/goal").json()["value"] == "ship"
+
+
+def test_what_is_refused_is_refused_in_the_one_shape(team: Team, filled: str) -> None:
+    bundle = team.ask("POST", "/v1/export/stream", json={"session_id": filled}).content
+    altered = bundle[:200] + bytes([bundle[200] ^ 1]) + bundle[201:]
+    expected = {
+        "AUTHENTICATION_ERROR": team.ask("POST", "/v1/export/stream", None, json={"session_id": filled}),
+        "SESSION_NOT_FOUND": team.ask("POST", "/v1/export/stream", json={"session_id": "nowhere"}),
+        "INVALID_INPUT_FORMAT": team.ask("POST", "/v1/export/stream", json={"session_id": filled, "odd": 1}),
+        "PERMISSION_DENIED": team.ask("POST", "/v1/import/stream", content=bundle),
+        "BUNDLE_DAMAGED": team.ask("POST", "/v1/import/stream", "admin", content=altered),
+        "SESSION_EXISTS": team.ask("POST", "/v1/import/stream", "admin", content=bundle),
+    }
+    for code, answer in expected.items():
+        assert answer.json()["code"] == code, answer.text
+    assert expected["BUNDLE_DAMAGED"].json()["context"]["line"] == 1
+    twice = team.ask("POST", "/v1/import/stream?bundle=x", "admin", content=bundle)
+    assert twice.json()["code"] == "INVALID_INPUT_FORMAT"
+
+
+def test_large_bundles_go_both_ways(team: Team) -> None:
+    session = team.new_session(max_value_tokens=1_000_000, max_total_tokens=10_000_000)
+    for number in range(5):
+        team.write(session, f"k{number}", secrets.token_hex(500_000))
+    bundle = team.ask("POST", "/v1/export/stream", json={"session_id": session}).content
+    assert len(bundle) > 5_000_000
+    assert team.ask("DELETE", f"/v1/sessions/{session}").status_code == 200
+    assert team.ask("POST", "/v1/import/stream", "admin", content=bundle).status_code == 200
+    as_text = team.ask("POST", "/v1/export", json={"session_id": session})
+    assert as_text.json()["code"] == "CONTENT_TOO_LARGE"

@@ -1,0 +1,154 @@
+"""What a request over HTTP says it is part of is found again, and whatever it says does no harm."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from support.correlated import BAGGAGE, DURING, HEADERS, SPAN, TRACE, TRACEPARENT, events_of, the_event
+from weft.kernel.correlation import UNRELATED, Correlation
+from weft.transports.http.application import HttpApplication
+from weft.transports.http.wire import arrival_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from support.team import Team
+    from support.world import World
+
+pytestmark = pytest.mark.req("AC-12")
+GOAL = "/v1/sessions/s1/context/goal"
+
+
+@asynccontextmanager
+async def serving(world: World) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(HttpApplication(world.app).asgi)
+    headers = {"authorization": f"Bearer {world.planner.credential}"}
+    async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as http:
+        yield http
+
+
+async def test_a_write_is_found_by_its_turn_and_its_task_with_all_it_is_part_of(world: World) -> None:
+    async with serving(world) as http:
+        assert (await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)).status_code == 200
+        assert (await http.put(GOAL, json={"value": "later"})).status_code == 200
+    event = await the_event(world.app, world.tenant)
+    assert (event.event.type, event.event.subject, event.during) == ("board.written", "goal", DURING)
+
+
+async def test_records_and_cloudevents_tell_it_over_the_same_door(world: World) -> None:
+    async with serving(world) as http:
+        await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)
+        await http.put(GOAL, json={"value": "later"})
+        for name in ("turn_id", "task_id", "tool_call_id"):
+            asked = {name: getattr(DURING, name), "types": ["context_item", "context_event"]}
+            records = (await http.get("/v1/records", params=asked)).json()["records"]
+            assert [entry["type"] for entry in records] == ["context_item", "context_event"]
+            assert records[0]["id"] == "board:s1/goal/1.1"
+            event = records[1]["record"]
+            assert (event["turn_id"], event["task_id"]) == (DURING.turn_id, DURING.task_id)
+            (mapping,) = event["external_mappings"]
+            assert (mapping["native"], mapping["trace_id"], mapping["span_id"]) == ("opentelemetry", TRACE, SPAN)
+        read = await http.get("/v1/events", params={"after": 0, "types": "board.*", "format": "cloudevents"})
+        traced = [event.get("traceparent") for event in read.json()["cloudevents"]]
+        assert traced == [TRACEPARENT, None]
+
+
+async def test_the_calls_of_tools_by_name_tell_it_too(world: World) -> None:
+    async with serving(world) as http:
+        said = {"session_id": "s1", "content": "Ready."}
+        assert (await http.post("/mcp/tool/add_message", json=said, headers=HEADERS)).status_code == 200
+    assert (await the_event(world.app, world.tenant)).event.type == "message.added"
+
+
+async def test_what_is_found_is_the_tenants_own(world: World) -> None:
+    async with serving(world) as http:
+        await http.put(GOAL, json={"value": "ship"}, headers=HEADERS)
+    assert await events_of(world.app, world.other_tenant, turn_id=DURING.turn_id or "") == []
+
+
+async def test_calls_at_the_same_time_keep_their_turns_apart(world: World) -> None:
+    async def write(http: httpx2.AsyncClient, number: int) -> None:
+        headers = {"baggage": f"weft.turn_id=t{number}"} if number % 2 else {}
+        path = f"/v1/sessions/s1/context/key_{number}"
+        assert (await http.put(path, json={"value": "x"}, headers=headers)).status_code == 200
+
+    async with serving(world) as http:
+        await asyncio.gather(*(write(http, number) for number in range(40)))
+    for number in range(40):
+        (event,) = await events_of(world.app, world.tenant, subject=f"key_{number}")
+        assert event.during == (Correlation(turn_id=f"t{number}") if number % 2 else UNRELATED)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b"traceparent", b"garbage"), (b"baggage", b"garbage")],
+        [(b"traceparent", b"")],
+        [(b"traceparent", b"\xff\xfe\x00\x01\r"), (b"baggage", b"weft.turn_id=\xff\xfe\x00,\x01=\x02;")],
+        [(b"traceparent", TRACEPARENT.encode()), (b"traceparent", TRACEPARENT.encode())],
+        [(b"baggage", b"weft.turn_id=" + b"x" * 100_000)],
+        [(b"baggage", b"," * 32_000), (b"baggage", b"=;" * 1_000)],
+        [(b"baggage", b"weft.turn_id=a%00b,weft.task_id=%0d%0aX-Evil:%201")],
+        [(b"baggage", b"weft.turn_id=')%3B DROP TABLE events--")],
+    ],
+    ids=range(8),
+)
+async def test_garbage_is_as_good_as_nothing(world: World, headers: list[tuple[bytes, bytes]]) -> None:
+    async with serving(world) as http:
+        raw: Any = [(b"authorization", f"Bearer {world.planner.credential}".encode()), *headers]
+        answer = await http.put(GOAL, json={"value": "ship"}, headers=raw)
+    assert answer.status_code == 200
+    (event,) = await events_of(world.app, world.tenant, subject="goal")
+    assert event.during is UNRELATED
+
+
+async def test_baggage_may_come_in_pieces(world: World) -> None:
+    async with serving(world) as http:
+        pieces = [("baggage", "weft.turn_id=t1"), ("baggage", "user=dana"), ("baggage", "weft.task_id=k1")]
+        await http.put(GOAL, json={"value": "ship"}, headers=pieces)
+    (event,) = await events_of(world.app, world.tenant, turn_id="t1")
+    assert event.during == Correlation(turn_id="t1", task_id="k1")
+
+
+async def test_what_a_call_is_part_of_lets_nobody_in(world: World) -> None:
+    async with serving(world) as http:
+        http.headers.pop("authorization")
+        assert (await http.put(GOAL, json={"value": "x"}, headers=HEADERS)).status_code == 401
+
+
+def test_a_request_without_any_of_it_is_part_of_nothing() -> None:
+    scope = {"headers": [(b"host", b"x"), (b"authorization", b"Bearer key")], "client": ("10.0.0.1", 5)}
+    arrival = arrival_of(scope)
+    assert (arrival.credential, arrival.peer, arrival.sampled) == ("key", "10.0.0.1", True)
+    assert arrival.correlation is UNRELATED
+
+
+def test_whether_a_trace_is_kept_is_known() -> None:
+    scope = {"headers": [(b"traceparent", TRACEPARENT[:-2].encode() + b"00")]}
+    arrival = arrival_of(scope)
+    assert (arrival.correlation.trace_id, arrival.sampled, arrival.credential) == (TRACE, False, None)
+
+
+def test_a_real_server_answers_whatever_the_headers_hold(team: Team, session: str) -> None:
+    where, body = urlsplit(team.url), b'{"value":"ship"}'
+    for hostile in (
+        b"baggage: weft.turn_id=\xff\xfe\xfd\r\ntraceparent: \xe9",
+        b"baggage: " + b"weft.turn_id=x," * 2_000 + b"\r\nbaggage: weft.turn_id=%",
+        b"traceparent: " + b"0" * 20_000,
+        b"traceparent: a\r\ntraceparent: b\r\nBaggage: " + BAGGAGE.encode(),
+    ):
+        request = (
+            f"PUT /v1/sessions/{session}/context/goal HTTP/1.1\r\nHost: {where.netloc}\r\nConnection: close\r\n"
+            f"Authorization: Bearer {team.keys['planner']}\r\nContent-Length: {len(body)}\r\n"
+        ).encode()
+        with socket.create_connection((where.hostname, where.port), timeout=20) as line:
+            line.sendall(request + hostile + b"\r\n\r\n" + body)
+            answer = b"".join(iter(lambda line=line: line.recv(65_536), b""))
+        assert answer.startswith(b"HTTP/1.1 200"), answer[:500]

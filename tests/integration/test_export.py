@@ -1,0 +1,330 @@
+"""Exports: everything about a session or a part of it, as its caller may see it, and on record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from support.bundles import contents, entries, exported, items, records, seal_of, texts
+from support.world import SESSION, Caller, on_the_wire, refused
+from weft.app.dispatch import Arrival
+from weft.capabilities.exchange.bundles import Header, SessionEntry, Snapshot
+from weft.capabilities.records.store import Redaction
+from weft.kernel.correlation import Correlation
+from weft.storage.sql.database import Scope
+from weft.storage.sql.records import SqlRecordStore
+
+if TYPE_CHECKING:
+    from support.world import World
+    from weft.testing.clock import FrozenClock
+
+pytestmark = pytest.mark.req("AC-14")
+
+
+async def during(caller: Caller, operation: str, correlation: Correlation, **raw: Any) -> Any:
+    arrival = Arrival(caller.credential, correlation=correlation)
+    return on_the_wire(await caller.app.call(caller.app.registry[operation], raw, arrival))
+
+
+async def exports_on_record(world: World) -> list[dict[str, Any]]:
+    return [row for row in await world.admin.audit() if row["action"] == "bundle.export"]
+
+
+async def lived_in(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    await world.planner.write("goal", "ship on Friday", reason="agreed")
+    await world.planner.write("old", "x")
+    await world.planner.delete("old")
+    await world.planner.snapshot("mark")
+    await world.planner.say("hello", metadata={"a": [1, None, 2.5]})
+    await world.analysis.say("only for me", visibility="private")
+
+
+async def test_a_session_leaves_with_all_versions_messages_and_events(world: World) -> None:
+    await lived_in(world)
+    bundle = await exported(world.admin)
+    said = texts(bundle)
+    assert said[f"board:{SESSION}/goal/1.1"] == "ship"
+    assert said[f"board:{SESSION}/goal/1.2"] == "ship on Friday"
+    assert said[f"message:{SESSION}/1"] == "hello"
+    assert f"board:{SESSION}/old/1.1/removed" in items(bundle)
+    kinds = [type(entry).__name__ for entry in entries(bundle)]
+    assert kinds[:3] == ["Header", "SessionEntry", "RecordEntry"]
+    assert [entry.label for entry in entries(bundle) if isinstance(entry, Snapshot)] == ["mark"]
+    classes = {event["event_type"] for event in records(bundle, "context_event").values()}
+    assert {"context.surface.created", "context.item.added", "context.item.removed", "context.exported"} <= classes
+
+
+async def test_both_forms_and_text_say_the_same(world: World) -> None:
+    await lived_in(world)
+    lines, array = await exported(world.admin), await exported(world.admin, format="json")
+    text = await world.admin.call("bundle.export", session_id=SESSION)
+    assert items(lines) == items(array) == items(text["bundle"].encode())
+    assert msgspec.json.decode(array)[0]["entry"]["kind"] == "header"
+    assert text["digest"] == seal_of(text["bundle"].encode())
+    assert text["bytes"] == len(text["bundle"].encode())
+    assert text["records"] == len(records(text["bundle"].encode()))
+
+
+async def test_large_and_closed_content_stands_in_a_line_of_its_own(world: World) -> None:
+    large = "word " * 500
+    await world.planner.write("large", large)
+    await world.planner.write("closed", "for us", readable_by=["orchestrator", "human:*"])
+    bundle = await exported(world.admin)
+    assert {text.decode() for text in contents(bundle).values()} == {large, "for us"}
+    assert items(bundle)[f"board:{SESSION}/large/1.1"]["content_mode"] == "ref"
+
+
+@pytest.mark.req("AC-11")
+async def test_nobody_exports_what_they_may_not_read(world: World) -> None:
+    await lived_in(world)
+    await world.planner.write("closed", "secret plan", readable_by=["orchestrator"])
+    await world.planner.write("reopened", "before", readable_by=["orchestrator"])
+    await world.planner.write("reopened", "after", readable_by=["*"])
+    for caller in (world.admin, world.review):
+        bundle = await exported(caller)
+        said = texts(bundle)
+        assert not any("closed" in name for name in items(bundle))
+        assert f"board:{SESSION}/reopened/1.1" not in items(bundle)
+        assert said[f"board:{SESSION}/reopened/1.2"] == "after"
+        assert b"secret plan" not in bundle
+        assert b"only for me" not in bundle
+        assert not any(event.get("subject") == "closed" for event in records(bundle, "context_event").values())
+    assert "only for me" in texts(await exported(world.analysis)).values()
+
+
+async def test_a_session_of_others_is_none(world: World) -> None:
+    await world.admin.create_session("private", participants=["human:*"])
+    for caller, session in ((world.planner, "private"), (world.stranger, SESSION), (world.admin, "nowhere")):
+        with refused("SESSION_NOT_FOUND"):
+            await exported(caller.in_session(session))
+        with refused("SESSION_NOT_FOUND"):
+            await caller.call("bundle.export", session_id=session)
+
+
+async def test_without_history_only_what_stands_leaves(world: World, clock: FrozenClock) -> None:
+    await lived_in(world)
+    await world.planner.write("brief", "x", ttl_seconds=60)
+    clock.advance(seconds=61)
+    bundle = await exported(world.admin, history=False)
+    assert {name for name in items(bundle) if name.startswith("board:")} == {f"board:{SESSION}/goal/1.2"}
+    assert not [entry for entry in entries(bundle) if isinstance(entry, Snapshot)]
+    assert not records(bundle, "context_event")
+
+
+async def test_branches_leave_with_the_session(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    await world.planner.call("history.branch", context_id=f"board:{SESSION}", branch="try")
+    await world.planner.write("goal", "wait", branch="try")
+    said = texts(await exported(world.admin))
+    assert said[f"board:{SESSION}@try/goal/1.2"] == "wait"
+    assert f"board:{SESSION}/goal/1.2" not in said
+
+
+async def test_an_export_is_on_record(world: World) -> None:
+    bundle = await exported(world.planner)
+    header, session = entries(bundle)[:2]
+    assert isinstance(header, Header)
+    assert isinstance(session, SessionEntry)
+    assert (header.scope, header.session_id, header.history) == ("session", SESSION, True)
+    event = (await world.admin.events(session_id=SESSION))["events"][-1]
+    assert (event["type"], event["subject"]) == ("context.exported", header.bundle_id)
+    assert event["actor"] == "orchestrator"
+    (audited,) = await exports_on_record(world)
+    assert header.bundle_id in audited["target"]
+    assert audited["detail"]["policy"] == "standard"
+    kept = await world.admin.call("records.show", type="context_envelope", record_id=header.bundle_id)
+    assert kept["record"]["scope"] == "session"
+
+
+async def test_an_archived_session_can_be_exported(world: World) -> None:
+    await world.planner.write("goal", "ship")
+    await world.planner.call("session.archive", session_id=SESSION)
+    bundle = await exported(world.planner)
+    assert entries(bundle)[1].archived_at is not None
+    assert texts(bundle)[f"board:{SESSION}/goal/1.1"] == "ship"
+
+
+@pytest.mark.parametrize(
+    ("scope", "field"), [("turn", "turn_id"), ("task", "task_id"), ("tool_invocation", "tool_call_id")]
+)
+async def test_a_part_leaves_with_what_it_is_about_and_nothing_else(world: World, scope: str, field: str) -> None:
+    part, other = Correlation(**{field: "one"}), Correlation(**{field: "two"})
+    write = {"session_id": SESSION, "value": "x"}
+    await during(world.planner, "board.write", part, key="mine", **write)
+    await during(world.planner, "board.write", part, key="both", **write)
+    await during(world.planner, "board.write", other, key="both", **write)
+    await during(world.planner, "board.write", other, key="theirs", **write)
+    await during(world.planner, "board.delete", part, session_id=SESSION, key="mine")
+    await during(world.planner, "message.add", part, session_id=SESSION, content="hello")
+    await during(world.planner, "message.add", other, session_id=SESSION, content="bye")
+    bundle = await exported(world.planner, scope=scope, **{field: "one"})
+    board = f"board:{SESSION}"
+    assert set(items(bundle)) == {
+        f"{board}/mine/1.1",
+        f"{board}/mine/1.1/removed",
+        f"{board}/both/1.1",
+        f"message:{SESSION}/1",
+    }
+    events = records(bundle, "context_event").values()
+    assert len(events) == 4
+    assert {event[field] for event in events} == {"one"}
+    assert not [entry for entry in entries(bundle) if isinstance(entry, SessionEntry)]
+
+
+async def test_a_turn_leaves_with_its_records_and_what_those_name(world: World) -> None:
+    turn = Correlation(turn_id="t1")
+    await world.planner.write("goal", "ship")
+    await world.planner.say("hello")
+    source = {"schema_version": "0.1.0", "source_id": "src1", "uri": "https://example.com/a", "source_kind": "page"}
+    item = {
+        "schema_version": "0.1.0",
+        "item_id": "item1",
+        "context_kind": "page",
+        "content_mode": "inline",
+        "content": "as they say",
+        "visibility": ["*"],
+        "source_refs": ["src1"],
+    }
+    await world.planner.call("records.add", session_id=SESSION, records=[source, item])
+    selection = {
+        "schema_version": "0.1.0",
+        "selection_id": "sel1",
+        "surface_id": f"session:{SESSION}",
+        "created_at": "2026-01-01T00:00:00Z",
+        "candidate_item_refs": [f"board:{SESSION}/goal/1.1", f"message:{SESSION}/1", "item1", "board:other/k/1.1"],
+    }
+    await during(world.planner, "records.add", turn, session_id=SESSION, records=[selection])
+    bundle = await exported(world.planner, scope="turn", turn_id="t1")
+    assert set(items(bundle)) == {f"board:{SESSION}/goal/1.1", f"message:{SESSION}/1", "item1"}
+    assert {("context_selection", "sel1"), ("context_source_ref", "src1")} <= set(records(bundle))
+    assert texts(bundle)["item1"] == "as they say"
+
+
+async def test_a_review_leaves_with_both_sides(world: World) -> None:
+    board = f"board:{SESSION}"
+    await world.planner.write("goal", "ship")
+    await world.planner.call("history.branch", context_id=board, branch="try")
+    await world.planner.write("goal", "ship on Friday")
+    await world.planner.write("goal", "wait", branch="try")
+    merged = await world.planner.call("history.merge", context_id=board, from_context_id=f"{board}@try")
+    for session in (SESSION, None):
+        bundle = await exported(world.planner, session_id=session, scope="review", review_id=merged["review_id"])
+        assert set(texts(bundle).values()) == {"ship", "ship on Friday", "wait"}
+        events = records(bundle, "context_event").values()
+        assert [event["data"]["type"] for event in events] == ["history.review_opened"]
+    for caller in (world.stranger, world.planner.in_session("other")):
+        with refused("REVIEW_NOT_FOUND"):
+            await exported(caller, scope="review", review_id=merged["review_id"])
+
+
+async def test_a_handoff_says_what_its_recipient_is_shown(world: World) -> None:
+    await lived_in(world)
+    bundle = await exported(world.planner, scope="handoff", recipient="closer")
+    header = entries(bundle)[0]
+    assert set(items(bundle)) == {f"board:{SESSION}/goal/1.2", f"message:{SESSION}/1"}
+    (assembly,) = records(bundle, "context_assembly").values()
+    (injection,) = records(bundle, "context_injection").values()
+    shown = [ref for block in assembly["ordered_blocks"] for ref in block["item_refs"]]
+    assert shown == [f"board:{SESSION}/goal/1.2", f"message:{SESSION}/1"]
+    assert (assembly["target"], injection["target"]) == ("closer", "closer")
+    assert injection["injection_point"] == "peer_agent_message"
+    assert injection["assembly_id"] == assembly["assembly_id"]
+    assert header.recipient == "closer"
+    classes = {event["event_type"] for event in records(bundle, "context_event").values()}
+    assert classes == {"context.exported", "context.assembly.created", "context.injection.applied"}
+
+
+async def test_a_handoff_of_a_task_leaves_the_rest_behind(world: World) -> None:
+    task = Correlation(task_id="t1")
+    await world.planner.write("other", "x")
+    await world.planner.say("not this")
+    await during(world.planner, "board.write", task, session_id=SESSION, key="goal", value="ship")
+    await world.planner.write("goal", "ship soon")
+    await during(world.planner, "message.add", task, session_id=SESSION, content="over to you")
+    gap = {"session_id": SESSION, "question": "When?", "scope": "task", "severity": "high"}
+    await world.planner.call("missing.report", **gap)
+    bundle = await exported(world.planner, scope="handoff", recipient="closer", task_id="t1")
+    assert texts(bundle) == {f"board:{SESSION}/goal/1.2": "ship soon", f"message:{SESSION}/2": "over to you"}
+    assert [gap["question"] for gap in records(bundle, "missing_context").values()] == ["When?"]
+
+
+@pytest.mark.req("AC-11")
+async def test_who_may_not_know_of_a_key_does_not_learn_of_it_from_the_record_of_a_handoff(world: World) -> None:
+    await world.planner.write("closed", "secret plan", readable_by=["orchestrator"])
+    bundle = await exported(world.planner, scope="handoff", recipient="closer")
+    ((_, assembly_id),) = records(bundle, "context_assembly")
+    await world.planner.call("records.show", type="context_assembly", record_id=assembly_id)
+    with refused("RECORD_NOT_FOUND"):
+        await world.review.call("records.show", type="context_assembly", record_id=assembly_id)
+
+
+async def test_what_was_redacted_leaves_without_what_it_said(world: World) -> None:
+    await world.planner.write("goal", "call +49 30 1234567")
+    item_id = f"board:{SESSION}/goal/1.1"
+    redaction = Redaction(item_id, SESSION, "removed", "by hand", "private", "orchestrator", 0)
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlRecordStore(tx).redact(redaction))
+    bundle = await exported(world.planner)
+    assert items(bundle)[item_id]["redaction_state"] == "removed"
+    assert b"1234567" not in bundle
+
+
+@pytest.mark.parametrize(
+    ("what", "field"),
+    [
+        ({"scope": "turn"}, "turn_id"),
+        ({"scope": "task"}, "task_id"),
+        ({"scope": "tool_invocation"}, "tool_call_id"),
+        ({"scope": "review"}, "review_id"),
+        ({"scope": "handoff"}, "recipient"),
+        ({"session_id": None}, "session_id"),
+    ],
+)
+async def test_a_scope_must_say_of_what(world: World, what: dict[str, Any], field: str) -> None:
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await exported(world.planner, **what)
+    assert caught.value.context["field"] == field
+
+
+async def test_what_is_too_large_for_text_is_refused_without_a_trace(world: World) -> None:
+    board = await world.planner.create_session("large", max_value_tokens=1_000_000, max_total_tokens=10_000_000)
+    for number in range(3):
+        await board.write(f"k{number}", "word " * 100_000)
+    before = await world.last_event()
+    with refused("CONTENT_TOO_LARGE") as caught:
+        await board.call("bundle.export", session_id="large")
+    assert "weft export" in caught.value.hint
+    assert await world.last_event() == before
+    assert not await exports_on_record(world)
+    assert len(await exported(board)) > 1_500_000
+
+
+async def test_more_than_a_page_of_anything_leaves(world: World) -> None:
+    board = await world.planner.create_session("long", max_total_tokens=1_000_000, keep_versions=1_000_000)
+    for number in range(520):
+        await board.write(f"k{number % 7}", f"value {number}")
+        await board.say(f"message {number}")
+    bundle = await exported(board)
+    assert len(items(bundle)) == 1_040
+    assert len(records(bundle, "context_event")) == 1_042
+
+
+async def test_values_that_retention_took_leave_as_what_is_known_of_them(world: World) -> None:
+    board = await world.planner.create_session("short", keep_versions=1)
+    for number in range(20):
+        await board.write("goal", f"value {number}")
+    bundle = await exported(board)
+    said, known = texts(bundle), items(bundle)
+    assert len(known) == 20
+    assert len(said) < 20
+    silent = next(name for name in known if name not in said)
+    assert known[silent]["content_ref"]["digest"].startswith("sha256:")
+
+
+async def test_whoever_loses_access_meanwhile_gets_nothing(world: World) -> None:
+    other = replace(world.planner, credential=world.planner.credential[:-1] + "x")
+    with refused("INVALID_API_KEY"):
+        await exported(other)

@@ -1,0 +1,236 @@
+"""Missing context against a model of it: whatever is done in whatever order, each question is where it should be."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from support.world import SESSION, World
+from weft.capabilities.records.gaps import answer_key
+from weft.kernel.errors import WeftError
+from weft.settings import Settings
+from weft.testing.clock import FrozenClock
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+SEVERITIES = ("blocking", "high", "medium", "low", "info")
+WORDS = ("Who decides?", "who  DECIDES?", "Which region?", "When is it due?", " When is it due? ")
+CALLERS = st.sampled_from(["planner", "analysis", "review"])
+FORMS: dict[str, dict[str, str]] = {
+    "user_question": {},
+    "retrieval": {},
+    "peer_task": {"agent_id": "analysis"},
+    "tool_invocation": {"tool": "lookup"},
+    "policy_request": {"requested_from": "legal"},
+}
+
+
+@dataclass
+class Gap:
+    """What the model knows of a question."""
+
+    question: str
+    severity: str
+    number: int
+    status: str = "detected"
+    refs: tuple[str, ...] = ()
+    forms: list[str] = field(default_factory=list)
+    tasks: list[int] = field(default_factory=list)
+    told: list[str] = field(default_factory=lambda: ["detected"])
+
+    def resolve(self, *refs: str) -> None:
+        self.status, self.refs = "resolved", refs
+        self.told.append("resolved")
+
+    @property
+    def folded(self) -> str:
+        return " ".join(self.question.split()).casefold()
+
+
+class MissingContextMachine(RuleBasedStateMachine):
+    """Does the same to a session and to a dictionary."""
+
+    def __init__(self, url: str | None) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = tempfile.TemporaryDirectory()
+        folder = Path(self.folder.name)
+        url = url or str(folder / "weft.db")
+        self.clock = FrozenClock()
+        self.world = World(url, self.clock, Settings(database_url=url, rate_limits="off", data=str(folder)))
+        self.run(self.world.open())
+        self.gaps: dict[str, Gap] = {}
+        self.versions: dict[str, int] = {}
+        self.messages = 0
+
+    def run(self, work: Awaitable[Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def ask(self, by: str, operation: str, **raw: Any) -> tuple[Any, str | None]:
+        self.clock.advance(seconds=1)
+        try:
+            return self.run(getattr(self.world, by).call(operation, **raw)), None
+        except WeftError as error:
+            return error.context, error.code
+
+    def drawn(self, data: st.DataObject) -> tuple[str, Gap]:
+        missing_id = data.draw(st.sampled_from(sorted(self.gaps)))
+        return missing_id, self.gaps[missing_id]
+
+    def answer_written(self, missing_id: str) -> str:
+        """Return the item that the answer's key becomes with one more write."""
+        key = answer_key(missing_id)
+        self.versions[key] = self.versions.get(key, 0) + 1
+        return f"board:{SESSION}/{key}/1.{self.versions[key]}"
+
+    @rule(by=CALLERS, question=st.sampled_from(WORDS), severity=st.sampled_from(SEVERITIES))
+    def report(self, by: str, question: str, severity: str) -> None:
+        new = Gap(question, severity, len(self.gaps))
+        answer, code = self.ask(by, "missing.report", session_id=SESSION, question=question, severity=severity)
+        assert code is None, (code, answer)
+        same = [key for key, gap in self.gaps.items() if gap.status != "resolved" and gap.folded == new.folded]
+        assert [answer["missing_id"]] == same or (not same and answer["missing_id"] not in self.gaps)
+        assert answer.get("already_open", False) == bool(same)
+        if not same:
+            self.gaps[answer["missing_id"]] = new
+
+    @precondition(lambda self: self.gaps)
+    @rule(data=st.data(), by=CALLERS, form=st.sampled_from(sorted(FORMS)))
+    def request(self, data: st.DataObject, by: str, form: str) -> None:
+        missing_id, gap = self.drawn(data)
+        answer, code = self.ask(by, "missing.request", missing_id=missing_id, form=form, **FORMS[form])
+        if gap.status == "resolved":
+            assert code == "ALREADY_RESOLVED"
+            return
+        assert (code, answer["status"]) == (None, "requested")
+        gap.status = "requested"
+        gap.forms.append(form)
+        gap.told.append("requested")
+        if form == "peer_task":
+            self.messages += 1
+            assert answer["message_id"] == self.messages
+            gap.tasks.append(self.messages)
+
+    @precondition(lambda self: self.gaps)
+    @rule(data=st.data(), by=CALLERS, refs=st.sampled_from([("a",), ("a", "b"), ("b", "a")]))
+    def resolve(self, data: st.DataObject, by: str, refs: tuple[str, ...]) -> None:
+        missing_id, gap = self.drawn(data)
+        answer, code = self.ask(by, "missing.resolve", missing_id=missing_id, resolution_refs=list(refs))
+        if gap.status == "resolved" and set(gap.refs) != set(refs):
+            assert (code, answer["resolution_refs"]) == ("ALREADY_RESOLVED", list(gap.refs))
+            return
+        assert (code, answer.get("already_resolved", False)) == (None, gap.status == "resolved")
+        if gap.status != "resolved":
+            gap.resolve(*refs)
+
+    @precondition(lambda self: any(gap.status != "resolved" for gap in self.gaps.values()))
+    @rule(data=st.data(), first=CALLERS, second=CALLERS)
+    def resolve_at_once(self, data: st.DataObject, first: str, second: str) -> None:
+        still_open = sorted(key for key, gap in self.gaps.items() if gap.status != "resolved")
+        missing_id = data.draw(st.sampled_from(still_open))
+
+        async def both() -> list[Any]:
+            calls = (
+                getattr(self.world, by).call("missing.resolve", missing_id=missing_id, resolution_refs=[ref])
+                for by, ref in ((first, "first"), (second, "second"))
+            )
+            return await asyncio.gather(*calls, return_exceptions=True)
+
+        ends = self.run(both())
+        won = [end for end in ends if isinstance(end, dict)]
+        lost = [end.code for end in ends if isinstance(end, WeftError)]
+        assert (len(won), lost) == (1, ["ALREADY_RESOLVED"])
+        self.gaps[missing_id].resolve(*won[0]["resolution_refs"])
+
+    @precondition(lambda self: self.gaps)
+    @rule(data=st.data(), by=CALLERS)
+    def answer_in_words(self, data: st.DataObject, by: str) -> None:
+        missing_id, gap = self.drawn(data)
+        answer, code = self.ask(by, "missing.resolve", missing_id=missing_id, answer="Dana")
+        if gap.status == "resolved":
+            said = f"board:{SESSION}/{answer_key(missing_id)}/1.{self.versions.get(answer_key(missing_id), 0)}"
+            assert code == (None if gap.refs == (said,) else "ALREADY_RESOLVED")
+            return
+        item = self.answer_written(missing_id)
+        assert (code, answer["resolution_refs"]) == (None, [item])
+        gap.resolve(item)
+
+    @precondition(lambda self: self.gaps)
+    @rule(data=st.data(), by=CALLERS)
+    def write_the_answer(self, data: st.DataObject, by: str) -> None:
+        missing_id, gap = self.drawn(data)
+        key = answer_key(missing_id)
+        assert self.ask(by, "board.write", session_id=SESSION, key=key, value="Dana")[1] is None
+        item = self.answer_written(missing_id)
+        if gap.status != "resolved":
+            gap.resolve(item)
+
+    @precondition(lambda self: any(gap.tasks for gap in self.gaps.values()))
+    @rule(data=st.data(), by=CALLERS, visibility=st.sampled_from(["public", "private"]))
+    def answer_a_task(self, data: st.DataObject, by: str, visibility: str) -> None:
+        gap = data.draw(st.sampled_from([gap for gap in self.gaps.values() if gap.tasks]))
+        what = {"content": "Dana", "parent_message_id": data.draw(st.sampled_from(gap.tasks)), "visibility": visibility}
+        answer, code = self.ask(by, "message.add", session_id=SESSION, **what)
+        self.messages += 1
+        assert (code, answer["message_id"]) == (None, self.messages)
+        if gap.status != "resolved" and by == "analysis" and visibility == "public":
+            gap.resolve(f"message:{SESSION}/{self.messages}")
+
+    @rule()
+    def restart(self) -> None:
+        self.run(self.world.close_app(self.world.app))
+        self.world.app = self.run(self.world.another_app())
+        for name in ("admin", "planner", "analysis", "review"):
+            setattr(self.world, name, getattr(self.world, name).at(self.world.app))
+
+    # What must hold.
+
+    @invariant()
+    def every_question_is_where_it_should_be(self) -> None:
+        answer, _ = self.ask("review", "missing.list", session_id=SESSION, status="all", limit=200)
+        shown = [
+            (
+                gap["missing_id"],
+                gap["status"],
+                tuple(gap.get("resolution_refs", ())),
+                [made["form"] for made in gap.get("requests", ())],
+            )
+            for gap in answer["missing"]
+        ]
+        expected = sorted(self.gaps.items(), key=lambda item: (SEVERITIES.index(item[1].severity), item[1].number))
+        assert shown == [(key, gap.status, gap.refs, gap.forms) for key, gap in expected]
+
+    @invariant()
+    def what_is_open_is_counted(self) -> None:
+        answer, _ = self.ask("planner", "session.get", session_id=SESSION)
+        still_open = sum(gap.status != "resolved" for gap in self.gaps.values())
+        assert answer.get("open_missing_context", 0) == still_open
+
+    @invariant()
+    def every_step_was_told_once(self) -> None:
+        answer, _ = self.ask("review", "events.read", session_id=SESSION, after=0, types=["context.missing.*"])
+        for missing_id, gap in self.gaps.items():
+            told = [event["type"] for event in answer["events"] if event["subject"] == missing_id]
+            assert told == [f"context.missing.{step}" for step in gap.told]
+
+    def teardown(self) -> None:
+        self.run(self.world.close())
+        self.loop.close()
+        self.folder.cleanup()
+
+
+@pytest.mark.req("AC-10")
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_missing_context_goes_its_way_whatever_is_done(database: str, request: pytest.FixtureRequest) -> None:
+    url = request.getfixturevalue("postgres_url") if database == "postgres" else None
+    examples = settings(max_examples=8, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+    run_state_machine_as_test(lambda: MissingContextMachine(url), settings=examples)

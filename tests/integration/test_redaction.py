@@ -1,0 +1,277 @@
+"""Redaction: an item that is shown no more, wherever records are shown, and by no other way."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.bundles import exported, imported, items, records, texts
+from support.records import AT, everything, item, told
+from support.world import SESSION, outcome, refused
+
+if TYPE_CHECKING:
+    from support.world import Caller, World
+    from weft.testing.clock import FrozenClock
+
+pytestmark = pytest.mark.req("AC-11")
+GOAL = f"board:{SESSION}/goal/1.1"
+SECRET = "ring bob@example.com, pin 4711"
+DIGEST = hashlib.sha256(SECRET.encode()).hexdigest()
+# What would tell how long it was, or let anyone try what it was.
+SIDEWAYS = ("byte_size", "token_estimate", "content", "content_ref")
+
+
+async def redact(caller: Caller, item_id: str, state: str = "removed", **more: Any) -> Any:
+    return await caller.call("records.redact", item_id=item_id, state=state, reason="names a person", **more)
+
+
+async def shown(caller: Caller, item_id: str) -> Any:
+    return await caller.call("records.show", record_id=item_id, with_content=True)
+
+
+async def all_told(caller: Caller, item_id: str) -> str:
+    """Return all that records and an export say of a session, as one text."""
+    lists = await everything(caller, session_id=SESSION, types=["context_item", "context_event", "context_assembly"])
+    one = await shown(caller, item_id)
+    return json.dumps([lists, one]) + (await exported(caller)).decode()
+
+
+@pytest.mark.parametrize("state", ["removed", "policy_blocked"])
+async def test_what_was_removed_is_told_by_nothing_but_its_name(world: World, state: str) -> None:
+    await world.planner.write("goal", SECRET, reason="for bob@example.com")
+    answer = await redact(world.planner, GOAL, state, method="by hand")
+    assert (answer["redaction_state"], answer["redacted_by"]) == (state, "orchestrator")
+    for record in ((await shown(world.admin, GOAL))["record"], items(await exported(world.admin))[GOAL]):
+        assert (record["redaction_state"], record["redaction_method"]) == (state, "by hand")
+        assert record["redacted_by"] == "orchestrator"
+        assert record["content_mode"] == "opaque"
+        assert not any(name in record for name in SIDEWAYS)
+        assert {"reason", "tokens"}.isdisjoint(record["metadata"]["weft"])
+        assert record["title"] == "goal"
+    text = await all_told(world.admin, GOAL)
+    assert not [word for word in ("bob@", "4711", DIGEST) if word in text]
+    exported_events = records(await exported(world.admin), "context_event").values()
+    writes = [event["data"] for event in exported_events if event["data"]["type"] == "board.written"]
+    assert writes
+    assert all("value_size_tokens" not in data for data in writes)
+
+
+async def test_a_masked_item_shows_the_digest_and_size_of_what_it_shows(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    number = await world.planner.say(SECRET, metadata={"cc": "al@example.com"}, visibility="private")
+    message = f"message:{SESSION}/{number}"
+    for item_id in (GOAL, message):
+        await redact(world.planner, item_id, "masked")
+    masked = "ring [email 1], pin 4711"
+    goal, said = await shown(world.planner, GOAL), await shown(world.planner, message)
+    assert goal["record"]["content"] == goal["content"] == said["content"] == masked
+    digest = f"sha256:{hashlib.sha256(masked.encode()).hexdigest()}"
+    assert said["record"]["content_ref"]["digest"] == said["digest"] == goal["digest"] == digest
+    assert said["record"]["byte_size"] == goal["record"]["byte_size"] == len(masked)
+    assert said["record"]["metadata"]["weft"]["metadata"] == {"cc": "[email 2]"}
+    bundle = await exported(world.planner)
+    assert texts(bundle)[GOAL] == texts(bundle)[message] == masked
+    assert b"example.com" not in bundle
+    assert DIGEST.encode() not in bundle
+
+
+async def test_a_summarized_item_says_what_was_given_instead(world: World, clock: FrozenClock) -> None:
+    await world.planner.write("goal", SECRET)
+    await redact(world.planner, GOAL, "summarized", replacement="call the customer")
+    record = (await shown(world.review, GOAL))["record"]
+    assert (record["content_mode"], record["content"], record["byte_size"]) == ("summary", "call the customer", 17)
+    assert texts(await exported(world.review))[GOAL] == "call the customer"
+    clock.advance(seconds=1)
+    await redact(world.planner, GOAL, "summarized", replacement="call them")
+    assert (await shown(world.review, GOAL))["content"] == "call them"
+    assert "4711" not in await all_told(world.review, GOAL)
+    for wrong in ({"state": "summarized"}, {"state": "removed", "replacement": "x"}):
+        assert await outcome(redact(world.planner, GOAL, **wrong)) == "INVALID_INPUT_FORMAT"
+
+
+async def test_an_encrypted_reference_is_known_by_its_digest_only(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await redact(world.planner, GOAL, "encrypted_ref")
+    answer = await shown(world.planner, GOAL)
+    assert answer["record"]["content_ref"]["digest"] == f"sha256:{DIGEST}"
+    assert "content" not in answer
+    assert "byte_size" not in answer["record"]
+    assert b"4711" not in await exported(world.planner)
+
+
+async def test_the_board_and_the_transcript_stay_as_they_are(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    number = await world.planner.say(SECRET)
+    for item_id in (GOAL, f"message:{SESSION}/{number}"):
+        await redact(world.planner, item_id)
+    assert await world.review.value("goal") == SECRET
+    assert await world.review.heard() == [SECRET]
+
+
+async def test_a_recorded_item_keeps_nothing_of_what_came_with_it(world: World) -> None:
+    quoted = {
+        "schema_version": "0.1.0",
+        "source_id": "s",
+        "uri": "https://example.com/?bob@example.com",
+        "source_kind": "page",
+        "selector": {"type": "text_quote", "exact": SECRET},
+        "digest": f"sha256:{DIGEST}",
+    }
+    more = {
+        "title": SECRET,
+        "source_refs": [quoted],
+        "metadata": {"note": SECRET},
+        "content_ref": {"id": "x", "digest": f"sha256:{DIGEST}"},
+    }
+    long = SECRET + " x" * 2_000
+    kept = [item("note-1", SECRET, **more), item("note-2", {"to": "bob@example.com"}), item("note-3", long)]
+    await world.planner.call("records.add", session_id=SESSION, records=kept)
+    await redact(world.planner, "note-1")
+    await redact(world.planner, "note-2", "masked")
+    await redact(world.planner, "note-3")
+    assert set((await shown(world.admin, "note-1"))["record"]) == {
+        "schema_version",
+        "item_id",
+        "context_kind",
+        "content_mode",
+        "visibility",
+        "redaction_state",
+        "redaction_method",
+        "redacted_by",
+    }
+    assert (await shown(world.admin, "note-2"))["record"]["content"] == {"to": "[email 1]"}
+    text = await all_told(world.admin, "note-3")
+    assert not [word for word in ("bob@", "4711", DIGEST) if word in text]
+
+
+async def test_what_quotes_a_redacted_item_names_it_and_says_no_more(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    assembly = {
+        "schema_version": "0.1.0",
+        "assembly_id": "a1",
+        "target": "model",
+        "ordered_blocks": [{"item_refs": [GOAL], "content": SECRET}, {"content": "Be kind."}],
+        "created_at": AT,
+    }
+    injection = {
+        "schema_version": "0.1.0",
+        "injection_id": "i1",
+        "assembly_id": "a1",
+        "target": "model",
+        "injection_point": "system_prompt",
+        "hash": f"sha256:{DIGEST}",
+        "created_at": AT,
+    }
+    await world.planner.call("records.add", session_id=SESSION, records=[assembly, injection])
+    before = await world.planner.call("records.show", record_id="i1")
+    assert before["record"]["hash"] == f"sha256:{DIGEST}"
+    await redact(world.planner, GOAL)
+    bundle = records(await exported(world.planner))
+    for name, kind in (("a1", "context_assembly"), ("i1", "context_injection")):
+        for record in ((await world.planner.call("records.show", record_id=name))["record"], bundle[kind, name]):
+            assert "hash" not in record
+            assert "4711" not in json.dumps(record)
+            assert DIGEST not in json.dumps(record)
+    blocks = bundle["context_assembly", "a1"]["ordered_blocks"]
+    assert [block.get("content") for block in blocks] == [None, "Be kind."]
+
+
+async def test_only_an_author_or_an_admin_redacts(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await world.analysis.write("found", "x")
+    number = await world.analysis.say("hello")
+    await world.analysis.call("records.add", session_id=SESSION, records=[item("note-1", "x")])
+    names = [f"board:{SESSION}/found/1.1", f"message:{SESSION}/{number}", "note-1"]
+    for item_id in names:
+        with refused("PERMISSION_DENIED"):
+            await redact(world.review, item_id)
+        await redact(world.analysis, item_id)
+    with refused("PERMISSION_DENIED"):
+        await redact(world.review, GOAL)
+    await redact(world.admin, GOAL)
+    reader = await world.admin.create_agent("reader", permissions=["read"])
+    with refused("PERMISSION_DENIED"):
+        await redact(reader, GOAL)
+
+
+async def test_nobody_learns_from_redacting_what_they_may_not_see(world: World) -> None:
+    await world.planner.write("closed", SECRET, readable_by=["orchestrator"])
+    number = await world.analysis.say("mine", visibility="private")
+    await world.analysis.remember("own", {"a": 1})
+    hidden = [f"board:{SESSION}/closed/1.1", f"message:{SESSION}/{number}", "memory:analysis/own/1.1", "nothing"]
+    for item_id in hidden:
+        for caller in (world.review, world.admin, world.stranger):
+            with refused("RECORD_NOT_FOUND"):
+                await redact(caller, item_id)
+    await redact(world.planner, hidden[0])
+    await redact(world.analysis, hidden[1])
+    await redact(world.analysis, hidden[2])
+    for caller in (world.review, world.admin):
+        told_of = [
+            event["subject"]
+            for event in (await caller.events(session_id=SESSION, types=["context.redaction.*"]))["events"]
+        ]
+        assert told_of == []
+    assert len((await world.analysis.events(personal=True, types=["context.redaction.*"]))["events"]) == 2
+
+
+async def test_who_is_told_is_who_may_read_the_key_now(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await world.planner.write("goal", "closed", readable_by=["orchestrator"])
+    await redact(world.planner, GOAL)
+    assert (await world.review.events(session_id=SESSION, types=["context.redaction.*"]))["events"] == []
+    assert len((await world.planner.events(session_id=SESSION, types=["context.redaction.*"]))["events"]) == 1
+
+
+async def test_a_redaction_is_an_event_and_on_record_without_what_was_said(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await redact(world.planner, GOAL, "summarized", replacement="somebody")
+    (event,) = (await world.review.events(session_id=SESSION, types=["context.redaction.applied"]))["events"]
+    assert (event["subject"], event["actor"]) == (GOAL, "orchestrator")
+    assert event["data"] == {"redaction_state": "summarized", "redaction_method": "content replaced by a summary"}
+    assert "context.redaction.applied" in await told(world.review, session_id=SESSION, types=["context_event"])
+    (row,) = [row for row in await world.admin.audit() if row["action"] == "records.redact"]
+    assert (row["target"], row["detail"]["state"]) == (GOAL, "summarized")
+    assert "somebody" not in json.dumps([event, row])
+
+
+async def test_only_an_admin_shows_again_what_was_redacted(world: World, clock: FrozenClock) -> None:
+    await world.planner.write("goal", SECRET)
+    await redact(world.planner, GOAL)
+    with refused("PERMISSION_DENIED"):
+        await redact(world.planner, GOAL, "none")
+    clock.advance(seconds=1)
+    await redact(world.admin, GOAL, "none")
+    again = await shown(world.review, GOAL)
+    assert (again["content"], again["record"]["redaction_state"]) == (SECRET, "none")
+    assert "redaction" not in again
+    assert texts(await exported(world.admin, policy="full"))[GOAL] == SECRET
+
+
+async def test_redactions_are_of_one_tenant_and_go_with_their_session(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await redact(world.planner, GOAL, "summarized", replacement="x")
+    await world.stranger.create_session(SESSION)
+    await world.stranger.write("goal", SECRET)
+    assert (await shown(world.stranger, GOAL))["content"] == SECRET
+    await world.admin.call("session.delete", session_id=SESSION)
+    assert await world.rows("SELECT 1 FROM redactions WHERE tenant = $1 AND item_id = $2", world.tenant, GOAL) == []
+    left = "SELECT 1 FROM record_contents WHERE tenant = $1 AND session_id = $2"
+    assert await world.rows(left, world.tenant, SESSION) == []
+
+
+async def test_a_redaction_holds_where_the_session_is_imported(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await world.planner.write("plan", "mail al@example.com")
+    await redact(world.planner, GOAL, "summarized", replacement="call them")
+    await redact(world.planner, f"board:{SESSION}/plan/1.1", "masked")
+    bundle = await exported(world.admin, policy="full")
+    await imported(world.stranger, bundle)
+    again = await exported(world.stranger, policy="full")
+    for name in (GOAL, f"board:{SESSION}/plan/1.1"):
+        before, after = items(bundle)[name], items(again)[name]
+        assert before["redaction_state"] == after["redaction_state"]
+        assert texts(bundle)[name] == texts(again)[name]

@@ -1,0 +1,172 @@
+"""What a tool call says it is part of is found again: both eras, both ways of answering, over HTTP and stdio."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_mcp_direct_calls import ENVELOPE, ERAS, LEGACY, MODERN, both
+
+from support.correlated import BAGGAGE, DURING, HEADERS, META, TASK, TRACE, TRACEPARENT, TURN, events_of, the_event
+from support.team import opened
+from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.trace_context import META_KEYS
+
+if TYPE_CHECKING:
+    from test_mcp_direct_calls import Json, Served
+
+    from conftest import Connect
+    from support.team import Team
+    from support.world import World
+
+pytestmark = pytest.mark.req("AC-12")
+SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+PROGRESS = {"progressToken": 5}
+
+
+async def write(
+    served: Served, key: str, era: str, meta: Json, headers: Any = (), name: str = "goal", request_id: Any = 7
+) -> Any:
+    """Write a key with metadata beside the call, and return the answer."""
+    arguments = {"action": "write", "session_id": "$", "key": name, "value": "ship"}
+    body, given = await served.plain(key, era, "shared_context", arguments)
+    params = {**body["params"], "_meta": {**(ENVELOPE if era == MODERN else {}), **meta}}
+    answer = await served.post(key, {**body, "id": request_id, "params": params}, given | dict(headers))
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def native(era: str, served: Served, key: str) -> dict[str, str | None]:
+    """Return the ids of MCP itself: of the request, and of the connection where there is one."""
+    return {"jsonrpc_request_id": "7", "mcp_session_id": served.connections[key] if era == LEGACY else None}
+
+
+@ERAS
+async def test_a_write_is_found_by_its_turn_and_task_whoever_answers_it(world: World, era: str) -> None:
+    key = world.planner.credential
+    async with both(world) as (lane, sdk):
+        for served in (lane, sdk):
+            answer = await write(served, key, era, META)
+            assert not answer["result"]["isError"]
+            event = await the_event(world.app, world.tenant, session_id=served.session)
+            assert event.event.subject == "goal"
+            ids = {name: getattr(DURING, name) for name in DURING.__struct_fields__}
+            assert event.during == Correlation(**{**ids, **native(era, served, key)})
+        assert lane.sdk == []
+
+
+@SQLITE
+@ERAS
+@pytest.mark.parametrize("name", sorted(META_KEYS))
+async def test_each_key_is_taken_without_the_sdk_and_answered_as_by_it(world: World, era: str, name: str) -> None:
+    values = {"traceparent": TRACEPARENT, "tracestate": "vendor=1", "baggage": BAGGAGE}
+    async with both(world) as (lane, sdk):
+        answers = [
+            await write(served, world.planner.credential, era, {name: values.get(name, "x")}) for served in (lane, sdk)
+        ]
+        assert [answer["result"]["isError"] for answer in answers] == [False, False]
+        assert answers[0].keys() == answers[1].keys()
+        assert answers[0]["result"].keys() == answers[1]["result"].keys()
+        assert lane.sdk == []
+
+
+@SQLITE
+@ERAS
+async def test_what_else_a_call_says_beside_it_is_the_sdk_s_and_nothing_is_lost(world: World, era: str) -> None:
+    async with both(world) as (lane, _):
+        await write(lane, world.planner.credential, era, META | PROGRESS)
+        assert len(lane.sdk) == 1
+    assert (await the_event(world.app, world.tenant)).during.trace_id == TRACE
+
+
+@SQLITE
+@ERAS
+async def test_the_headers_of_the_request_count_where_its_metadata_is_silent(world: World, era: str) -> None:
+    key, other = world.planner.credential, {"traceparent": TRACEPARENT.replace("b7", "c7")}
+    async with both(world) as (lane, sdk):
+        for served in (lane, sdk):
+            await write(served, key, era, {}, HEADERS, "by_header")
+            await write(served, key, era, {"weft/turn_id": "t2"}, HEADERS, "by_both")
+            await write(served, key, era, {"traceparent": TRACEPARENT}, other, "by_meta")
+            found = {
+                event.event.subject: event.during
+                for event in await events_of(world.app, world.tenant, session_id=served.session)
+            }
+            assert found["by_header"].turn_id == TURN
+            assert found["by_header"].jsonrpc_request_id == "7"
+            assert (found["by_both"].turn_id, found["by_both"].task_id) == ("t2", TASK)
+            assert found["by_meta"].span_id == DURING.span_id
+        assert lane.sdk == []
+
+
+@SQLITE
+@ERAS
+async def test_a_call_that_is_part_of_nothing_leaves_no_ids_of_its_own(world: World, era: str) -> None:
+    async with both(world) as (lane, sdk):
+        for served in (lane, sdk):
+            await write(served, world.planner.credential, era, {})
+            await write(served, world.planner.credential, era, {"weft/turn_id": "no id", "traceparent": "garbage"})
+            for event in await events_of(world.app, world.tenant, session_id=served.session, subject="goal"):
+                assert event.during is UNRELATED
+
+
+@SQLITE
+@ERAS
+@pytest.mark.parametrize("meta", [{"weft/turn_id": 5}, {"traceparent": None}, {"baggage": ["x"]}, {"weft/task_id": {}}])
+async def test_what_is_no_text_does_no_harm(world: World, era: str, meta: Json) -> None:
+    async with both(world) as (lane, sdk):
+        seen = [await write(served, world.planner.credential, era, meta) for served in (lane, sdk)]
+        assert seen[0].keys() == seen[1].keys()
+        assert len(lane.sdk) == 1
+    for event in await events_of(world.app, world.tenant, subject="goal"):
+        assert event.during is UNRELATED
+
+
+@SQLITE
+@ERAS
+async def test_calls_at_the_same_time_on_one_connection_keep_their_turns_apart(world: World, era: str) -> None:
+    key = world.planner.credential
+    async with both(world) as (lane, sdk):
+        for served in (lane, sdk):
+            await served.connection(key)
+            metas = [{"weft/turn_id": f"t{number}"} if number % 3 else {} for number in range(30)]
+            await asyncio.gather(
+                *(write(served, key, era, meta, (), f"key_{n}", f"r{n}") for n, meta in enumerate(metas))
+            )
+            for number in range(30):
+                wanted = {"session_id": served.session, "subject": f"key_{number}"}
+                (event,) = await events_of(world.app, world.tenant, **wanted)
+                expected = (f"t{number}", f"r{number}") if number % 3 else (None, None)
+                assert (event.during.turn_id, event.during.jsonrpc_request_id) == expected
+        assert lane.sdk == []
+
+
+@SQLITE
+async def test_envelopes_with_ids_are_not_remembered_one_by_one(world: World) -> None:
+    async with both(world) as (lane, _):
+        for number in range(20):
+            await write(lane, world.planner.credential, MODERN, {"weft/turn_id": f"t{number}"})
+        assert len(lane.lane._envelopes) == 1
+        assert len(lane.application.mcp._users) == 1
+        assert lane.sdk == []
+
+
+@SQLITE
+async def test_users_are_not_remembered_with_what_each_message_is_part_of(world: World) -> None:
+    async with both(world) as (lane, _):
+        for number in range(20):
+            await write(lane, world.planner.credential, MODERN, {}, {"baggage": f"weft.turn_id=t{number}"})
+        assert len(lane.application.mcp._users) == 1
+    assert len(await events_of(world.app, world.tenant, turn_id="t7")) == 1
+
+
+async def test_every_transport_and_era_carries_it(connect: Connect, team: Team, session: str) -> None:
+    arguments = {"action": "write", "session_id": session, "key": "goal", "value": "ship"}
+    async with connect("planner") as client:
+        done = await client.call_tool("shared_context", arguments, meta=META)
+        assert not done.is_error
+    async with opened(team.data) as app:
+        event = await the_event(app, session_id=session)
+    assert event.during.jsonrpc_request_id
+    assert bool(event.during.mcp_session_id) == (connect.transport == "http" and connect.era == "legacy")

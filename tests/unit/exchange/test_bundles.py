@@ -1,0 +1,359 @@
+"""A bundle's bytes: what is written is read back, and whatever is altered is found, with its place."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.capabilities.exchange import bundles
+from weft.capabilities.exchange.bundles import (
+    BundleDamaged,
+    BundleReader,
+    BundleWriter,
+    Content,
+    Header,
+    RecordEntry,
+    Seal,
+    SessionEntry,
+    Snapshot,
+    Stored,
+    is_bundle,
+)
+from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Producer
+from weft.capabilities.records.refs import Link
+from weft.capabilities.sessions.model import SessionConfig
+from weft.kernel.errors import ContentTooLarge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.req("AC-14")
+
+AT = datetime(2026, 5, 4, 3, 2, 1, 98765, tzinfo=UTC)
+FORMS = ("ndjson", "json")
+TEXT = "Ship on Friday. ✓ 🚢"
+each_form = pytest.mark.parametrize("form", FORMS)
+
+
+def header(**what: Any) -> Header:
+    told = {
+        "format": "weft-bundle",
+        "version": 1,
+        "bundle_id": "b1",
+        "scope": "session",
+        "schema_version": "0.1.0",
+        "created_at": AT,
+        "producer": Producer(id="weft", version="1"),
+        "source": "urn:weft:1",
+        "session_id": "s1",
+    }
+    return Header(**{**told, **what})
+
+
+def session() -> SessionEntry:
+    return SessionEntry(
+        session_id="s1",
+        purpose="a test",
+        metadata={"a": [1, None]},
+        config=SessionConfig(),
+        created_by="planner",
+        created_at=AT,
+        updated_at=AT,
+    )
+
+
+def envelope(context_id: str = "b1") -> RecordEntry:
+    record = ContextEnvelope(
+        schema_version="0.1.0", context_id=context_id, scope="session", lifecycle="available", created_at=AT
+    )
+    return RecordEntry(type="context_envelope", record=msgspec.Raw(msgspec.json.encode(record)))
+
+
+def item(text: str | None = TEXT) -> RecordEntry:
+    ref = Link(kind="content", id="i", digest=digest(text or ""))
+    record = ContextItem(
+        schema_version="0.1.0", item_id="i", context_kind="x", content_mode="ref", visibility=("*",), content_ref=ref
+    )
+    return RecordEntry(type="context_item", record=msgspec.Raw(msgspec.json.encode(record)))
+
+
+def missing() -> RecordEntry:
+    record = MissingContext(
+        schema_version="0.1.0",
+        missing_id="m1",
+        scope="task",
+        question="Why?",
+        severity="low",
+        status="detected",
+        created_at=AT,
+    )
+    stored = Stored("orchestrator", AT, AT)
+    body = msgspec.Raw(msgspec.json.encode(record))
+    return RecordEntry(type="missing_context", record=body, readable_by=("human:*",), stored=stored)
+
+
+def snapshot() -> Snapshot:
+    return Snapshot(label="mark", seq=3, created_by="orchestrator", created_at=AT)
+
+
+def digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def whole() -> list[Any]:
+    return [header(), session(), envelope(), item(), Content.of(TEXT.encode()), missing(), snapshot()]
+
+
+def written(entries: list[Any], form: Any = "ndjson") -> bytes:
+    file = io.BytesIO()
+    writer = BundleWriter(file.write, form)
+    for entry in entries:
+        writer.add(entry)
+    writer.seal()
+    assert writer.bytes == len(file.getvalue())
+    return file.getvalue()
+
+
+def read(content: bytes) -> list[Any]:
+    return [line.entry for line in BundleReader(io.BytesIO(content))]
+
+
+def said_of(content: bytes) -> BundleDamaged:
+    with pytest.raises(BundleDamaged) as caught:
+        read(content)
+    return caught.value
+
+
+def relined(bodies: list[bytes]) -> bytes:
+    """Return lines as somebody who knows the format would make them, whatever they say."""
+    last, lines = "0" * 64, []
+    for body in bodies:
+        last = hashlib.sha256(last.encode() + body).hexdigest()
+        lines.append(b'{"digest":"sha256:%s","entry":%s}\n' % (last.encode(), body))
+    return b"".join(lines)
+
+
+def sealed(bodies: list[bytes], **what: Any) -> bytes:
+    last = "0" * 64
+    for body in bodies:
+        last = hashlib.sha256(last.encode() + body).hexdigest()
+    seal = {"kind": "seal", "entries": len(bodies), "digest": f"sha256:{last}", **what}
+    return relined([*bodies, msgspec.json.encode(seal)])
+
+
+@each_form
+def test_what_was_written_is_read(form: str) -> None:
+    content = written(whole(), form)
+    reader = BundleReader(io.BytesIO(content))
+    lines = list(reader)
+    assert [line.entry for line in lines] == whole()
+    assert [type(line.record).__name__ for line in lines if line.record] == [
+        "ContextEnvelope",
+        "ContextItem",
+        "MissingContext",
+    ]
+    assert reader.entries == len(whole())
+    assert reader.records == 3
+    assert is_bundle(content)
+
+
+def test_the_array_is_json_and_says_the_same_as_the_lines() -> None:
+    lines = [msgspec.json.decode(line) for line in written(whole()).splitlines()]
+    assert msgspec.json.decode(written(whole(), "json")) == lines
+    assert lines[-1]["entry"]["kind"] == "seal"
+
+
+def test_both_forms_have_one_digest() -> None:
+    digests = set()
+    for form in FORMS:
+        reader = BundleReader(io.BytesIO(written(whole(), form)))
+        list(reader)
+        digests.add(reader.digest)
+    assert len(digests) == 1
+    assert None not in digests
+
+
+def flips(byte: int) -> Iterator[int]:
+    for flipped in (byte ^ 1, byte ^ 0x80, 0x0A):
+        if flipped != byte:
+            yield flipped
+
+
+@each_form
+def test_a_flip_of_any_byte_is_found_on_its_line(form: str) -> None:
+    content = written(whole(), form)
+    line = 1
+    for place, byte in enumerate(content):
+        for flipped in flips(byte):
+            altered = content[:place] + bytes([flipped]) + content[place + 1 :]
+            told = said_of(altered)
+            hit_newline = 0x0A in {byte, flipped}
+            allowed = {line, line - 1} if hit_newline else {line}
+            assert told.context["line"] in allowed, (place, flipped, told.message)
+        line += byte == 0x0A
+
+
+@each_form
+def test_a_bundle_cut_off_anywhere_is_refused(form: str) -> None:
+    content = written(whole(), form)
+    for length in range(len(content)):
+        assert said_of(content[:length]).code == "BUNDLE_DAMAGED"
+
+
+@each_form
+def test_a_line_left_out_repeated_or_moved_is_found(form: str) -> None:
+    lines = written(whole(), form).splitlines(keepends=True)
+    for place in range(len(lines)):
+        assert said_of(b"".join(lines[:place] + lines[place + 1 :]))
+        assert said_of(b"".join([*lines[: place + 1], *lines[place:]]))
+    for place in range(len(lines) - 1):
+        swapped = [*lines[:place], lines[place + 1], lines[place], *lines[place + 2 :]]
+        assert said_of(b"".join(swapped)).context["line"] <= place + 2
+
+
+@each_form
+def test_whatever_stands_behind_the_end_is_found(form: str) -> None:
+    content = written(whole(), form)
+    told = said_of(content + b"x")
+    assert told.context["line"] == content.count(b"\n") + 1
+    assert told.context["offset"] == len(content)
+    assert "behind the end" in told.message
+
+
+def bodies(*entries: Any) -> list[bytes]:
+    return [msgspec.json.encode(entry) for entry in entries]
+
+
+MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
+    "nothing": (lambda: b"", 1, "ends before"),
+    "not a bundle": (lambda: b'{"a": 1}\n', 1, "form"),
+    "no header": (lambda: sealed(bodies(envelope())), 1, "a record has no place here"),
+    "two headers": (lambda: sealed(bodies(header(), header())), 2, "a header has no place here"),
+    "no session": (lambda: sealed(bodies(header(), envelope())), 2, "a record has no place here"),
+    "two sessions": (lambda: sealed(bodies(header(), session(), session())), 3, "a session has no place here"),
+    "a session of a turn": (lambda: sealed(bodies(header(scope="turn"), session())), 2, "a session has no place"),
+    "no record": (lambda: sealed(bodies(header(), session())), 3, "a seal has no place here"),
+    "another envelope": (lambda: sealed(bodies(header(), session(), envelope("b2"))), 3, "own envelope"),
+    "no envelope": (lambda: sealed(bodies(header(), session(), missing())), 3, "own envelope"),
+    "a record behind a snapshot": (
+        lambda: sealed(bodies(header(), session(), envelope(), snapshot(), missing())),
+        5,
+        "a record has no place here",
+    ),
+    "unknown kind": (lambda: sealed([*bodies(header()), b'{"kind":"secret"}']), 2, "$.kind: Invalid value 'secret'"),
+    "no kind": (lambda: sealed([*bodies(header()), b"{}"]), 2, "missing required field `kind`"),
+    "not json": (lambda: sealed([*bodies(header()), b"{nope}"]), 2, "not JSON"),
+    "too deep": (lambda: sealed([*bodies(header()), b"[" * 100_000 + b"]" * 100_000]), 2, "$: Expected `object`"),
+    "deep inside": (
+        lambda: sealed([*bodies(header()), b'{"kind":"session","metadata":{"a":' + b"[" * 50_000 + b"]" * 50_000]),
+        2,
+        "not JSON",
+    ),
+    "unknown field": (lambda: sealed([b'{"kind":"header","odd":1}']), 1, "unknown field `odd`"),
+    "a version to come": (
+        lambda: sealed([msgspec.json.encode(header()).replace(b'"version":1', b'"version":2', 1)]),
+        1,
+        "$.version",
+    ),
+    "a record that is none": (
+        lambda: sealed([*bodies(header(), session(), envelope()), _altered(missing(), b'"low"', b'"dire"')]),
+        4,
+        "record: $.severity: Invalid enum value 'dire'",
+    ),
+    "a record of another type": (
+        lambda: sealed([*bodies(header(), session(), envelope()), _altered(missing(), b"missing_context", b"unknown")]),
+        4,
+        "$.type",
+    ),
+    "a rule broken": (
+        lambda: sealed([*bodies(header(), session(), envelope()), _altered(missing(), b"detected", b"resolved")]),
+        4,
+        "`resolution_refs` is required",
+    ),
+    "content without an item": (
+        lambda: sealed(bodies(header(), session(), envelope(), Content.of(b"x"))),
+        4,
+        "not what the item",
+    ),
+    "content of another": (
+        lambda: sealed(bodies(header(), session(), envelope(), item(), Content.of(b"x"))),
+        5,
+        "not what the item",
+    ),
+    "content twice": (
+        lambda: sealed(bodies(header(), session(), envelope(), item(), *[Content.of(TEXT.encode())] * 2)),
+        6,
+        "not what the item",
+    ),
+    "content with another digest": (
+        lambda: sealed(bodies(header(), session(), envelope(), item(), Content(digest=digest(TEXT), text="x"))),
+        5,
+        "another digest",
+    ),
+    "content that is no base64": (
+        lambda: sealed(bodies(header(), session(), envelope(), item(), Content(digest=digest(TEXT), base64="*"))),
+        5,
+        "cannot be read",
+    ),
+    "content that is neither": (
+        lambda: sealed(bodies(header(), session(), envelope(), item(), Content(digest=digest(TEXT)))),
+        5,
+        "text or base64",
+    ),
+    "fewer than sealed": (lambda: sealed(bodies(header(), session(), envelope()), entries=9), 4, "for 9 entries"),
+    "another seal": (
+        lambda: sealed(bodies(header(), session(), envelope()), digest=digest("")),
+        4,
+        "that of another bundle",
+    ),
+    "a line too long": (lambda: b"x" * (bundles.LONGEST_LINE + 2), 1, "too long"),
+}
+
+
+def _altered(entry: RecordEntry, old: bytes, new: bytes) -> bytes:
+    body = msgspec.json.encode(entry)
+    assert old in body
+    return body.replace(old, new, 1)
+
+
+@pytest.mark.parametrize("name", MADE_UP)
+def test_even_with_digests_that_match_what_is_no_bundle_is_refused_and_says_where(name: str) -> None:
+    make, line, what = MADE_UP[name]
+    told = said_of(make())
+    assert (told.context["line"], what in told.message) == (line, True), told.message
+
+
+def test_bytes_that_are_no_text_are_carried_as_base64() -> None:
+    content = Content.of(b"\xff\x00")
+    assert content.base64 == base64.b64encode(b"\xff\x00").decode()
+    assert content.bytes() == b"\xff\x00"
+
+
+def test_what_no_reader_would_take_is_not_written() -> None:
+    writer = BundleWriter(lambda _: None)
+    with pytest.raises(ContentTooLarge):
+        writer.add(Content.of(b"x" * bundles.LONGEST_LINE))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(texts=st.lists(st.text(max_size=50), max_size=5), flip=st.tuples(st.integers(0), st.integers(1, 255)))
+def test_any_flip_in_any_bundle_is_found(form: str, texts: list[str], flip: tuple[int, int]) -> None:
+    contents = [part for text in texts for part in (item(text), Content.of(text.encode()))]
+    content = written([header(), session(), envelope(), *contents], form)
+    assert len(read(content)) == 3 + len(contents)
+    place = flip[0] % len(content)
+    altered = content[:place] + bytes([content[place] ^ flip[1]]) + content[place + 1 :]
+    assert said_of(altered).context["line"] <= content[:place].count(b"\n") + 1
+
+
+def test_a_seal_is_an_entry_like_any_other() -> None:
+    entry = msgspec.json.decode(written(whole()).splitlines()[-1])["entry"]
+    assert msgspec.convert(entry, Seal).entries == len(whole())

@@ -1,0 +1,138 @@
+"""How items look of which something is hidden, and what of a record is words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from weft.capabilities.exchange import masking, prose
+from weft.capabilities.exchange.applying import AppliedPolicy, Definition
+from weft.capabilities.exchange.hiding import redacted
+from weft.capabilities.exchange.items import Item
+from weft.capabilities.exchange.masking import Mask
+from weft.capabilities.records.model import RECORD_TYPES, ContextItem, MissingContext
+from weft.capabilities.records.refs import Link
+from weft.capabilities.records.store import Redaction
+
+pytestmark = pytest.mark.req("AC-11")
+MAIL = "bob@example.com"
+
+
+def item(**more: Any) -> ContextItem:
+    plain = {"schema_version": "0.1.0", "item_id": "n1", "context_kind": "note", "content_mode": "opaque"}
+    return ContextItem(**{**plain, "visibility": ("*",), **more})
+
+
+def redaction(state: str, replacement: str | None = None) -> Redaction:
+    return Redaction("n1", None, state, "by hand", "why", "human:dana", 0, replacement)
+
+
+def test_a_redaction_that_was_taken_back_changes_nothing() -> None:
+    plain = Item(item(content=MAIL, content_mode="inline"), MAIL)
+    assert redacted(plain, redaction("none"), Mask()) is plain
+
+
+@pytest.mark.parametrize("state", ["masked", "removed", "encrypted_ref", "summarized", "policy_blocked"])
+def test_what_is_not_at_hand_is_shown_in_no_state(state: str) -> None:
+    elsewhere = Item(item(content_mode="ref", content_ref=Link(uri="https://example.com/bob")), None)
+    record, text = redacted(elsewhere, redaction(state), Mask())
+    assert text is None
+    assert (record.content_mode, record.content, record.content_ref) == ("opaque", UNSET, UNSET)
+    assert (record.redaction_state, record.redacted_by) == (state, "human:dana")
+
+
+def test_an_encrypted_reference_keeps_the_digest_it_had() -> None:
+    digest = f"sha256:{'0' * 64}"
+    named = Item(item(content_mode="ref", content_ref=Link(id="x", digest=digest), byte_size=7), None)
+    record = redacted(named, redaction("encrypted_ref"), Mask()).record
+    assert record.content_ref == Link(kind="content", id="n1", digest=digest)
+    assert record.byte_size is UNSET
+
+
+def test_more_values_than_are_numbered_are_still_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masking, "_MOST_NUMBERED", 1)
+    assert Mask().text("a@x.org b@x.org a@x.org") == "[email 1] [email] [email 1]"
+
+
+def test_what_others_call_open_is_open_and_what_nobody_knows_is_not() -> None:
+    applied = AppliedPolicy("p", Definition(sensitivity="internal"))
+    leaves = [
+        applied.item(Item(item(**said), None), None) is not None
+        for said in (
+            {"sensitivity": "public"},
+            {"sensitivity": "internal"},
+            {"sensitivity": "top secret"},
+            {"visibility": ("principal:ada",)},
+            {},
+        )
+    ]
+    assert leaves == [True, True, False, False, True]
+    assert applied.omitted == 2
+
+
+WORDS: dict[str, dict[str, Any]] = {
+    "context_envelope": {"context_id": "c", "scope": "turn", "lifecycle": "draft", "metadata": {"a": MAIL}},
+    "context_selection": {"selection_id": "s", "surface_id": "x", "query": MAIL, "selection_policy": {"a": [MAIL]}},
+    "context_budget": {
+        "budget_id": "b",
+        "target": "t",
+        "truncation_records": [{"item_ref": "x", "strategy": "reject", "reason": MAIL}],
+    },
+    "context_compaction": {
+        "compaction_id": "c",
+        "scope": "turn",
+        "source_item_refs": ["x"],
+        "method": "custom",
+        "loss_notes": [MAIL, "none"],
+        "validation": {"status": "ok", "notes": [MAIL]},
+    },
+    "missing_context": {
+        "missing_id": "m",
+        "scope": "turn",
+        "question": MAIL,
+        "severity": "low",
+        "status": "detected",
+        "blocked_actions": [f"mail {MAIL}"],
+        "candidate_sources": [{"kind": "person", "hint": MAIL, "uri": f"mailto:{MAIL}"}],
+    },
+    "context_event": {
+        "event_id": "e",
+        "event_type": "context.exported",
+        "source": "urn:x",
+        "time": "2026-01-01T00:00:00Z",
+        "data": {"a": {"b": MAIL}},
+        "external_mappings": [{"native": "custom", "system": "s", "ids": {"to": MAIL}}],
+    },
+}
+
+
+@pytest.mark.parametrize("kind", WORDS)
+def test_words_are_masked_and_withheld_wherever_they_stand_and_the_record_stays_valid(kind: str) -> None:
+    made = {"created_at": "2026-01-01T00:00:00Z"} if kind != "context_event" else {}
+    record = msgspec.convert({"schema_version": "0.1.0", **made, **WORDS[kind]}, RECORD_TYPES[kind])
+    for shown in (prose.masked(record, Mask()), prose.wordless(prose.masked(record, Mask()))):
+        told = msgspec.json.encode(shown)
+        assert MAIL.encode() not in told
+        assert msgspec.json.decode(told, type=RECORD_TYPES[kind]) == shown
+    assert prose.masked(record, Mask([])) == record
+
+
+def test_ids_stay_so_that_references_meet() -> None:
+    said = {**WORDS["missing_context"], "missing_id": MAIL, "resolution_refs": [MAIL, {"id": MAIL}]}
+    raw = {"schema_version": "0.1.0", "created_at": "2026-01-01T00:00:00Z", **said}
+    masked = prose.masked(msgspec.convert(raw, MissingContext), Mask())
+    assert (masked.missing_id, masked.resolution_refs) == (MAIL, (MAIL, Link(id=MAIL)))
+
+
+@given(st.text(max_size=200))
+def test_a_masked_item_always_tells_the_digest_of_what_it_shows(text: str) -> None:
+    said = f"{text} {MAIL}"
+    shown = redacted(Item(item(content=said, content_mode="inline"), said), redaction("masked"), Mask())
+    assert shown.text == shown.record.content
+    assert shown.record.byte_size == len(str(shown.text).encode())
+    assert MAIL not in str(shown.text)

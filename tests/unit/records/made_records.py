@@ -1,0 +1,93 @@
+"""Records made up from their types: any of them is valid."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import msgspec.inspect as kinds
+from hypothesis import strategies as st
+
+from weft.capabilities.records.model import RECORD_TYPES
+from weft.capabilities.records.rules import InOrder, Needs
+from weft.kernel.fields import LARGEST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from weft.capabilities.records.model import Record
+    from weft.capabilities.records.refs import Part
+
+_TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+_ZONES = st.integers(-18 * 60, 18 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+_TIMES = st.datetimes(datetime(1970, 1, 2), datetime(2200, 1, 1), timezones=st.just(UTC) | _ZONES)  # noqa: DTZ001
+_PLAIN = st.none() | st.booleans() | st.integers(-LARGEST, LARGEST) | st.floats(allow_nan=False, allow_infinity=False)
+JSON = st.recursive(
+    _PLAIN | _TEXT, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3), max_leaves=6
+)
+
+
+@cache
+def records(record_type: str) -> st.SearchStrategy[Record]:
+    return _parts(RECORD_TYPES[record_type])
+
+
+@cache
+def _parts(part_type: type[Part]) -> st.SearchStrategy[Any]:
+    fields = kinds.type_info(part_type).fields  # type: ignore[attr-defined]
+    made = {field.name: _made(field.type) for field in fields}
+    required = {field.name for field in fields if field.required}
+
+    @st.composite
+    def part(draw: st.DrawFn) -> Part:
+        said = draw(st.sets(st.sampled_from(sorted(made)), max_size=5)) | required
+        values = {name: draw(made[name]) for name in sorted(said)}
+        for rule in part_type.rules:
+            values |= _abiding(rule, values, made, draw)
+        return part_type(**values)
+
+    return part()
+
+
+def _texts(kind: kinds.StrType) -> st.SearchStrategy[str]:
+    if kind.pattern is None:
+        return st.text(st.characters(codec="utf-8"), min_size=kind.min_length or 0, max_size=12)
+    fitting = st.from_regex(kind.pattern, alphabet=st.characters(codec="utf-8"))
+    return fitting.filter(lambda text: len(text) <= (kind.max_length or LARGEST))
+
+
+_WAYS: dict[type[kinds.Type], Callable[[Any], st.SearchStrategy[Any]]] = {
+    kinds.Metadata: lambda kind: _made(kind.type),
+    kinds.StructType: lambda kind: _parts(kind.cls),
+    kinds.UnionType: lambda kind: st.one_of(*map(_made, kind.types)),
+    kinds.VarTupleType: lambda kind: st.lists(_made(kind.item_type), min_size=kind.min_length or 0, max_size=3).map(
+        tuple
+    ),
+    kinds.DictType: lambda kind: st.dictionaries(_TEXT, _made(kind.value_type), max_size=2),
+    kinds.LiteralType: lambda kind: st.sampled_from(kind.values),
+    kinds.StrType: _texts,
+    kinds.IntType: lambda kind: st.integers(-LARGEST if kind.ge is None else kind.ge, kind.le or LARGEST),
+    kinds.FloatType: lambda kind: st.floats(min_value=kind.ge, allow_nan=False, allow_infinity=False),
+    kinds.BoolType: lambda _: st.booleans(),
+    kinds.DateTimeType: lambda _: _TIMES,
+    kinds.AnyType: lambda _: JSON,
+}
+
+
+def _made(kind: kinds.Type) -> st.SearchStrategy[Any]:
+    return _WAYS[type(kind)](kind)
+
+
+def _abiding(
+    rule: Needs | InOrder, values: dict[str, Any], made: dict[str, st.SearchStrategy[Any]], draw: st.DrawFn
+) -> dict[str, Any]:
+    """Return what has to be said besides, or otherwise, for a rule to be kept."""
+    if isinstance(rule, InOrder):
+        both = sorted(values[name] for name in (rule.first, rule.second) if name in values)
+        return dict(zip((rule.first, rule.second), both, strict=True)) if len(both) == 2 else {}
+    concerned = rule.field is None or values.get(rule.field) in rule.values
+    if not concerned or any(values.get(name, ()) != () for name in rule.any_of):
+        return {}
+    name = draw(st.sampled_from(rule.any_of))
+    return {name: draw(made[name].filter(lambda value: value != ()))}

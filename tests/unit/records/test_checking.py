@@ -1,0 +1,163 @@
+"""Checking documents: every form records come in, and everything that can be wrong with the text itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_records import JSON
+
+from weft.capabilities.records.checking import (
+    ID_FIELDS,
+    MOST_LEVELS,
+    Problem,
+    check_document,
+    check_record,
+    problems_in,
+    record_of,
+)
+from weft.capabilities.records.misfits import Misfit
+from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextInjection
+
+pytestmark = pytest.mark.req("AC-01")
+ITEM: dict[str, Any] = {
+    "schema_version": "0.1.0",
+    "item_id": "message:s1/1",
+    "context_kind": "message",
+    "content_mode": "inline",
+    "content": "x",
+    "visibility": ["*"],
+}
+TEXT = json.dumps(ITEM)
+BAD = json.dumps({**ITEM, "content_mode": "loud"})
+NOT_ONE = f"is none of the record types: it has none of {', '.join(ID_FIELDS)}"
+TOO_DEEP = f"is nested more than {MOST_LEVELS} levels deep"
+
+
+def nested(levels: int) -> str:
+    """Return an item nested so many levels deep, itself the first."""
+    return TEXT.replace('"x"', "[" * (levels - 1) + "]" * (levels - 1))
+
+
+@pytest.mark.parametrize(
+    ("document", "records_in_it"),
+    [
+        (TEXT, 1),
+        (json.dumps(ITEM, indent=2) + "\n\n", 1),
+        (f"\n[{TEXT},\n {TEXT}]\n", 2),
+        (f"{TEXT}\n{TEXT}\r\n\n{TEXT}", 3),
+        (f'{{"type": "context_item", "record": {TEXT}}}', 1),
+        (f'[{{"type": "context_item", "record": {TEXT}}}, {TEXT}]', 2),
+        (f'{{"record": {TEXT}, "type": "context_item"}}\n{TEXT}', 2),
+        (nested(MOST_LEVELS), 1),
+        (TEXT.replace('"x"', '"' + "[" * 2 * MOST_LEVELS + '\\""'), 1),
+        (TEXT.replace('"x"', json.dumps([[n] for n in range(99)])), 1),
+        (TEXT.replace("item_id", "item\\u005fid").replace('"x"', '"a\\u003ab: c"'), 1),
+    ],
+)
+def test_every_form_of_document_is_read(document: str, records_in_it: int) -> None:
+    assert check_document(document.encode()) == (records_in_it, [])
+
+
+@pytest.mark.parametrize(
+    ("document", "line", "path", "reason"),
+    [
+        ("", 1, "$", "is empty: it holds no record"),
+        (" \n\n", 1, "$", "is empty: it holds no record"),
+        ("[]", 1, "$", "holds no record"),
+        ("17", 1, "$", "a record is an object"),
+        ("{}", 1, "$", NOT_ONE),
+        (f"[{TEXT},\n\n7]", 3, "$[1]", "a record is an object"),
+        (f"{TEXT}\n\n[{TEXT}]", 3, "$", "a record is an object"),
+        ("\ufeff" + TEXT, 1, "$", "begins with a byte order mark, which JSON has no place for"),
+        (f"{TEXT}\n{TEXT[:-1]}", 2, "$", "is not JSON: it ends too early"),
+        (TEXT.replace('"x"', '"\\ud800"'), 1, "$", "is not JSON: unexpected end of escaped utf-16"),
+        (TEXT.replace('"x"', "NaN"), 1, "$", "is not JSON, which has no NaN and no infinity"),
+        (TEXT.replace('"x"', "-Infinity"), 1, "$", "is not JSON, which has no NaN and no infinity"),
+        (TEXT.replace('"x"', "1e999"), 1, "$", "is not JSON: Number out of range"),
+        ('{\n "item_id": "a",\n}', 3, "$", "is not JSON: trailing comma in object (column 1)"),
+        (f"[{TEXT}\n {TEXT}]", 2, "$", "is not JSON: expected ',' or ']' (column 2)"),
+        (nested(MOST_LEVELS + 1), 1, "$", TOO_DEEP),
+        (nested(100_000), 1, "$", TOO_DEEP),
+        ("[" * 100_000, 1, "$", TOO_DEEP),
+        (TEXT[:-1] + ', "item_id": "b"}', 1, "$.item_id", "is said twice"),
+        (TEXT[:-1] + ', "item_id": "\\u003a"}', 1, "$.item_id", "is said twice"),
+        (TEXT.replace('"x"', '[{"a": [1, {"b": ":", "b": 2}]}]'), 1, "$.content[0].a[1].b", "is said twice"),
+        (f'{{"type": "context_item", "record": {BAD}}}', 1, "$.record.content_mode", "'loud' is not one of "),
+        (f'{{"type": "context_itme", "record": {TEXT}}}', 1, "$.type", "'context_itme' is not one of context_envel"),
+        (f'{{"type": 7, "record": {TEXT}}}', 1, "$.type", "'7' is not one of context_envelope, "),
+        ('{"type": "context_item", "record": []}', 1, "$.record", "a record is an object"),
+        (f'{{"type": "context_event", "record": {TEXT}}}', 1, "$.record.item_id", "is no field here"),
+    ],
+)
+def test_whatever_is_wrong_is_told_with_line_path_and_reason(document: str, line: int, path: str, reason: str) -> None:
+    (problem,) = problems_in(document.encode())
+    assert (problem.line, problem.path) == (line, path)
+    assert problem.reason.startswith(reason)
+
+
+def test_text_that_is_not_utf_8_is_told_by_its_byte() -> None:
+    document = TEXT.encode() + b"\n" + TEXT.encode().replace(b'"x"', b'"\xff"')
+    assert problems_in(document) == [Problem(2, "$", f"is not UTF-8 text (byte {document.index(0xFF) + 1})")]
+
+
+def test_every_bad_record_of_a_document_is_told() -> None:
+    problems = problems_in(f"{TEXT}\n{BAD}\n{{}}\n{TEXT}\n{TEXT[1:]}".encode())
+    assert [(problem.line, problem.path) for problem in problems] == [(2, "$.content_mode"), (3, "$"), (5, "$")]
+    pretty = json.dumps([ITEM, json.loads(BAD), {}], indent=1)
+    problems = problems_in(pretty.encode())
+    assert [problem.path for problem in problems] == ["$[1].content_mode", "$[2]"]
+    assert [pretty.splitlines()[problem.line - 1].strip() for problem in problems] == ["{", "{}"]
+
+
+@pytest.mark.parametrize("written", ["2026-05-08t09:30:00Z", "2026-05-08T09:30:00z", "2026-05-08T09:30:00+0200"])
+def test_a_time_in_a_place_of_its_own_is_held_to_the_one_way_to_write_it(written: str) -> None:
+    reason = "is not a time as in 2026-05-08T12:30:00Z"
+    placed = {
+        "$.created_at": {"created_at": written},
+        "$.freshness.as_of": {"freshness": {"as_of": written}},
+        "$.external_mappings[1].time": {
+            "external_mappings": [{"native": "mcp"}, {"native": "cloudevents", "time": written}]
+        },
+    }
+    for path, more in placed.items():
+        assert problems_in(json.dumps({**ITEM, **more}).encode()) == [Problem(1, path, reason)]
+
+
+def test_the_type_is_told_by_the_id_that_is_the_records_own() -> None:
+    event = {"schema_version": "0.1.0", "event_id": "e", "event_type": "context.exported", "source": "weft:1"}
+    event |= {"time": "2026-05-08T09:30:00Z", "context_id": "ctx_1"}
+    assert isinstance(record_of(event), ContextEvent)
+    injection = {"schema_version": "0.1.0", "injection_id": "i", "assembly_id": "a", "target": "model:x"}
+    injection |= {"injection_point": "ui_panel", "created_at": "2026-05-08T09:30:00Z"}
+    assert isinstance(record_of(injection), ContextInjection)
+    assert {kind.id_field for kind in RECORD_TYPES.values()} == set(ID_FIELDS)
+
+
+def test_a_misfit_says_where_and_why() -> None:
+    with pytest.raises(Misfit, match=r"^\$\.context_kind: is required$"):
+        record_of({"item_id": "a", "schema_version": "0.1.0"})
+    with pytest.raises(Misfit, match=r"^\$\.type: 'nonsense' is not one of "):
+        check_record(TEXT.encode(), "nonsense")
+
+
+def test_what_it_says_of_a_value_that_has_no_end_has_one() -> None:
+    (problem,) = problems_in(json.dumps({**ITEM, "content_mode": "x" * 100_000}).encode())
+    assert len(problem.reason) < 500
+
+
+@given(st.binary(max_size=60) | JSON.map(lambda value: json.dumps(value).encode()))
+def test_any_bytes_are_read_or_refused_with_words(document: bytes) -> None:
+    assert all(problem.reason and problem.line >= 1 for problem in problems_in(document))
+
+
+@given(st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=5), JSON, min_size=1, max_size=3), st.data())
+def test_a_name_said_twice_is_never_overlooked(told: dict[str, Any], data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(told)))
+    doubled = f"{json.dumps(told)[:-1]}, {json.dumps(name)}: 1}}"
+    document = f'{{"selection_id": "s", "metadata": [{json.dumps(told)}, {doubled}]}}'
+    with pytest.raises(Misfit, match="is said twice"):
+        check_record(document.encode())

@@ -1,0 +1,37 @@
+"""What ``import weft.records`` gives to those who use Weft as a library."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import weft.records
+from weft.capabilities.records.model import RECORD_TYPES
+from weft.capabilities.records.refs import Mapping, Selector
+from weft.records import resolve, source_ref, validate
+
+pytestmark = pytest.mark.req("AC-12")
+
+
+@pytest.mark.parametrize("name", weft.records.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(weft.records, name) is not None
+
+
+def test_every_record_selector_and_mapping_can_be_imported_by_name() -> None:
+    kinds = [*RECORD_TYPES.values(), *Selector.__args__, *Mapping.__args__]
+    assert {kind.__name__ for kind in kinds} <= set(weft.records.__all__)
+
+
+def test_importing_it_loads_no_database_no_server_and_no_parser() -> None:
+    program = "import sys, weft.records; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"apsw", "asyncpg", "click", "lxml", "mcp", "starlette", "uvicorn", "weft.app"} & set(loaded)
+
+
+def test_records_are_checked_and_passages_found_as_the_server_does() -> None:
+    ref = source_ref("s", "file:///plan", "Ship on Friday.", start=0, end=4, source_kind="file")
+    assert resolve(ref, "Ship on Friday.").outcome == "exact"
+    assert validate('{"item_id": "i"}')[0].path == "$.schema_version"

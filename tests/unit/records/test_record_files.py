@@ -1,0 +1,119 @@
+"""The example records: the struct, the published schema and the checker are of one mind about each."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+
+import msgspec
+import pytest
+from public_shapes import PUBLIC, public_checker
+from record_files import FOLDER, INVALID, VALID, decoded, schema_checker, told_in, type_of
+
+from weft.capabilities.records.checking import Problem, check_document, check_record
+from weft.capabilities.records.model import RECORD_TYPES
+from weft.capabilities.records.refs import Mapping, Selector
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.capabilities.records.refs import Part
+
+pytestmark = pytest.mark.req("AC-01")
+
+
+@pytest.mark.parametrize("record_type", RECORD_TYPES)
+def test_every_type_has_three_examples_and_three_that_are_refused(record_type: str) -> None:
+    assert sum(type_of(name) == record_type for name in VALID) >= 3
+    assert sum(type_of(name) == record_type for name in INVALID) >= 3
+
+
+def test_every_refused_file_is_in_the_table() -> None:
+    assert {str(path.relative_to(FOLDER)) for path in FOLDER.glob("*/invalid-*.json")} == set(INVALID)
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_a_valid_file_is_accepted_by_struct_schema_and_checker(name: str) -> None:
+    for told in told_in(name):
+        record = decoded(told, type_of(name))
+        assert check_record(json.dumps(told).encode()) == record
+        assert list(schema_checker(type_of(name)).iter_errors(told)) == []
+    assert check_document((FOLDER / name).read_bytes()) == (len(told_in(name)), [])
+
+
+@pytest.mark.parametrize("name", [name for name in VALID if type_of(name) in PUBLIC])
+def test_a_valid_file_is_accepted_by_the_public_schema_also_as_weft_writes_it(name: str) -> None:
+    for told in told_in(name):
+        written = json.loads(msgspec.json.encode(decoded(told, type_of(name))))
+        for each in (told, written):
+            assert list(public_checker(type_of(name)).iter_errors(each)) == []
+
+
+@pytest.mark.parametrize("name", INVALID)
+def test_a_refused_file_is_refused_with_the_path_and_the_reason(name: str) -> None:
+    document = (FOLDER / name).read_bytes()
+    path, reason, beyond_schema = INVALID[name]
+    assert check_document(document) == (1, [Problem(1, path, reason)])
+    assert schema_checker(type_of(name)).is_valid(json.loads(document)) == beyond_schema
+
+
+def test_only_the_order_of_two_numbers_is_beyond_json_schema() -> None:
+    beyond = [expected.reason for expected in INVALID.values() if expected.beyond_schema]
+    assert beyond
+    assert all(" is below `" in reason for reason in beyond)
+
+
+@pytest.mark.req("AC-02")
+@pytest.mark.req("AC-06")
+@pytest.mark.req("AC-07")
+@pytest.mark.req("AC-08")
+@pytest.mark.req("AC-09")
+@pytest.mark.req("AC-11")
+def test_the_examples_together_use_every_field_and_every_word() -> None:
+    fields: set[tuple[type, str]] = set()
+    words: set[tuple[frozenset[str], str]] = set()
+    kinds: set[type] = set()
+    for part in _parts_of_all_examples():
+        kinds.add(type(part))
+        for field in msgspec.structs.fields(part):
+            value = getattr(part, field.name)
+            if field.required or value not in (msgspec.UNSET, (), {}, ""):
+                fields.add((type(part), field.name))
+            words |= {(vocabulary, value) for vocabulary in _vocabularies(field.type) if isinstance(value, str)}
+    every_kind = set(_kinds(RECORD_TYPES.values()))
+    assert {*get_args(Selector), *get_args(Mapping)} < every_kind
+    assert every_kind - kinds == set()
+    assert {(kind, name) for kind in every_kind for name in kind.__struct_fields__} - fields == set()
+    assert {(all_of, word) for all_of in {all_of for all_of, _ in words} for word in all_of} == words
+
+
+def _parts_of_all_examples() -> Iterator[Part]:
+    for name in VALID:
+        for told in told_in(name):
+            yield from _parts_of(decoded(told, type_of(name)))
+
+
+def _parts_of(value: Any) -> Iterator[Part]:
+    if isinstance(value, msgspec.Struct):
+        yield value
+        value = msgspec.structs.astuple(value)
+    if isinstance(value, tuple):
+        for inner in value:
+            yield from _parts_of(inner)
+
+
+def _kinds(hints: Any) -> Iterator[type[Part]]:
+    for hint in hints:
+        if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+            yield hint
+            yield from _kinds(field.type for field in msgspec.structs.fields(hint))
+        else:
+            yield from _kinds(get_args(hint))
+
+
+def _vocabularies(hint: Any) -> Iterator[frozenset[str]]:
+    if get_origin(hint) is Literal:
+        yield frozenset(get_args(hint))
+    else:
+        for inner in get_args(hint):
+            yield from _vocabularies(inner)

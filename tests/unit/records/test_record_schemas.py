@@ -1,0 +1,65 @@
+"""The published schemas: made from the structs, valid, closed, and found by name."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from weft.capabilities.records.model import RECORD_TYPES
+from weft.capabilities.records.schemas import DIALECT, all_schemas, published_schema, schema_id, schema_url
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.req("AC-01")
+each_type = pytest.mark.parametrize("record_type", RECORD_TYPES)
+
+
+def test_the_published_schemas_are_those_of_the_structs() -> None:
+    assert {name: published_schema(name) for name in RECORD_TYPES} == json.loads(json.dumps(all_schemas()))
+
+
+@each_type
+def test_a_schema_is_valid_and_says_what_it_is(record_type: str) -> None:
+    schema = published_schema(record_type)
+    Draft202012Validator.check_schema(schema)
+    assert schema["$schema"] == DIALECT
+    assert schema["$id"] == schema_id(record_type) == f"urn:weft:agent-context:0.1.0:{record_type}"
+    assert schema["title"] == f"Agent Context 0.1.0: {record_type}"
+    assert schema["description"]
+    assert schema_url(record_type) == f"/schemas/agent-context/0.1.0/{record_type}.schema.json"
+
+
+@each_type
+def test_every_object_of_a_schema_is_closed_and_nothing_is_null(record_type: str) -> None:
+    for part in _parts(published_schema(record_type)):
+        assert part.get("type") != "null"
+        assert "discriminator" not in part
+        assert part.get("additionalProperties") is False or "title" not in part
+
+
+@each_type
+def test_every_reference_leads_somewhere_and_every_part_is_used(record_type: str) -> None:
+    schema = published_schema(record_type)
+    named = {part["$ref"] for part in _parts(schema) if "$ref" in part}
+    assert named == {f"#/$defs/{name}" for name in schema["$defs"]}
+
+
+@each_type
+def test_the_rules_between_fields_are_part_of_the_schema(record_type: str) -> None:
+    schema = published_schema(record_type)
+    assert len(schema.get("allOf", ())) == len(RECORD_TYPES[record_type].rules)
+
+
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield a schema and all schemas in it; what lies by name is no schema itself."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _parts(each)
+    elif isinstance(schema, dict):
+        yield schema
+        for key, inner in schema.items():
+            yield from _parts(list(inner.values()) if key in {"properties", "$defs"} else inner)

@@ -1,0 +1,177 @@
+"""Selectors: each kind cuts out what it means, and several together find a passage again."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.capabilities.records.refs import (
+    ByteRange,
+    Css,
+    CustomSelector,
+    JsonPointer,
+    LineRange,
+    MediaTimeRange,
+    PageRegion,
+    TextPosition,
+    TextQuote,
+    XPath,
+)
+from weft.capabilities.records.selecting import Passage, Source, cut, passage_digest, selectors_for
+
+pytestmark = pytest.mark.req("AC-05")
+
+# Line breaks of all kinds, characters of one to four bytes, and ones that belong to the one before.
+ALPHABET = st.sampled_from([*"ab c.\n\r\t", "\r\n", "é", "e\u0301", "🚢", "👩\u200d🚀", "\u2028", "中"])
+TEXTS = st.lists(ALPHABET, max_size=60).map("".join)
+DOCUMENT = '{"goal": "Ship", "steps": ["plan", {"a/b": 1, "m~n": null, "": true}], "size": 1.5}'
+
+
+def words(selector: object, content: bytes | str, media_type: str | None = None) -> str | None:
+    found = cut(selector, Source.of(content, media_type))  # type: ignore[arg-type]
+    return None if found is None else found.text
+
+
+@st.composite
+def passages(draw: st.DrawFn) -> tuple[str, int, int]:
+    text = draw(TEXTS)
+    start, end = sorted((draw(st.integers(0, len(text))), draw(st.integers(0, len(text)))))
+    return text, start, end
+
+
+@given(passages())
+def test_every_selector_made_for_a_passage_means_that_passage(made: tuple[str, int, int]) -> None:
+    text, start, end = made
+    for selector in selectors_for(text, start, end):
+        if not isinstance(selector, LineRange):
+            assert words(selector, text) == text[start:end], selector
+
+
+@given(passages())
+def test_the_lines_of_a_passage_are_all_that_it_touches(made: tuple[str, int, int]) -> None:
+    text, start, end = made
+    for selector in selectors_for(text, start, end):
+        found = cut(selector, Source.of(text)) if isinstance(selector, LineRange) else None
+        if found is not None and found.span is not None:
+            first, behind = found.span
+            assert first <= start
+            assert first == 0 or text[first - 1] in "\r\n"
+            assert set(text[behind:end]) <= {"\r", "\n"}
+
+
+@given(passages())
+def test_a_quote_is_made_so_that_it_tells_its_passage_from_others_like_it(made: tuple[str, int, int]) -> None:
+    text, start, end = made
+    quotes = [each for each in selectors_for(text, start, end) if isinstance(each, TextQuote)]
+    assert len(quotes) == (1 if end > start else 0)
+    for quote in quotes:
+        assert text[:start].endswith(quote.prefix)
+        assert text[end:].startswith(quote.suffix)
+
+
+@given(TEXTS, st.integers(0, 80), st.integers(0, 80))
+def test_bytes_are_those_of_the_source(text: str, one: int, other: int) -> None:
+    raw, (start, end) = text.encode(), sorted((one, other))
+    found = cut(ByteRange(start=start, end=end), Source.of(raw))
+    if end > len(raw):
+        assert found is None
+        return
+    assert found is not None
+    assert found.digest == Source.of(raw[start:end]).digest
+    if found.text is not None:
+        assert found.text.encode() == raw[start:end]
+
+
+def test_characters_are_code_points_and_a_crlf_is_two() -> None:
+    assert words(TextPosition(start=1, end=3), "a🚢e\u0301") == "🚢e"
+    assert words(TextPosition(start=1, end=4), "a\r\nb") == "\r\nb"
+    assert words(TextPosition(start=2, end=9), "short") is None
+    assert words(TextPosition(start=0, end=0), "") == ""
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
+def test_lines_end_as_they_do_anywhere(ending: str) -> None:
+    text = ending.join(["one", "two", "", "four", ""])
+    assert words(LineRange(start=2, end=2), text) == "two"
+    assert words(LineRange(start=2, end=4), text) == f"two{ending}{ending}four"
+    assert words(LineRange(start=3, end=3), text) == ""
+    assert words(LineRange(start=4, end=5), text) is None
+    assert words(LineRange(start=1, end=1), "") is None
+
+
+def test_a_quote_is_the_one_whose_surroundings_fit_best() -> None:
+    text = "red cat, blue cat, green cat"
+    assert cut(TextQuote(exact="cat", prefix="blue ", suffix=", g"), Source.of(text)) == Passage(
+        "cat", passage_digest("cat"), (14, 17)
+    )
+    found = cut(TextQuote(exact="cat", prefix="a green ", suffix="."), Source.of(text))
+    assert found is not None
+    assert found.span == (25, 28)
+    assert words(TextQuote(exact="dog"), text) is None
+
+
+@pytest.mark.parametrize(
+    ("pointer", "said"),
+    [
+        ("/goal", "Ship"),
+        ("/steps/0", "plan"),
+        ("/steps/1/a~1b", "1"),
+        ("/steps/1/m~0n", "null"),
+        ("/steps/1/", "true"),
+        ("/steps/1", '{"":true,"a/b":1,"m~n":null}'),
+        ("/size", "1.5"),
+        ("/steps/2", None),
+        ("/steps/-", None),
+        ("/steps/00", None),
+        ("/goal/0", None),
+        ("/nothing", None),
+    ],
+)
+def test_a_json_pointer_means_a_value(pointer: str, said: str | None) -> None:
+    assert words(JsonPointer(pointer=pointer), DOCUMENT) == said
+
+
+def test_the_whole_document_has_the_empty_pointer() -> None:
+    assert words(JsonPointer(pointer=""), " [1, 2] ") == "[1,2]"
+    assert words(JsonPointer(pointer=""), "not json") is None
+    assert words(JsonPointer(pointer="/0"), "[" * 100_000) is None
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        PageRegion(page=1, x=0, y=0, width=1, height=1),
+        MediaTimeRange(start_seconds=0, end_seconds=1),
+        CustomSelector(name="mine", value=1),
+        Css(selector="p"),
+        XPath(path="//p"),
+    ],
+)
+def test_what_has_no_words_by_itself_is_not_cut(selector: object) -> None:
+    assert words(selector, "<p>text</p>") is None
+
+
+def test_a_source_is_read_by_the_encoding_that_its_media_type_names() -> None:
+    raw = "naïve 中".encode("utf-16")
+    assert words(TextPosition(start=0, end=5), raw, "text/plain; charset=UTF-16") == "naïve"
+    assert words(ByteRange(start=2, end=12), raw, "text/plain; charset=UTF-16") == "naïve"
+    assert words(TextPosition(start=0, end=1), raw) is None
+    assert words(TextPosition(start=0, end=5), "naïve".encode("latin-1"), 'text/plain; charset="iso-8859-1"') == "naïve"
+    assert words(TextPosition(start=0, end=1), b"\xff", "text/plain; charset=unicode_escape") is None
+
+
+def test_bytes_that_are_no_text_are_known_by_their_digest_alone() -> None:
+    found = cut(ByteRange(start=1, end=3), Source.of(b"\x00\xff\xfe\x00"))
+    assert found == Passage(None, Source.of(b"\xff\xfe").digest)
+
+
+def test_a_passage_must_be_one_of_the_text() -> None:
+    with pytest.raises(ValueError, match="has no passage from 3 to 9"):
+        selectors_for("short", 3, 9)
+
+
+def test_a_passage_too_long_to_quote_is_told_by_its_place() -> None:
+    text = "x" * 200_000
+    kinds = [type(each) for each in selectors_for(text, 0, 150_000)]
+    assert kinds == [TextPosition, ByteRange, LineRange]

@@ -1,0 +1,393 @@
+"""Resolving: a passage is found where it was, elsewhere or not at all, and never taken for another."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from msgspec import UNSET, structs
+
+from weft.capabilities.records.model import ContextSourceRef
+from weft.capabilities.records.quoting import find_near, find_quote
+from weft.capabilities.records.refs import (
+    ByteRange,
+    Css,
+    CustomSelector,
+    JsonPointer,
+    LineRange,
+    MediaTimeRange,
+    PageRegion,
+    TextPosition,
+    TextQuote,
+    XPath,
+)
+from weft.capabilities.records.resolving import Resolution, resolve
+from weft.capabilities.records.selecting import Source, passage_digest, selectors_for, source_ref
+from weft.providers.markup import IsolatedMarkupReader
+
+pytestmark = pytest.mark.req("AC-05")
+
+CHARACTERS = st.sampled_from([*"abcdefgh \n", "\r\n", "é", "e\u0301", "🚢", "中"])
+TEXTS = st.lists(CHARACTERS, max_size=80).map("".join)
+STORY = "The plan was made in May.\nIt was changed in June, when nobody looked.\nIt was never told again.\n"
+MARKUP = IsolatedMarkupReader()
+PAGE = "<html><body><h1>Plan</h1><ul><li>first</li><li>Ship on <b>Friday</b></li></ul><p>end</p></body></html>"
+
+
+def ref(selector: Any = UNSET, *, of: str | bytes | None = None, said: str | None = None) -> ContextSourceRef:
+    """Return a reference by these selectors, with the digest of the source as it was and of the passage if given."""
+    return ContextSourceRef(
+        schema_version="0.1.0",
+        source_id="s",
+        uri="file:///plan.md",
+        source_kind="file",
+        selector=selector,
+        digest=UNSET if of is None else Source.of(of).digest,
+        metadata={} if said is None else {"weft": {"passage_digest": passage_digest(said)}},
+    )
+
+
+def place(resolution: Resolution) -> tuple[int, int] | None:
+    now = resolution.now
+    return (now.start, now.end) if isinstance(now, TextPosition) else None
+
+
+def places(words: str, text: str) -> int:
+    """Return in how many places words stand, those that overlap among them."""
+    return sum(text.startswith(words, at) for at in range(len(text)))
+
+
+@st.composite
+def passages(draw: st.DrawFn) -> tuple[str, int, int]:
+    text = draw(TEXTS.filter(bool))
+    start = draw(st.integers(0, len(text) - 1))
+    return text, start, draw(st.integers(start + 1, len(text)))
+
+
+@st.composite
+def edits(draw: st.DrawFn) -> tuple[str, int, int, str]:
+    """A passage of a text, and what became of the text by a few edits anywhere."""
+    text, start, end = draw(passages())
+    after = text
+    for _ in range(draw(st.integers(0, 3))):
+        begin = draw(st.integers(0, len(after)))
+        gone = draw(st.integers(0, 6))
+        after = after[:begin] + draw(st.lists(CHARACTERS, max_size=6).map("".join)) + after[begin + gone :]
+    return text, start, end, after
+
+
+@given(edits(), st.booleans(), st.booleans(), st.booleans())
+def test_exact_is_said_only_of_the_same_words_in_the_same_place(
+    made: tuple[str, int, int, str],
+    quoted: bool,  # noqa: FBT001 - drawn
+    hashed: bool,  # noqa: FBT001
+    known: bool,  # noqa: FBT001
+) -> None:
+    text, start, end, after = made
+    selectors = tuple(s for s in selectors_for(text, start, end) if quoted or not isinstance(s, TextQuote))
+    made_ref = ref(selectors, of=text if known else None, said=text[start:end] if hashed else None)
+    found = resolve(made_ref, after)
+    if found.outcome == "exact":
+        assert found.text == text[start:end]
+        assert text[start:end] in {
+            after[start:end],
+            after.encode()[len(text[:start].encode()) :].decode(errors="ignore")[: end - start],
+        }
+        assert quoted or hashed or after == text
+    if found.outcome == "moved":
+        assert found.text is not None
+        assert found.text in after
+        assert (found.likeness == 1) == (found.text == text[start:end])
+    if after == text and (quoted or hashed or known):
+        assert found.outcome == "exact"
+
+
+@given(passages(), TEXTS, TEXTS)
+def test_what_was_only_shifted_is_found_where_it_went(made: tuple[str, int, int], before: str, behind: str) -> None:
+    text, start, end = made
+    after = before + text + behind
+    assume(places(text, after) == 1)
+    found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
+    assert found.text == text[start:end]
+    assert found.likeness == 1
+    assert found.outcome in ({"exact"} if not before else {"exact", "moved"})
+    if places(text[start:end], after) == 1:
+        assert after[slice(*(place(found) or (0, 0)))] == text[start:end] or found.outcome == "exact"
+        assert found.outcome == ("exact" if not before else "moved")
+
+
+@given(passages(), st.text("xyz", min_size=1, max_size=20))
+def test_what_was_replaced_is_lost(made: tuple[str, int, int], other: str) -> None:
+    text, start, end = made
+    after = text[:start] + other + text[end:]
+    assume(text[start:end] not in after and end - start < 12)
+    found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
+    assert (found.outcome, found.text, found.confidence) == ("lost", None, 0)
+
+
+@given(edits())
+def test_what_is_found_can_be_found_again_by_its_new_selectors(made: tuple[str, int, int, str]) -> None:
+    text, start, end, after = made
+    found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
+    assume(found.outcome != "lost")
+    again = resolve(ref(found.selector), after)
+    assert (again.outcome, again.text) == ("exact", found.text)
+
+
+@given(st.one_of(TEXTS, st.binary(max_size=60)), st.one_of(TEXTS, st.binary(max_size=60)))
+def test_without_words_only_an_unchanged_source_is_exact(was: bytes | str, now: bytes | str) -> None:
+    same = Source.of(was).raw == Source.of(now).raw
+    for selector in (
+        UNSET,
+        PageRegion(page=1, x=0, y=0, width=1, height=1),
+        MediaTimeRange(start_seconds=0, end_seconds=1),
+        CustomSelector(name="mine", value={"a": 1}),
+    ):
+        found = resolve(ref(selector, of=was), now)
+        assert found.outcome == ("exact" if same else "lost")
+        assert found.source_unchanged is same
+        assert resolve(ref(selector), now).outcome == "lost"
+
+
+def test_a_place_whose_text_changed_is_never_exact() -> None:
+    for selector in (TextPosition(start=4, end=8), ByteRange(start=4, end=8), LineRange(start=1, end=1)):
+        assert resolve(ref(selector, of=STORY), STORY).outcome == "exact"
+        changed = resolve(ref(selector, of=STORY), STORY.replace("plan", "clan"))
+        assert (changed.outcome, changed.source_unchanged) == ("lost", False)
+        assert "the source has changed" in changed.reason
+        unknown = resolve(ref(selector), STORY)
+        assert unknown.outcome == "lost"
+        assert "digest is not known" in unknown.reason
+
+
+def test_the_digest_of_the_passage_proves_it_in_a_changed_source() -> None:
+    here = resolve(ref(TextPosition(start=4, end=8), of=STORY, said="plan"), STORY + "More.")
+    assert (here.outcome, here.text, here.source_unchanged) == ("exact", "plan", False)
+    shifted = resolve(ref(TextPosition(start=4, end=8), said="plan"), "Oh. " + STORY)
+    assert (shifted.outcome, shifted.found_by, place(shifted)) == ("moved", "passage_digest", (8, 12))
+    lines = resolve(ref(LineRange(start=1, end=1), said="It was never told again."), STORY)
+    assert (lines.outcome, lines.text) == ("moved", "It was never told again.")
+
+
+def test_among_equal_passages_the_surroundings_choose() -> None:
+    text = "a: yes\nb: yes\nc: yes\n"
+    start = text.index("yes", 8)
+    made = source_ref("s", "x:y", text, start=start, end=start + 3, source_kind="file")
+    after = "new: yes\n" + text
+    moved = resolve(made, after)
+    assert (moved.outcome, place(moved)) == ("moved", (start + 9, start + 12))
+    assert moved.confidence == 1
+
+
+def test_equal_words_at_the_old_place_are_not_taken_for_the_passage_that_moved() -> None:
+    text = "x1 same x2 same x3"
+    made = ref((TextQuote(exact="same", prefix="x2 ", suffix=" x3"), TextPosition(start=11, end=15)), of=text)
+    after = "x9 same x1 same x2 same x3"
+    found = resolve(made, after)
+    assert (found.outcome, place(found)) == ("moved", (19, 23))
+
+
+def test_a_quote_that_fits_several_places_says_how_unsure_it_is() -> None:
+    found = resolve(ref(TextQuote(exact="was")), STORY)
+    assert (found.outcome, found.confidence) == ("moved", 0.3333)
+    assert resolve(ref(TextQuote(exact="was"), of=STORY), STORY).outcome == "exact"
+    alone = resolve(ref(TextQuote(exact="May")), STORY)
+    assert (alone.outcome, alone.confidence) == ("exact", 1)
+
+
+def test_what_was_changed_a_little_is_moved_and_says_how_near_it_is() -> None:
+    start = STORY.index("It was changed")
+    made = source_ref("s", "x:y", STORY, start=start, end=start + 42, source_kind="file")
+    found = resolve(made, STORY.replace("June", "July"))
+    assert found.outcome == "moved"
+    assert 0.9 < found.likeness < 1
+    assert found.confidence == found.likeness
+    assert found.text is not None
+    assert "July" in found.text
+    assert "% alike" in found.reason
+
+
+def test_what_is_near_is_sought_close_to_where_it_was_first() -> None:
+    line = "item {}: the same long words in every line\n"
+    text = "".join(line.format(n) for n in range(10, 90))
+    start = text.index("item 40")
+    made = source_ref("s", "x:y", text, start=start, end=start + 30, source_kind="file")
+    found = resolve(made, text.replace("item 40: the", "item 40: teh"))
+    assert found.outcome == "moved"
+    assert found.text is not None
+    assert found.text.startswith("item 40")
+
+
+def test_a_long_quote_is_found_though_parts_of_it_changed() -> None:
+    text = "".join(f"sentence number {n} of this story. " for n in range(400))
+    start, end = 1_000, 9_000
+    after = "Preface. " + text.replace("number 100 of", "number one hundred of")
+    found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
+    assert found.outcome == "moved"
+    assert found.likeness > 0.99
+    assert found.text == after[start + 9 : end + 9 + len("one hundred") - 3]
+
+
+def test_what_is_nearly_all_is_not_said_to_be_all() -> None:
+    text = "".join(f"sentence number {n} of this story. " for n in range(3_000))
+    made = source_ref("s", "x:y", text, start=10, end=90_000, source_kind="file")
+    found = resolve(made, text.replace("number 1000 of", "number 1001 of"))
+    assert (found.outcome, found.likeness) == ("moved", 0.9999)
+    assert "99.99% alike" in found.reason
+
+
+def test_a_place_in_a_structure_holds_though_characters_moved() -> None:
+    was = '{"goal": "Ship on Friday"}'
+    made = ref((TextPosition(start=10, end=24), JsonPointer(pointer="/goal"), TextQuote(exact="Ship on Friday")))
+    assert resolve(made, was).found_by == "text_position"
+    again = resolve(made, was.replace(": ", " : "))
+    assert (again.outcome, again.found_by) == ("exact", "json_pointer")
+
+
+def test_line_endings_that_changed_are_a_change() -> None:
+    made = source_ref("s", "x:y", STORY, start=0, end=60, source_kind="file")
+    found = resolve(made, STORY.replace("\n", "\r\n"))
+    assert found.outcome == "moved"
+    assert found.likeness < 1
+
+
+def test_a_reference_that_contradicts_itself_is_lost() -> None:
+    made = ref((TextQuote(exact="plan"), TextPosition(start=4, end=8)), of=STORY, said="clan")
+    assert "contradicts itself" in resolve(made, STORY).reason
+
+
+def test_a_value_of_json_is_the_same_however_it_is_written() -> None:
+    was = '{"steps": [{"name": "plan", "days": 2}, {"name": "ship"}]}'
+    made = ref(JsonPointer(pointer="/steps/0"), said='{"days":2,"name":"plan"}')
+    assert resolve(made, '{"steps":[ {"days":2 , "name":"plan"} ]}').outcome == "exact"
+    moved = resolve(made, was.replace("[", '[{"name": "think"}, '))
+    assert (moved.outcome, moved.now) == ("moved", JsonPointer(pointer="/steps/1"))
+    assert resolve(made, was.replace("2", "3")).outcome == "lost"
+
+
+def test_a_value_of_json_that_changed_a_little_is_near() -> None:
+    quote = TextQuote(exact="Ship the release on Friday")
+    made = ref((JsonPointer(pointer="/goal"), quote))
+    found = resolve(made, '{"goal": "Ship the release on Monday", "old": 1}')
+    assert (found.outcome, found.text) == ("moved", "Ship the release on Monday")
+    escaped = resolve(ref((JsonPointer(pointer="/a"), TextQuote(exact='say "so"'))), '{"b": "say \\"so\\""}')
+    assert (escaped.outcome, escaped.now) == ("moved", JsonPointer(pointer="/b"))
+
+
+@pytest.mark.parametrize("selector", [Css(selector="ul > li:nth-child(2)"), XPath(path="//li[2]")])
+def test_elements_are_found_by_css_and_xpath(selector: Any) -> None:
+    quote = TextQuote(exact="Ship on Friday")
+    exact = resolve(ref((selector, quote)), PAGE, "text/html", MARKUP)
+    assert (exact.outcome, exact.text, exact.now) == ("exact", "Ship on Friday", selector)
+    moved = resolve(ref((selector, quote)), PAGE.replace("<li>first</li>", ""), "text/html", MARKUP)
+    assert (moved.outcome, moved.now) == ("moved", XPath(path="/html/body/ul/li"))
+    near = resolve(ref((selector, quote)), PAGE.replace("Friday", "Fryday"), "text/html", MARKUP)
+    assert (near.outcome, near.text) == ("moved", "Ship on Fryday")
+    assert resolve(ref(selector, of=PAGE), PAGE, "text/html", MARKUP).text == "Ship on Friday"
+    assert resolve(ref(selector, of=PAGE), PAGE + " ", "text/html", MARKUP).outcome == "lost"
+
+
+def test_an_xpath_may_mean_an_attribute_or_a_text() -> None:
+    page = '<a href="x">one</a><a href="y">two</a>'
+    assert resolve(ref(XPath(path="//a[2]/@href"), said="y"), page, None, MARKUP).outcome == "exact"
+    assert resolve(ref(XPath(path="string(//a)"), said="one"), page, None, MARKUP).outcome == "exact"
+    assert resolve(ref(XPath(path="count(//a)"), said="2.0"), page, None, MARKUP).outcome == "lost"
+
+
+def test_xml_is_read_as_xml() -> None:
+    document = '<?xml version="1.0" encoding="utf-16"?><Plan><Goal>Ship</Goal></Plan>'
+    assert resolve(ref(XPath(path="/Plan/Goal"), said="Ship"), document, None, MARKUP).outcome == "exact"
+    broken = resolve(ref(XPath(path="/Plan"), said="Ship"), "<Plan>", "application/xml", MARKUP)
+    assert "cannot be read" in broken.reason
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        '<!DOCTYPE r [<!ENTITY x SYSTEM "file:///etc/passwd">]><r>&x;</r>',
+        '<!DOCTYPE r [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;">]><r>&b;&b;&b;&b;</r>',
+    ],
+)
+def test_entities_are_not_expanded_and_nothing_is_read_for_them(document: str) -> None:
+    for media_type in ("application/xml", "text/html"):
+        found = resolve(ref(XPath(path="//r"), of=document), document, media_type, MARKUP)
+        assert "root:" not in (found.text or "")
+        assert "aaa" not in (found.text or "")
+
+
+@pytest.mark.parametrize(
+    ("selector", "reason"),
+    [
+        (Css(selector="p[["), "cannot be understood"),
+        (XPath(path="//p["), "cannot be understood"),
+        (XPath(path="nothing:like()"), "cannot be understood"),
+        (XPath(path="//x:p"), "cannot be understood"),
+    ],
+)
+def test_a_selector_that_cannot_be_understood_is_named(selector: Any, reason: str) -> None:
+    found = resolve(ref(selector, of=PAGE), PAGE, "text/html", MARKUP)
+    assert found.outcome == "lost"
+    assert reason in found.reason
+
+
+def test_a_selector_that_takes_too_long_is_given_up() -> None:
+    impatient = IsolatedMarkupReader(seconds=1.0)
+    page = "<body>" + ("<div>" * 100 + "x" + "</div>" * 100) * 60
+    found = resolve(ref(XPath(path="//*/following::*[following::*]"), of=page), page, "text/html", impatient)
+    assert found.outcome == "lost"
+    assert "took longer than 1 seconds" in found.reason
+
+
+def test_a_page_too_large_to_read_is_said_to_be() -> None:
+    found = resolve(ref(Css(selector="p"), of="x"), "x" * (4 * 2**20 + 1), "text/html", MARKUP)
+    assert "too large" in found.reason
+    assert "cannot be read" in resolve(ref(Css(selector="p"), of="x"), "x").reason
+
+
+def test_several_may_read_at_once() -> None:
+    found: list[str] = []
+    threads = [
+        threading.Thread(
+            target=lambda: found.append(resolve(ref(Css(selector="h1"), of=PAGE), PAGE, None, MARKUP).outcome)
+        )
+        for _ in range(5)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == ["exact"] * 5
+
+
+def test_a_page_region_with_a_quote_holds_as_long_as_the_file_does() -> None:
+    pdf = b"%PDF-1.7 \xff\xfe binary"
+    made = ref((PageRegion(page=2, x=1, y=1, width=5, height=5), TextQuote(exact="Ship")), of=pdf)
+    assert resolve(made, pdf).outcome == "exact"
+    assert resolve(made, pdf + b" ").outcome == "lost"
+
+
+@pytest.mark.parametrize(
+    ("exact", "text"),
+    [
+        ("a" * 800 + "b", "a" * 2_000_000),
+        ("ab" * 400 + "b" * 60, "ab" * 1_000_000),
+        ("b" + "a" * 90_000, "a" * 4_000_000),
+    ],
+)
+def test_hostile_texts_do_not_take_long(exact: str, text: str) -> None:
+    # No clock is asked: what takes time by the square would take hours here.
+    quote = TextQuote(exact=exact, prefix="a" * 50_000)
+    assert find_quote(quote, text, 1_000_000) is None
+    found = find_near(exact, text, 1_000_000)
+    assert found is None or found.likeness < 1
+
+
+def test_a_letter_that_stands_everywhere_is_found_near_its_place() -> None:
+    text = "a" * 3_000_000
+    made = ref((TextQuote(exact="a"), TextPosition(start=2_000_000, end=2_000_001)))
+    assert resolve(made, text).outcome == "exact"
+    quoted = structs.replace(made, selector=TextQuote(exact="a", prefix="b"))
+    assert resolve(quoted, text).outcome == "moved"

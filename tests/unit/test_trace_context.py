@@ -1,0 +1,171 @@
+"""What a call is part of is read from headers and from MCP's metadata, and nothing that is sent can do harm."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.correlated import BAGGAGE, DURING, META, SPAN, TASK, TRACE, TRACEPARENT, TURN
+from weft.kernel.correlation import UNRELATED, Correlation, NativeId
+from weft.kernel.errors import InvalidInput
+from weft.kernel.trace_context import (
+    correlated,
+    headers_of,
+    ids_of_carrier,
+    ids_of_meta,
+    is_native_id,
+    is_sampled,
+    with_ids,
+)
+
+pytestmark = pytest.mark.req("AC-12")
+NAMES = [name for name in Correlation.__struct_fields__ if not name.startswith(("trace_", "span_", "mcp_", "jsonrpc_"))]
+
+
+def test_headers_tell_the_trace_and_our_own_members_of_the_baggage_only() -> None:
+    assert with_ids(UNRELATED, ids_of_carrier(TRACEPARENT, BAGGAGE)) == DURING
+
+
+def test_metadata_tells_the_same() -> None:
+    assert with_ids(UNRELATED, ids_of_meta(META)) == DURING
+    assert with_ids(UNRELATED, ids_of_meta({"traceparent": TRACEPARENT, "baggage": BAGGAGE})) == DURING
+    assert ids_of_meta({"baggage": BAGGAGE, "weft/turn_id": "nearer"})["turn_id"] == "nearer"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_id_can_be_told_in_both_ways(name: str) -> None:
+    assert ids_of_carrier(None, f"weft.{name}=x") == {name: "x"}
+    assert ids_of_meta({f"weft/{name}": "x"}) == {name: "x"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "00",
+        TRACEPARENT.upper(),
+        f"{TRACEPARENT}-more",
+        f"ff-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE}-{SPAN}",
+        f"00-{TRACE}-{SPAN}-1",
+        f"00-{TRACE}-{SPAN}-01\n",
+        f"00-{TRACE}é-{SPAN}-01",
+        f"00_{TRACE}_{SPAN}_01",
+        "0" * 100_000,
+    ],
+)
+def test_what_is_no_trace_is_left_out(text: str) -> None:
+    assert ids_of_carrier(text, None) == {}
+
+
+def test_a_version_to_come_may_say_more() -> None:
+    assert ids_of_carrier(f"cc-{TRACE}-{SPAN}-01-what-the-future-is-like", None) == {"trace_id": TRACE, "span_id": SPAN}
+
+
+@pytest.mark.parametrize(
+    "baggage",
+    [
+        "",
+        ",,,;;;===",
+        "weft.turn_id",
+        "weft.turn_id=",
+        "weft.turn_id=;a=b",
+        "weft.turn_id=%00",
+        "weft.turn_id=a%20b",
+        "weft.turn_id=a%0Ab",
+        "weft.turn_id=%7F",
+        "weft.turn_id=%C2%85",
+        "weft.turn_id=%FF%FE",
+        "weft.turn_id=%ED%A0%80",
+        "weft.turn_id=é",
+        f"weft.turn_id={'x' * 201}",
+        "WEFT.TURN_ID=x",
+        "turn_id=x",
+        "weft.trace_id=" + TRACE,
+        "weft.mcp_session_id=x",
+        "weft.tenant=other",
+        "weft.turn_id=x," + "a" * 40_000,
+    ],
+)
+def test_what_is_no_id_is_left_out(baggage: str) -> None:
+    assert ids_of_carrier(None, baggage) == {}
+
+
+def test_one_bad_member_does_not_spoil_the_others() -> None:
+    assert ids_of_carrier("nonsense", "weft.turn_id=a%00,é=ü,weft.task_id=t") == {"task_id": "t"}
+
+
+@pytest.mark.parametrize("value", [None, 5, ["x"], {"x": 1}, True, "", "a b", "\ud800", "x" * 201])
+def test_metadata_that_is_no_id_is_left_out(value: object) -> None:
+    assert ids_of_meta({"weft/turn_id": value, "traceparent": value, "baggage": value, "other": "x"}) == {}
+
+
+@given(st.text(), st.text())
+def test_no_text_at_all_does_harm(traceparent: str, baggage: str) -> None:
+    for ids in (ids_of_carrier(traceparent, baggage), ids_of_carrier(traceparent, f"weft.turn_id={baggage}")):
+        assert all(is_native_id(value) for value in ids.values())
+
+
+@given(st.text())
+def test_an_id_is_what_events_take_for_one(text: str) -> None:
+    try:
+        msgspec.convert(text, NativeId)
+    except msgspec.ValidationError:
+        assert not is_native_id(text)
+    else:
+        assert is_native_id(text)
+
+
+_ID = st.text(min_size=1, max_size=200).filter(is_native_id)
+
+
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(NAMES, _ID)))
+def test_what_a_client_sends_is_what_a_server_reads(ids: dict[str, str]) -> None:
+    during = correlated({**ids, "traceparent": TRACEPARENT})
+    headers = headers_of(during)
+    assert all(value.isascii() and value.isprintable() for value in headers.values())
+    assert with_ids(UNRELATED, ids_of_carrier(headers["traceparent"], headers.get("baggage"))) == during
+
+
+def test_all_the_ids_there_are_fit_into_what_is_read() -> None:
+    during = correlated(dict.fromkeys(NAMES, "😀" * 200))
+    assert with_ids(UNRELATED, ids_of_carrier(None, headers_of(during)["baggage"])) == during
+
+
+def test_nothing_is_sent_when_there_is_nothing_to_say() -> None:
+    assert headers_of(UNRELATED) == {}
+    assert correlated({}) is UNRELATED
+    assert correlated({"turn_id": None}, correlated({"turn_id": TURN})) is UNRELATED
+
+
+def test_ids_are_added_to_those_there_are() -> None:
+    before = correlated({"task_id": TASK, "traceparent": TRACEPARENT})
+    assert correlated({"turn_id": TURN}, before) == Correlation(
+        turn_id=TURN, task_id=TASK, trace_id=TRACE, span_id=SPAN
+    )
+    assert correlated({"traceparent": None}, before) == Correlation(task_id=TASK)
+
+
+@pytest.mark.parametrize("value", ["", "a b", "x" * 201, "\x00", "\ud800", 7])
+def test_whoever_says_it_is_told_that_something_is_no_id(value: object) -> None:
+    with pytest.raises(InvalidInput, match="turn_id"):
+        correlated({"turn_id": value})
+    with pytest.raises(InvalidInput, match="traceparent"):
+        correlated({"traceparent": value})
+
+
+def test_a_call_is_part_of_nothing_that_has_no_name() -> None:
+    with pytest.raises(TypeError, match="mcp_session_id"):
+        correlated({"mcp_session_id": "x"})
+
+
+def test_a_trace_that_nobody_keeps_is_known_by_its_flags() -> None:
+    assert is_sampled(TRACEPARENT)
+    assert not is_sampled(f"00-{TRACE}-{SPAN}-00")
+    assert is_sampled(f"00-{TRACE}-{SPAN}-03")
+    assert is_sampled(None)
+    assert is_sampled("nonsense")
