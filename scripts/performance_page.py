@@ -78,6 +78,7 @@ RECORDS = {
 }
 EXCHANGE = {
     "export.10000_events": "seconds to export",
+    "export_cpu.10000_events": "of these, of CPU",
     "import.10000_events": "seconds to import",
     "lines.10000_events": "lines of the bundle",
     "export_peak": "memory to export, KiB",

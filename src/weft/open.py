@@ -94,10 +94,18 @@ class Weft(Operations):
             return export.facts
 
     async def import_from(
-        self, file: BinaryIO, *, expected_digest: str | None = None, dry_run: bool = False
+        self,
+        file: BinaryIO,
+        *,
+        expected_digest: str | None = None,
+        session_id: str | None = None,
+        dry_run: bool = False,
     ) -> ContextImported:
-        """Import a bundle from a file that was opened to read bytes: all of it, or nothing."""
-        said = {"expected_digest": expected_digest, "dry_run": dry_run}
+        """Import a bundle from a file that was opened to read bytes: all of it, or nothing.
+
+        Its session is opened under its own id, or under the ``session_id`` you give it.
+        """
+        said = {"expected_digest": expected_digest, "session_id": session_id, "dry_run": dry_run}
         return await self.app.exchange.receive(said, self._arrival(), _chunks(file))
 
     def _arrival(self) -> Arrival:

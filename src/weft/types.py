@@ -50,7 +50,7 @@ from weft.capabilities.exchange.adding import AddedRecord, RecordAdvanced, Recor
 from weft.capabilities.exchange.applying import Definition
 from weft.capabilities.exchange.exporting import ContextExported
 from weft.capabilities.exchange.importing import ContextImported
-from weft.capabilities.exchange.listing import RecordEntry, Records
+from weft.capabilities.exchange.listing import ListedRecord, Records
 from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, PolicyList
 from weft.capabilities.exchange.redacting import ItemRedacted
 from weft.capabilities.exchange.showing import NamingRecord, RecordShown, RedactionInfo
@@ -241,6 +241,7 @@ __all__ = [
     "LineRange",
     "LineState",
     "Link",
+    "ListedRecord",
     "Log",
     "MediaTimeRange",
     "MemoryByScope",
@@ -283,7 +284,6 @@ __all__ = [
     "Prunings",
     "PulledContext",
     "RecordAdvanced",
-    "RecordEntry",
     "RecordSchema",
     "RecordShown",
     "Records",

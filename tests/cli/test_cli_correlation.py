@@ -89,4 +89,4 @@ def test_an_agent_that_is_started_for_a_task_does_everything_for_it(launch: Comm
         server.stdin.close()
     assert '"isError":false' in answers[1]
     during = the_write(launch.data, "goal").during
-    assert during == Correlation(turn_id="t1", task_id=TASK, jsonrpc_request_id="1")
+    assert during == Correlation(turn_id="t1", task_id=TASK, jsonrpc_request_id=1)

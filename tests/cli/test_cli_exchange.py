@@ -37,7 +37,7 @@ def test_a_file_carries_a_session_to_another_folder(filled: CommandLine, other: 
     assert digest in told.stderr
     assert "records" in told.stderr
     made = other.run("import", str(file), "--digest", digest)
-    assert "Imported 2 versions, 1 messages" in made.stdout
+    assert "Imported 2 versions, 1 message," in made.stdout
     assert other.json("board", "read", "goal", "--session", "launch")["value"] == "Ship later"
     assert "imported before" in other.run("import", str(file)).stdout
 
@@ -122,3 +122,45 @@ def test_a_server_exports_and_imports_as_well(filled: CommandLine, tmp_path: Pat
         remote.run("import", str(file))
         assert remote.json("board", "read", "goal", "--session", "launch")["value"] == "Ship later"
     assert not (tmp_path / "unused").exists()
+
+
+@pytest.mark.parametrize("part", ["--turn", "--task", "--tool-call"])
+def test_an_export_of_what_nobody_knows_says_so(filled: CommandLine, tmp_path: Path, part: str) -> None:
+    assert "is the id right?" in filled.run("export", part, "none", "-o", str(tmp_path / "bundle")).stderr
+
+
+def test_what_work_is_part_of_is_called_the_same_everywhere(filled: CommandLine, tmp_path: Path) -> None:
+    filled.run("--turn", "t1", "--task", "k1", "board", "write", "plan", "in three steps")
+    for part in (["--turn", "t1"], ["--task", "k1"]):
+        assert [each["id"] for each in filled.json("records", "list", *part)["records"]] == ["board:launch/plan/1.1"]
+        assert "right?" not in filled.run("export", *part, "-o", str(tmp_path / "bundle")).stderr
+
+
+def test_an_export_as_prov_is_known_for_what_it_is(filled: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "launch.prov.json"
+    filled.run("export", "--format", "prov", "-o", str(file))
+    (problem,) = filled.json("records", "validate", str(file), code=1)["files"][0]["problems"]
+    assert problem["reason"].startswith("is PROV-JSON")
+
+
+@pytest.mark.req("AC-11")
+def test_policies_are_listed_with_what_they_do(filled: CommandLine) -> None:
+    definition = {
+        "description": "For the customer.",
+        "who": ["human:*"],
+        "exclude_kinds": ["message"],
+        "content": "reference",
+        "mask": ["secrets", "pii"],
+    }
+    filled.run("policy", "set", "customer", msgspec.json.encode(definition).decode())
+    listed = filled.run("policy", "list").stdout
+    assert listed.startswith("standard (holds where none is named)\n  Everything you may read, without secrets.\n")
+    shown = listed[listed.index("customer\n") :].splitlines()
+    assert shown[1:6] == [
+        "  For the customer.",
+        "  for:         human:*",
+        "  content:     only by its digest",
+        "  masked:      secrets, pii",
+        "  kinds:       all but message",
+    ]
+    assert "sha256:" not in listed

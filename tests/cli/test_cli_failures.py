@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
+from cli_support import free_port
 
 from weft.transports.cli import derived
 
@@ -98,3 +100,34 @@ def test_a_damaged_database_is_reported_with_what_to_do(cli: CommandLine, tmp_pa
     cli.data.mkdir()
     (cli.data / "weft.db").write_bytes(b"not a database at all" * 1_000)
     assert "weft db restore" in cli.run("session", "list", code=1).stderr
+
+
+def test_what_a_hint_refers_to_is_shown(launch: CommandLine) -> None:
+    envelope = {
+        "schema_version": "0.1.0",
+        "context_id": "turn-7",
+        "scope": "turn",
+        "lifecycle": "expired",
+        "created_at": "2026-05-08T12:30:00Z",
+    }
+    launch.run("records", "add", json.dumps(envelope))
+    refused = launch.run("records", "advance", "turn-7", "draft", code=1).stderr.splitlines()
+    assert refused[1] == "allowed: archived"
+    launch.run("missing", "report", "Which day?", "--missing-id", "day")
+    launch.run("missing", "resolve", "day", "--resolution-refs", "board:launch/day/1.1")
+    again = launch.run("missing", "resolve", "day", "--answer", "Friday", code=1).stderr.splitlines()
+    assert again[1] == "resolution_refs: board:launch/day/1.1"
+
+
+def test_hints_name_commands_where_agents_are_told_of_tools(launch: CommandLine) -> None:
+    missing = launch.run("missing", "resolve", "day", "--answer", "Friday", code=1).stderr
+    assert "Hint: See what is missing with weft missing list.\nSee: weft missing --help\n" in missing
+    unknown = launch.run("export", "--policy", "nothing", code=1).stderr
+    assert "Hint: See the policies you may use with weft policy list.\nSee: weft policy --help\n" in unknown
+    assert "See: weft import, weft export\n" in launch.run("import", "-", stdin="no bundle\n", code=1).stderr
+
+
+def test_a_test_of_a_webhook_that_was_not_delivered_has_failed(launch: CommandLine) -> None:
+    launch.env["WEFT_WEBHOOK_PRIVATE_HOSTS"] = "127.0.0.1"
+    made = launch.json("webhook", "create", f"http://127.0.0.1:{free_port()}/")
+    assert "delivered: no" in launch.run("webhook", "test", made["webhook_id"], code=1).stdout

@@ -81,3 +81,7 @@ def test_a_schema_is_shown_as_it_is_published(plain: CommandLine) -> None:
     shown = json.loads(plain.run("records", "schema", "context_window").stdout)
     assert shown["$id"] == "urn:weft:agent-context:0.1.0:context_window"
     assert shown == plain.json("records", "schema", "context_window")["schema"]
+
+
+def test_help_says_that_bundles_are_checked_too(plain: CommandLine) -> None:
+    assert "a bundle of 'weft export'" in " ".join(plain.run("records", "validate", "--help").stdout.split())

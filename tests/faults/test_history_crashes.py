@@ -64,7 +64,7 @@ class Fused:
     def __getattr__(self, name: str) -> Any:
         transaction, fuse = object.__getattribute__(self, "_parts")
         found = getattr(transaction, name)
-        if name not in {"one", "all", "run", "changed"}:
+        if name not in {"one", "all", "run", "changed", "many"}:
             return found
 
         async def statement(*values: Any) -> Any:

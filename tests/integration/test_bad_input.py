@@ -234,6 +234,11 @@ async def test_the_message_names_the_field_and_what_is_accepted(world: World) ->
     with refused("INVALID_INPUT_FORMAT") as caught:
         await world.planner.write("goal", surprise=1)
     assert "ttl_seconds" in caught.value.context["accepted_fields"]
+    for definition in ({"content": "nope"}, {"mask": ["nope"]}):
+        with refused("INVALID_INPUT_FORMAT") as caught:
+            await world.admin.call("policy.set", name="own", definition=definition)
+        assert "; use one of " in caught.value.message
+        assert caught.value.context["accepted_values"] in (["full", "reference", "none"], ["secrets", "pii"])
 
 
 def test_an_unknown_operation_is_named() -> None:

@@ -267,9 +267,8 @@ async def test_a_turn_arrives_as_records_for_admins(world: World, home: Caller) 
     )
     assert kept is not None
     assert msgspec.json.decode(kept.body) == items(bundle)[name]
-    digest = bytes.fromhex(items(bundle)[name]["content_ref"]["digest"].removeprefix("sha256:"))
     content = await world.app.database.read(
-        Scope(world.other_tenant), lambda tx: SqlRecordStore(tx).content(None, digest)
+        Scope(world.other_tenant), lambda tx: SqlRecordStore(tx).content(None, name)
     )
     assert content == large.encode()
     again = await imported(home, bundle)
@@ -491,3 +490,98 @@ async def test_content_left_out_leaves_the_item(world: World, home: Caller) -> N
     await imported(home, bundle)
     assert "closed" not in await home.keys()
     assert items(await exported(home)) == items(bundle)
+
+
+def told_of(event_type: str, event_class: str, subject: str, **data: Any) -> RecordEntry:
+    """Return an event that Weft did not tell of, as a line of a bundle."""
+    record = {
+        "schema_version": "0.1.0",
+        "event_id": "urn:weft:elsewhere#900",
+        "event_type": event_class,
+        "source": "urn:weft:elsewhere",
+        "time": "2026-01-01T00:00:00Z",
+        "subject": subject,
+        "session_id": SESSION,
+        "data": {"type": event_type, "actor": "orchestrator", **data},
+    }
+    return RecordEntry(type="context_event", record=msgspec.Raw(msgspec.json.encode(record)))
+
+
+PULLED = ("context.pulled", "context.injection.applied", "planner")
+WRITTEN = ("board.written", "context.item.added", "goal")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        told_of(*PULLED, context_id="context:planner", version="x"),
+        told_of(*PULLED, context_id="context:planner", version=2**60),
+        told_of(*PULLED, context_id=["context:planner"], version=1),
+        told_of(*PULLED, context_id=BOARD, version=1),
+        told_of(*WRITTEN, life=2**60, version=1),
+        told_of(*WRITTEN, life=1, version=1, commit=2**60),
+        told_of(*WRITTEN, life=1, version=1, branch="b"),
+        told_of(*WRITTEN, life=1, version=1, actor="a\x00b"),
+        told_of("branch.written", "context.item.added", "goal", life=1, version=1, branch="a\x00"),
+        told_of("branch.written", "context.item.added", "goal", life=1, version=1, branch=[1]),
+        told_of("memory.written", "context.item.added", "note", life=1, version=1),
+        told_of("agent.defined", "context.item.updated", "planner", version=2**60),
+        told_of("context.pushed", "context.item.updated", "planner", context_id="context:planner", version=1),
+        told_of("history.rolled_back", "context.surface.updated", "x", context_id="context:planner", version=2**60),
+        told_of("session.deleted", "context.surface.updated", SESSION),
+        told_of("message.added", "context.item.added", "9" * 30),
+        told_of("message.added", "context.item.added", "\u00b2"),
+    ],
+    ids=lambda entry: msgspec.json.decode(entry.record)["data"]["type"],
+)
+async def test_an_event_that_no_session_can_have_stays_a_record_and_harms_nobody(
+    world: World, home: Caller, event: RecordEntry
+) -> None:
+    await world.planner.write("goal", "ship")
+    file = io.BytesIO()
+    writer = BundleWriter(file.write)
+    for entry in (*entries(await exported(world.admin)), event):
+        writer.add(entry)
+    writer.seal()
+    await imported(home, file.getvalue())
+    await home.create_session("other")
+    for which in ({}, {"session_id": SESSION}, {"types": ["context_event", "context_item", "context_assembly"]}):
+        await home.call("records.list", **which)
+    event_id = "urn:weft:elsewhere#900"
+    assert records(await exported(home))["context_event", event_id] == msgspec.json.decode(event.record)
+    told = (await home.events(session_id=SESSION, types=[msgspec.json.decode(event.record)["data"]["type"]]))["events"]
+    assert "2026-01-01T00:00:00Z" not in {each["at"] for each in told}
+
+
+async def test_nobody_is_never_everybody(world: World, home: Caller) -> None:
+    await world.planner.write("pay", "closed words", readable_by=["orchestrator"])
+    name = f"{BOARD}/pay/1.1"
+    await imported(home, remade(await exported(world.planner), with_item(natively(readable_by=[]), name)))
+    assert await home.keys() == []
+    with refused("RECORD_NOT_FOUND"):
+        await home.call("records.show", record_id=name)
+
+
+@pytest.mark.req("AC-11")
+async def test_what_a_policy_masked_is_shown_as_it_came_and_not_masked_any_more(world: World, home: Caller) -> None:
+    key, long = "AKIAIOSFODNN7EXAMPLE", "word " * 405
+    await world.planner.write("to", f"to bob@example.com key {key}", reason=f"with {key}", step=key)
+    await world.planner.write("long", f"{long}key {key}")
+    await world.planner.write("short", f"{'w' * 2_020} key {key}")
+    await world.planner.say(f"mail bob@example.com {key}", metadata={"key": key}, message_type=key)
+    bundle = await moved(world, home)
+    again = await exported(home)
+    assert items(again) == items(bundle)
+    assert texts(again) == texts(bundle)
+    name = f"{BOARD}/to/1.1"
+    assert texts(again)[name] == "to bob@example.com key [aws key 1]"
+    assert [ref["id"] for ref in items(again)[name]["policy_refs"]] == ["standard"]
+    shown = await home.call("records.show", record_id=name, with_content=True)
+    assert shown["content"] == "to bob@example.com key [aws key 1]"
+
+
+async def test_a_snapshot_arrives_even_if_what_it_is_of_did_not(world: World, home: Caller) -> None:
+    await lived_in(world)
+    await moved(world, home, policy="metadata")
+    assert await home.snapshots() == await world.admin.snapshots()
+    assert (await home.inspect())["history_intact"]

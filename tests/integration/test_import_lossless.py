@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from weft.testing.clock import FrozenClock
 
 KEYS = st.sampled_from(["goal", "plan", "notes"])
-VALUES = st.one_of(st.text(st.characters(exclude_categories=["Cs"]), max_size=40), st.just("long " * 600))
+SECRETS = "mail bob@example.com with AKIAIOSFODNN7EXAMPLE"
+VALUES = st.one_of(
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=40),
+    st.just("long " * 600),
+    st.just(SECRETS),
+    st.just(f"{SECRETS} {'w' * 2_000}"),
+)
 READERS = st.sampled_from([None, ["*"], ["human:*", "orchestrator"], ["human:admin"]])
 VISIBILITIES = st.sampled_from(["public", "private", "agent_only", "admin_only"])
 JSON = st.recursive(
@@ -52,6 +58,9 @@ STEPS = st.lists(
         st.tuples(st.just("branch"), KEYS, VALUES),
         st.tuples(st.just("item"), VALUES),
         st.tuples(st.just("gap"), st.sampled_from(["low", "blocking"])),
+        st.tuples(st.just("pull"), st.text("abc", min_size=1, max_size=5)),
+        st.tuples(st.just("remember"), st.text("abc", min_size=1, max_size=5)),
+        st.tuples(st.just("redact"), KEYS, st.sampled_from(["masked", "removed", "summarized", "encrypted_ref"])),
         st.tuples(st.just("wait"), st.integers(1, 4_000)),
     ),
     max_size=14,
@@ -117,6 +126,17 @@ async def act(admin: Caller, planner: Caller, clock: FrozenClock, number: int, s
         case ("gap", severity):
             what = {"question": f"Why {number}?", "severity": severity, "missing_id": f"gap-{admin.session}-{number}"}
             await outcome(planner.call("missing.report", session_id=admin.session, **what))
+        case ("pull", value):
+            known = {"knowledge": [{"key": "facts", "value": value}], "if_version": number}
+            await outcome(admin.call("context.push", **known))
+            await outcome(admin.call("context.pull", session_id=admin.session))
+        case ("remember", value):
+            await outcome(admin.remember("note", value, session_id=admin.session))
+        case ("redact", key, state):
+            version = (await admin.history(key))["versions"][0]["version"] if key in await admin.keys() else 0
+            what = {"item_id": f"board:{admin.session}/{key}/1.{version}", "state": state, "reason": SECRETS}
+            instead = {"replacement": SECRETS} if state == "summarized" else {}
+            await outcome(admin.call("records.redact", **what, **instead, method=SECRETS))
         case ("wait", seconds):
             clock.advance(seconds=seconds)
 
@@ -135,13 +155,22 @@ def others(bundle: bytes) -> list[Any]:
     return [entry for entry in entries(bundle) if isinstance(entry, SessionEntry | Snapshot)]
 
 
+async def assert_same_life(here: Caller, there: Caller) -> None:
+    """Check that where nothing was kept back a session goes on as it would have."""
+    line = f"board:{here.session}"
+    logs = [await caller.call("history.log", context_id=line, limit=100) for caller in (here, there)]
+    assert logs[0] == logs[1]
+    assert await there.heard(limit=1_000) == await here.heard(limit=1_000)
+    assert sorted(await there.keys()) == sorted(await here.keys())
+
+
 @pytest.mark.req("AC-14")
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=12, deadline=None
 )
-@given(steps=STEPS)
+@given(steps=STEPS, policy=st.sampled_from(["full", "standard", "masked"]))
 async def test_a_session_that_was_moved_is_the_same_session(
-    world: World, elsewhere: App, clock: FrozenClock, steps: list[tuple[Any, ...]]
+    world: World, elsewhere: App, clock: FrozenClock, steps: list[tuple[Any, ...]], policy: str
 ) -> None:
     session = f"s{secrets.token_hex(6)}"
     planner = await world.planner.create_session(session, max_value_tokens=5_000, max_total_tokens=100_000)
@@ -150,11 +179,11 @@ async def test_a_session_that_was_moved_is_the_same_session(
         await act(admin, planner, clock, number, step)
     # What has run out by now is history, there as here.
     await admin.write("last", "word")
-    first = await exported(admin, policy="full")
+    first = await exported(admin, policy=policy)
     tenant = await elsewhere.tenants.create(f"there{secrets.token_hex(4)}")
     there = Caller(elsewhere, tenant.admin_key, session)
     await imported(there, first)
-    second = await exported(there, policy="full")
+    second = await exported(there, policy=policy)
     before, after = without_the_export(first), without_the_export(second)
     envelope = entries(first)[0].bundle_id
     told = {name: record for name, record in after.items() if envelope in {name[1], record.get("subject")}}
@@ -162,8 +191,6 @@ async def test_a_session_that_was_moved_is_the_same_session(
     assert len(told) == 2
     assert contents(second) == contents(first)
     assert others(second) == others(first)
-    logs = [await caller.call("history.log", context_id=f"board:{session}", limit=100) for caller in (admin, there)]
-    assert logs[0] == logs[1]
     assert (await there.call("history.verify", context_id=f"board:{session}", deep=True))["intact"]
-    assert await there.heard(limit=1_000) == await admin.heard(limit=1_000)
-    assert sorted(await there.keys()) == sorted(await admin.keys())
+    if policy == "full" and not any(step[0] == "redact" for step in steps):
+        await assert_same_life(admin, there)

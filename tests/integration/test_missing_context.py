@@ -409,6 +409,26 @@ async def test_retrieval_finds_what_was_said_and_says_what_it_left_out(world: Wo
     assert sources[1]["uri"] == f"session://{SESSION}#message-{near}"
 
 
+@pytest.mark.req("AC-07")
+async def test_what_is_left_out_only_because_there_is_too_much_is_so_by_the_budget(world: World) -> None:
+    for number in range(12):
+        await world.review.say(f"Customer data may be stored in region {number}.")
+    missing_id = await report(world.planner)
+    asked = await request(world.planner, missing_id, "retrieval")
+    selection = await kept(world, "context_selection", asked["selection_id"])
+    assert len(selection.selected_item_refs) == 10
+    assert [omitted.reason for omitted in selection.omitted_item_refs] == ["budget"] * 2
+    budget = await kept(world, "context_budget", str(selection.budget_ref))
+    assert (budget.max_items, budget.actual_items) == (10, 10)
+    types = [event["type"] for event in (await world.planner.events(session_id=SESSION))["events"]]
+    assert types[-4:] == [
+        "context.selection.started",
+        "context.budget.applied",
+        "context.selection.completed",
+        "context.missing.requested",
+    ]
+
+
 async def test_what_is_found_again_is_named_once_and_finding_nothing_is_an_answer(world: World) -> None:
     missing_id = await report(world.planner)
     assert "candidate_sources" not in await request(world.planner, missing_id, "retrieval")
@@ -446,10 +466,32 @@ async def test_a_form_says_what_it_needs(world: World) -> None:
 
 async def test_nobody_is_asked_forever(world: World) -> None:
     missing_id = await report(world.planner)
-    for _ in range(100):
-        await request(world.planner, missing_id, "tool_invocation", tool="lookup")
+    for number in range(100):
+        await request(world.planner, missing_id, "tool_invocation", tool=f"lookup{number}")
     with refused("MISSING_CONTEXT_LIMIT"):
-        await request(world.planner, missing_id, "tool_invocation", tool="lookup")
+        await request(world.planner, missing_id, "tool_invocation", tool="lookup100")
+
+
+@pytest.mark.parametrize(
+    ("form", "how"),
+    [("user_question", {}), ("peer_task", {"agent_id": "analysis"}), ("tool_invocation", {"tool": "lookup"})],
+)
+async def test_what_is_asked_for_by_several_at_once_is_asked_once(world: World, form: str, how: dict[str, str]) -> None:
+    missing_id = await report(world.planner)
+    asked = await asyncio.gather(*(request(world.planner, missing_id, form, **how) for _ in range(3)))
+    assert sorted(each.get("already_requested", False) for each in asked) == [False, True, True]
+    assert len({(each.get("key"), each.get("message_id"), each["requested_at"]) for each in asked}) == 1
+    assert len((await the_one(world.planner, missing_id))["requests"]) == 1
+    assert len(await world.planner.heard()) == (form == "peer_task")
+    assert not (await request(world.planner, missing_id, form, **how, detail="urgent")).get("already_requested")
+
+
+async def test_a_question_that_was_taken_off_the_board_is_asked_again(world: World) -> None:
+    missing_id = await report(world.planner)
+    asked = await request(world.planner, missing_id, "user_question")
+    await world.planner.delete(asked["key"])
+    assert not (await request(world.planner, missing_id, "user_question")).get("already_requested")
+    assert asked["key"] in await world.planner.keys()
 
 
 async def test_what_is_resolved_is_not_asked_for(world: World) -> None:

@@ -112,6 +112,11 @@ class MissingContextMachine(RuleBasedStateMachine):
             assert code == "ALREADY_RESOLVED"
             return
         assert (code, answer["status"]) == (None, "requested")
+        again = form != "retrieval" and form in gap.forms
+        assert answer.get("already_requested", False) == again
+        if again:
+            assert form != "peer_task" or [answer["message_id"]] == gap.tasks
+            return
         gap.status = "requested"
         gap.forms.append(form)
         gap.told.append("requested")

@@ -73,7 +73,7 @@ def statements(module: ModuleType) -> list[str]:
         eval(compile(ast.Expression(call.args[0]), module.__name__, "eval"), {**known, "table": "lines"})
         for call in calls
         if isinstance(call.func, ast.Attribute)
-        and call.func.attr in {"one", "all", "run", "changed"}
+        and call.func.attr in {"one", "all", "run", "changed", "many"}
         and not isinstance(call.args[0], ast.Subscript)
     ]
     chosen_at_run_time = [value for value in vars(module).values() if isinstance(value, dict)]

@@ -317,6 +317,18 @@ async def test_a_state_is_for_whoever_recorded_the_envelope_and_for_admins_to_sa
 
 
 @pytest.mark.req("AC-03")
+async def test_another_who_goes_by_the_same_name_is_not_whoever_recorded_it(world: World) -> None:
+    namesake = await world.admin.create_agent("second", agent_type="planning")
+    await add(world.planner, envelope("c1"), item("n1", "said"))
+    assert (await shown(namesake, "c1"))["recorded_by"] == "orchestrator"
+    with refused("PERMISSION_DENIED"):
+        await advance(namesake, "c1", "available")
+    with refused("PERMISSION_DENIED"):
+        await namesake.call("records.redact", item_id="n1", state="removed", reason="not mine")
+    await advance(world.planner, "c1", "available")
+
+
+@pytest.mark.req("AC-03")
 async def test_of_two_who_say_the_same_state_at_once_one_is_first(world: World) -> None:
     other = world.planner.at(await world.another_app())
     for number in range(5):

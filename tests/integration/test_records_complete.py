@@ -35,7 +35,6 @@ READS = frozenset(
         "performance.read",
         "records.resolve",
         "records.schema",
-        "search.context",
         "usage.guidance",
     }
 )
@@ -122,10 +121,16 @@ async def on_history(do: Callable[..., Awaitable[Any]], world: World) -> None:
 
 async def on_contexts(do: Callable[..., Awaitable[Any]], world: World) -> None:
     planner, admin = world.planner, world.admin
-    await do(planner, "context.push", knowledge=[{"key": "k", "value": 1}], if_version=0)
+    for version in range(2):
+        await do(planner, "context.push", knowledge=[{"key": "k", "value": version}], if_version=version)
+    await do(planner, "context.push", knowledge=[], remove=[{"key": "k"}], if_version=2)
+    await planner.call("context.push", knowledge=[{"key": "k", "value": 1}], if_version=3)
     await do(planner, "context.pull", session_id="s1")
     await do(admin, "context.copy", agent_id="analysis", from_agent_id="planner")
-    await do(admin, "agent.define", agent_id="planner", role="Plans")
+    await planner.call("context.push", knowledge=[{"key": "k", "value": 2}], if_version=4)
+    await do(admin, "context.copy", agent_id="analysis", from_agent_id="planner")
+    for role in ("Plans", "Plans more"):
+        await do(admin, "agent.define", agent_id="planner", role=role)
 
 
 async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
@@ -135,6 +140,7 @@ async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(planner, "records.redact", item_id="board:s1/a/1.1", state="removed", reason="a name")
     gap = await do(planner, "missing.report", session_id="s1", question="Who decides?")
     await do(planner, "missing.request", missing_id=gap["missing_id"], form="user_question")
+    await do(planner, "search.context", session_id="s1", query="hello", record=True)
     await do(planner, "missing.resolve", missing_id=gap["missing_id"], answer="Dana")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from typing import TYPE_CHECKING, Any
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.bundles import exported, imported, items, records, texts
-from support.records import AT, everything, item, told
+from support.records import AT, during, envelope, everything, item, told
 from support.world import SESSION, outcome, refused
+from weft.kernel.correlation import Correlation
+from weft.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -85,11 +88,11 @@ async def test_a_summarized_item_says_what_was_given_instead(world: World, clock
     assert (record["content_mode"], record["content"], record["byte_size"]) == ("summary", "call the customer", 17)
     assert texts(await exported(world.review))[GOAL] == "call the customer"
     clock.advance(seconds=1)
-    await redact(world.planner, GOAL, "summarized", replacement="call them")
+    await redact(world.admin, GOAL, "summarized", replacement="call them")
     assert (await shown(world.review, GOAL))["content"] == "call them"
     assert "4711" not in await all_told(world.review, GOAL)
     for wrong in ({"state": "summarized"}, {"state": "removed", "replacement": "x"}):
-        assert await outcome(redact(world.planner, GOAL, **wrong)) == "INVALID_INPUT_FORMAT"
+        assert await outcome(redact(world.admin, GOAL, **wrong)) == "INVALID_INPUT_FORMAT"
 
 
 async def test_an_encrypted_reference_is_known_by_its_digest_only(world: World) -> None:
@@ -179,6 +182,138 @@ async def test_what_quotes_a_redacted_item_names_it_and_says_no_more(world: Worl
     assert [block.get("content") for block in blocks] == [None, "Be kind."]
 
 
+@pytest.mark.parametrize(
+    "quoting",
+    [
+        {"summary_id": "q1", "source_item_refs": [GOAL], "content": SECRET, "loss_notes": [f"not {SECRET}"]},
+        {"assembly_id": "q1", "target": "model", "source_item_refs": [GOAL], "ordered_blocks": [{"content": SECRET}]},
+    ],
+)
+async def test_what_is_made_of_a_redacted_item_as_a_whole_says_nothing_of_it(
+    world: World, quoting: dict[str, Any]
+) -> None:
+    await world.planner.write("goal", SECRET)
+    made = {"schema_version": "0.1.0", "created_at": AT, **quoting}
+    await world.planner.call("records.add", session_id=SESSION, records=[made])
+    assert "4711" in json.dumps(await shown(world.review, "q1"))
+    await redact(world.planner, GOAL)
+    kinds = ["context_summary", "context_assembly"]
+    told_of = [
+        entry for entry in await everything(world.review, session_id=SESSION, types=kinds) if entry["id"] == "q1"
+    ]
+    text = json.dumps([told_of, await shown(world.review, "q1")]) + (await exported(world.review)).decode()
+    assert told_of
+    assert GOAL in text
+    assert not [word for word in ("4711", DIGEST) if word in text]
+
+
+QUOTED = {
+    "context_summary": {"summary_id": "q1", "content": SECRET, "loss_notes": [f"not {SECRET}"]},
+    "context_assembly": {"assembly_id": "q1", "target": "model", "ordered_blocks": [{"content": SECRET}]},
+}
+
+
+@pytest.mark.parametrize("kind", QUOTED)
+@pytest.mark.parametrize("state", ["masked", "removed", "policy_blocked", "summarized", "encrypted_ref"])
+async def test_a_summary_or_an_assembly_is_redacted_as_items_are(world: World, kind: str, state: str) -> None:
+    made = {"schema_version": "0.1.0", "created_at": AT, **QUOTED[kind]}
+    await world.planner.call("records.add", session_id=SESSION, records=[made])
+    with refused("PERMISSION_DENIED"):
+        await redact(world.review, "q1", state, **({"replacement": "x"} if state == "summarized" else {}))
+    await redact(world.planner, "q1", state, **({"replacement": "call them"} if state == "summarized" else {}))
+    answer = await world.review.call("records.show", record_id="q1")
+    assert answer["redaction"]["state"] == answer["record"]["redaction_state"] == state
+    assert answer["record"]["redacted_by"] == "orchestrator"
+    in_bundle = records(await exported(world.review))[kind, "q1"]
+    listed = (await everything(world.review, session_id=SESSION, types=[kind]))[-1]
+    text = json.dumps(answer["record"])
+    assert in_bundle == listed["record"] == answer["record"]
+    assert "bob@" not in text
+    assert (DIGEST in text) == (state == "encrypted_ref")
+    assert ("pin 4711" in text) == (state == "masked")
+    assert ("call them" in text) == (state == "summarized")
+    assert (await told(world.review, session_id=SESSION, types=["context_event"]))[-2] == "context.redaction.applied"
+    await redact(world.admin, "q1", "none")
+    assert (await world.review.call("records.show", record_id="q1"))["record"] == made
+
+
+async def test_what_shares_its_id_with_something_redacted_is_shown_as_before(world: World) -> None:
+    made = {"schema_version": "0.1.0", "created_at": AT, **QUOTED["context_summary"]}
+    kept = [made, item("q1", "an item of the same name")]
+    await world.planner.call("records.add", session_id=SESSION, records=kept[:1])
+    await world.review.call("records.add", session_id=SESSION, records=kept[1:], readable_by=["subagent:review*"])
+    await redact(world.planner, "q1")
+    assert (await world.review.call("records.show", record_id="q1", type="context_item"))["record"] == kept[1]
+
+
+async def test_why_something_was_redacted_is_for_admins(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await redact(world.planner, GOAL)
+    assert (await shown(world.admin, GOAL))["redaction"]["reason"] == "names a person"
+    for caller in (world.planner, world.review):
+        redaction = (await shown(caller, GOAL))["redaction"]
+        assert redaction.keys() == {"state", "method", "redacted_by", "redacted_at"}
+
+
+async def test_what_was_redacted_has_no_other_name(world: World) -> None:
+    await world.planner.write("goal", SECRET)
+    await world.planner.call("history.branch", context_id=f"board:{SESSION}", branch="b")
+    await redact(world.planner, GOAL)
+    names = [f"board:{SESSION}@b/goal/1.1", f"board:{SESSION}/goal/01.1", f"board:{SESSION}/goal/1.01"]
+    for name in names:
+        with refused("RECORD_NOT_FOUND"):
+            await shown(world.review, name)
+        with refused("RECORD_NOT_FOUND"):
+            await redact(world.planner, name)
+        assert [entry for entry in await everything(world.admin, item_id=name) if entry["id"] == name] == []
+    turn = Correlation(turn_id="t1")
+    naming = envelope("e1", item_refs=names)
+    await during(turn, world.planner, "records.add", session_id=SESSION, records=[naming])
+    assert b"4711" not in await exported(world.planner, scope="turn", turn_id="t1")
+
+
+async def test_what_was_written_on_a_branch_is_known_by_its_name_there(world: World) -> None:
+    await world.planner.write("goal", "for all")
+    await world.planner.call("history.branch", context_id=f"board:{SESSION}", branch="b")
+    await world.planner.write("goal", SECRET, branch="b")
+    name = f"board:{SESSION}@b/goal/1.2"
+    assert (await shown(world.review, name))["content"] == SECRET
+    await redact(world.planner, name)
+    assert "4711" not in json.dumps(await shown(world.review, name))
+
+
+async def test_an_author_does_not_lift_what_an_admin_redacted(world: World) -> None:
+    await world.analysis.write("goal", SECRET)
+    await redact(world.admin, GOAL)
+    for state, more in (("masked", {}), ("summarized", {"replacement": SECRET}), ("encrypted_ref", {})):
+        with refused("PERMISSION_DENIED"):
+            await redact(world.analysis, GOAL, state, **more)
+    await redact(world.analysis, GOAL, "policy_blocked")
+    await redact(world.admin, GOAL, "masked")
+    with refused("PERMISSION_DENIED"):
+        await redact(world.analysis, GOAL, "summarized", replacement=SECRET)
+    await redact(world.analysis, GOAL, "removed")
+    assert "content" not in await shown(world.review, GOAL)
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_a_session_that_is_deleted_meanwhile_keeps_no_redaction(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.write("goal", SECRET)
+    redacting, deleting = SqlRecordStore.redact, []
+
+    async def redact_late(records: SqlRecordStore, redaction: Any) -> None:
+        deleting.append(asyncio.create_task(world.admin.call("session.delete", session_id=SESSION)))
+        await asyncio.wait(deleting, timeout=0.5)
+        await redacting(records, redaction)
+
+    monkeypatch.setattr(SqlRecordStore, "redact", redact_late)
+    await redact(world.planner, GOAL)
+    await deleting[0]
+    assert await world.rows("SELECT 1 FROM redactions WHERE tenant = $1", world.tenant) == []
+
+
 async def test_only_an_author_or_an_admin_redacts(world: World) -> None:
     await world.planner.write("goal", SECRET)
     await world.analysis.write("found", "x")
@@ -258,7 +393,7 @@ async def test_redactions_are_of_one_tenant_and_go_with_their_session(world: Wor
     await world.stranger.write("goal", SECRET)
     assert (await shown(world.stranger, GOAL))["content"] == SECRET
     await world.admin.call("session.delete", session_id=SESSION)
-    assert await world.rows("SELECT 1 FROM redactions WHERE tenant = $1 AND item_id = $2", world.tenant, GOAL) == []
+    assert await world.rows("SELECT 1 FROM redactions WHERE tenant = $1 AND record_id = $2", world.tenant, GOAL) == []
     left = "SELECT 1 FROM record_contents WHERE tenant = $1 AND session_id = $2"
     assert await world.rows(left, world.tenant, SESSION) == []
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from support.world import refused
+from weft.capabilities.exchange import sources
+from weft.capabilities.records.resolving import resolve
 from weft.capabilities.records.selecting import passage_digest, selectors_for
 
 if TYPE_CHECKING:
@@ -112,11 +116,26 @@ async def test_a_recorded_ref_is_resolved_by_its_id_for_those_who_may_see_it(wor
             await caller.call("records.resolve", source_id="limit")
 
 
+async def test_comparing_keeps_no_thread_that_others_wait_for(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[str] = set()
+
+    def noting(*given: Any) -> Any:
+        threads.add(threading.current_thread().name)
+        return resolve(*given)
+
+    monkeypatch.setattr(sources, "resolve", noting)
+    ref = source("https://example.com/plan", QUOTE)
+    answers = await asyncio.gather(*(resolved(world.analysis, ref, against=PLAN) for _ in range(8)))
+    assert set(answers) == {("exact", "ship on Friday")}
+    assert threads
+    assert all(name.startswith("weft-resolve") for name in threads)
+
+
 async def test_what_was_redacted_is_not_shown(world: World) -> None:
     await world.planner.write("plan", PLAN)
     await world.sql(
-        "INSERT INTO redactions (tenant, item_id, session_id, state, method, reason, redacted_by, redacted_at)"
-        " VALUES ($1, 'board:s1/plan/1.1', 's1', 'removed', 'by hand', 'secret', 'orchestrator', 1)",
+        "INSERT INTO redactions (tenant, type, record_id, session_id, state, method, reason, redacted_by, redacted_at)"
+        " VALUES ($1, 'context_item', 'board:s1/plan/1.1', 's1', 'removed', 'by hand', 'secret', 'orchestrator', 1)",
         world.tenant,
     )
     for uri in ("board://s1/plan", "board:s1/plan/1.1"):

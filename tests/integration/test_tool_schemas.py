@@ -10,6 +10,7 @@ from test_bad_input import VALID
 
 from weft.app.operations import all_operations
 from weft.kernel.schema import ACTION, standalone, tool_schema
+from weft.transports.tools import GROUPED_HELP
 
 if TYPE_CHECKING:
     from support.world import World
@@ -42,6 +43,10 @@ def test_a_tool_accepts_every_request_of_its_operations(operation: Operation) ->
     for name, definition in standalone(operation.request)["properties"].items():
         for value in edges(definition):
             assert refusals(operation, {**VALID[operation.name], name: value}) == [], (name, value)
+
+
+def test_every_tool_of_several_operations_says_what_it_is_for() -> None:
+    assert GROUPED_HELP.keys() == SHARED.keys()
 
 
 @pytest.mark.parametrize("tool", SHARED)

@@ -11,6 +11,7 @@ import pytest
 from standardwebhooks import Webhook as Verifier
 from standardwebhooks.webhooks import WebhookVerificationError
 
+from support.bundles import exported, imported
 from support.hooks import deliveries, hook, later, look_at_once, parsed, shown, until
 from support.receiver import Receiver, receiver
 from support.world import refused
@@ -449,6 +450,29 @@ async def test_a_secret_is_shown_once_and_on_no_record(world: World, there: Rece
     assert (entry["target"], entry["detail"]["host"]) == (made["webhook_id"], "127.0.0.1")
 
 
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [("/hook", "/hook"), ("/services/T0/B0/not-for-all", "/service..."), ("/in?key=not-for-all", "/in?...")],
+)
+async def test_an_address_is_told_without_what_may_be_a_secret_in_it(world: World, path: str, told: str) -> None:
+    host = CLOSED.removesuffix("/hook")
+    made = await hook(world.admin, f"{host}{path}")
+    (seen,) = (await world.admin.call("webhook.list"))["webhooks"]
+    assert made["url"] == seen["url"] == f"{host}{told}"
+    assert "not-for-all" not in repr([made, seen])
+
+
+async def test_what_is_imported_is_no_news(world: World, there: Receiver) -> None:
+    await world.planner.write("goal")
+    bundle = await exported(world.planner)
+    await world.admin.call("session.delete", session_id=world.planner.session)
+    await hook(world.admin, there.url, types=["board.*", "session.imported"])
+    await imported(world.admin, bundle)
+    await world.planner.write("goal", "news")
+    await there.got(2)
+    assert there.types == ["context.surface.created", "context.item.updated"]
+
+
 async def test_webhooks_are_for_admins_of_their_tenant(world: World, there: Receiver) -> None:
     made = await hook(world.admin, there.url)
     which = {"webhook_id": made["webhook_id"]}
@@ -496,6 +520,12 @@ async def test_an_address_that_is_none_is_refused(world: World, url: str) -> Non
     ],
 )
 async def test_an_address_that_is_not_public_is_refused(world: World, host: str) -> None:
+    with refused("ADDRESS_REFUSED"):
+        await hook(world.admin, f"http://{host}/hook")
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".test"])
+async def test_a_name_that_no_host_can_have_is_refused(world: World, host: str) -> None:
     with refused("ADDRESS_REFUSED"):
         await hook(world.admin, f"http://{host}/hook")
 

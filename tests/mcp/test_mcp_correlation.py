@@ -37,9 +37,9 @@ async def write(
     return answer.json()
 
 
-def native(era: str, served: Served, key: str) -> dict[str, str | None]:
+def native(era: str, served: Served, key: str) -> dict[str, Any]:
     """Return the ids of MCP itself: of the request, and of the connection where there is one."""
-    return {"jsonrpc_request_id": "7", "mcp_session_id": served.connections[key] if era == LEGACY else None}
+    return {"jsonrpc_request_id": 7, "mcp_session_id": served.connections[key] if era == LEGACY else None}
 
 
 @ERAS
@@ -94,7 +94,7 @@ async def test_the_headers_of_the_request_count_where_its_metadata_is_silent(wor
                 for event in await events_of(world.app, world.tenant, session_id=served.session)
             }
             assert found["by_header"].turn_id == TURN
-            assert found["by_header"].jsonrpc_request_id == "7"
+            assert found["by_header"].jsonrpc_request_id == 7
             assert (found["by_both"].turn_id, found["by_both"].task_id) == ("t2", TASK)
             assert found["by_meta"].span_id == DURING.span_id
         assert lane.sdk == []
@@ -168,5 +168,5 @@ async def test_every_transport_and_era_carries_it(connect: Connect, team: Team, 
         assert not done.is_error
     async with opened(team.data) as app:
         event = await the_event(app, session_id=session)
-    assert event.during.jsonrpc_request_id
+    assert event.during.jsonrpc_request_id is not None
     assert bool(event.during.mcp_session_id) == (connect.transport == "http" and connect.era == "legacy")

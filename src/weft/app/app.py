@@ -38,6 +38,7 @@ from weft.capabilities.events.operations import ReadEvents
 from weft.capabilities.exchange.finding import Finder
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.missing.gaps import Gaps
+from weft.capabilities.search.choices import ChoiceRecords
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.clock import SystemClock
@@ -93,6 +94,7 @@ class App:
         self._context_reads = OwnTransactions(self.database, Contexts)
         self._errands = OwnTransactions(self.database, Timelines)
         self._gap_errands = OwnTransactions(self.database, Gaps)
+        self._choice_desk = OwnTransactions(self.database, ChoiceRecords)
         self._lookups = OwnTransactions(self.database, Finder)
         self.pruner = HistoryPruner(Jobs(self.database, self.clock))
         self.webhooks = Webhooks(self.database, self.clock, settings.webhook_private_hosts.split(), self.metrics)
@@ -103,6 +105,7 @@ class App:
         self._context_reads.use(resolver)
         self._errands.use(resolver)
         self._gap_errands.use(resolver)
+        self._choice_desk.use(resolver)
         self._lookups.use(resolver)
         self.pruner.use(resolver)
         self.exchange.use(resolver)
@@ -216,6 +219,7 @@ class App:
             courier=self.webhooks,
             errands=self._errands,
             gap_errands=self._gap_errands,
+            choice_desk=self._choice_desk,
             lookups=self._lookups,
             markup=IsolatedMarkupReader(),
             pruner=self.pruner,

@@ -15,7 +15,7 @@ from msgspec import structs
 from weft.app.dispatch import log_changes
 from weft.app.needs import Call
 from weft.capabilities.exchange.bundles import BundleWriter
-from weft.capabilities.exchange.exporting import MOST_BYTES, ExportContext, Exports, export_context
+from weft.capabilities.exchange.exporting import MOST_BYTES, ExportContext, Exports, export_context, finished
 from weft.capabilities.exchange.importing import ContextImported, ImportContext, Imports, import_context
 from weft.capabilities.exchange.prov import ProvWriter
 from weft.capabilities.exchange.surveying import survey
@@ -23,13 +23,15 @@ from weft.kernel.errors import ContentTooLarge, InvalidInput
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
     from typing import BinaryIO
 
     from weft.app.auditing import Auditor
     from weft.app.dispatch import Arrival, Dispatcher, Work
     from weft.app.needs import Resolver, Source
-    from weft.capabilities.exchange.exporting import ContextExported, Export
+    from weft.capabilities.exchange.exporting import ContextExported, Export, Format
+    from weft.capabilities.exchange.gathering import Sink
+    from weft.kernel.events import Recorded
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
     from weft.storage.sql.database import Database, Transaction
@@ -122,29 +124,45 @@ class Exchange:
         self, actor: Actor, request: ExportContext, file: BinaryIO, most_bytes: int | None = None
     ) -> ContextExported:
         scope = Scope(actor.tenant, actor.epoch)
+        # What an attempt left behind that found the caller's access changed.
+        file.seek(0)
+        file.truncate()
+        with ExitStack() as files:
+            room = _Room(most_bytes)
+            sink = _sink(request.format, file, room, files)
 
-        async def begin(transaction: Transaction) -> tuple[Export, ContextExported | None, Transaction]:
-            exports = _opened(self._exports, actor, transaction)
-            export = await exports.begin(request)
-            await self._auditor.done(transaction, actor, export_context, request, export.described())
-            # One that may turn out to be too large shall leave no trace then.
-            at_once = export.in_one_go or most_bytes is not None
-            return export, await _written(exports, export, file, most_bytes) if at_once else None, transaction
+            async def write(transaction: Transaction) -> Export:
+                exports: Exports = _opened(self._exports, actor, transaction)
+                export = await exports.begin(request)
+                await exports.write(export, sink)
+                return export
 
-        export, told, done = await self._database.write(scope, begin)
+            export = await self._database.read(scope, write, heavy=True)
+            room.take(export.still_to_come)
+            told = await self._put_on_record(actor, export)
+            room.open()
+            return await asyncio.to_thread(finished, export, told, sink)
+
+    async def _put_on_record(self, actor: Actor, export: Export) -> Sequence[Recorded]:
+        """Put on record that something leaves, in a transaction that is short however much leaves."""
+        scope = Scope(actor.tenant, actor.epoch)
+
+        async def record(transaction: Transaction) -> tuple[Sequence[Recorded], Transaction]:
+            exports: Exports = _opened(self._exports, actor, transaction)
+            told = await exports.put_on_record(export)
+            await self._auditor.done(transaction, actor, export_context, export.request, export.described())
+            return told, transaction
+
+        told, done = await self._database.write(scope, record)
         log_changes(scope, done.published)
-        if told is not None:
-            return told
-        return await self._database.read(
-            scope, lambda tx: _written(_opened(self._exports, actor, tx), export, file), heavy=True
-        )
+        return told
 
     async def _import(self, actor: Actor, request: ImportContext, file: BinaryIO) -> ContextImported:
         found = await asyncio.to_thread(survey, file, request.expected_digest)
         scope = Scope(actor.tenant, actor.epoch)
 
         async def take(transaction: Transaction) -> tuple[ContextImported, Transaction]:
-            told = await _opened(self._imports, actor, transaction).take(found, file)
+            told = await _opened(self._imports, actor, transaction).take(found, file, request.session_id)
             if request.dry_run:
                 raise _Rehearsed(told)
             await self._auditor.done(transaction, actor, import_context, request, told)
@@ -164,24 +182,36 @@ class Exchange:
         return await self._dispatcher.call(operation, raw, arrival, strict=strict, work=work)
 
 
-async def _written(exports: Exports, export: Export, file: BinaryIO, most_bytes: int | None = None) -> ContextExported:
-    """Write an export from the beginning of a file: a transaction may have to be tried again."""
-    file.seek(0)
-    file.truncate()
+class _Room:
+    """How many bytes an export may have, in whichever files they are until it is whole."""
+
+    def __init__(self, most_bytes: int | None) -> None:
+        self._most = most_bytes
+        self._taken = 0
+
+    def take(self, size: int) -> None:
+        self._taken += size
+        if self._most is not None and self._taken > self._most:
+            raise ContentTooLarge(
+                f"The export has more than {self._most} bytes.",
+                hint="Stream it, with weft export, POST /v1/export/stream or a client's export_to; or export less.",
+                limit_bytes=self._most,
+            )
+
+    def open(self) -> None:
+        """Let everything in from now on."""
+        self._most = None
+
+
+def _sink(form: Format, file: BinaryIO, room: _Room, files: ExitStack) -> Sink:
+    if form == "prov":
+        return ProvWriter(file.write, partial(_own_file, files), room.take)
 
     def put(chunk: bytes) -> None:
-        if most_bytes is not None and file.tell() + len(chunk) > most_bytes:
-            raise ContentTooLarge(
-                f"The export has more than {most_bytes} bytes.",
-                hint="Stream it, with weft export, POST /v1/export/stream or a client's export_to; or export less.",
-                limit_bytes=most_bytes,
-            )
+        room.take(len(chunk))
         file.write(chunk)
 
-    with ExitStack() as files:
-        new_file = partial(_own_file, files)
-        kind = export.request.format
-        return await exports.write(export, ProvWriter(put, new_file) if kind == "prov" else BundleWriter(put, kind))
+    return BundleWriter(put, form)
 
 
 def _own_file(files: ExitStack) -> BinaryIO:

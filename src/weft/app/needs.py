@@ -32,6 +32,7 @@ from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.performance.model import Measurements
 from weft.capabilities.records.markup import MarkupReader
 from weft.capabilities.records.store import RecordStore
+from weft.capabilities.search.choices import ChoiceDesk
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.timeline.store import (
@@ -112,6 +113,7 @@ class Services:
     offers: Offers
     errands: Errands
     gap_errands: GapErrands
+    choice_desk: ChoiceDesk
     lookups: Lookups
     markup: MarkupReader
     pruner: Pruner
@@ -153,6 +155,7 @@ class Resolver:
             Offers: lambda _: services.offers,
             Errands: lambda _: services.errands,
             GapErrands: lambda _: services.gap_errands,
+            ChoiceDesk: lambda _: services.choice_desk,
             Lookups: lambda _: services.lookups,
             MarkupReader: lambda _: services.markup,
             Pruner: lambda _: services.pruner,

@@ -98,10 +98,18 @@ class Client(Operations):
         return await self._connection.download(outgoing("bundle.export", what), file)
 
     async def import_from(
-        self, file: BinaryIO, *, expected_digest: str | None = None, dry_run: bool = False
+        self,
+        file: BinaryIO,
+        *,
+        expected_digest: str | None = None,
+        session_id: str | None = None,
+        dry_run: bool = False,
     ) -> ContextImported:
-        """Import a bundle from a file that was opened to read bytes: all of it, or nothing."""
-        said = given(expected_digest=expected_digest, dry_run=dry_run or None)
+        """Import a bundle from a file that was opened to read bytes: all of it, or nothing.
+
+        Its session is opened under its own id, or under the ``session_id`` you give it.
+        """
+        said = given(expected_digest=expected_digest, session_id=session_id, dry_run=dry_run or None)
         return await self._connection.upload(f"{IMPORT_STREAM}{query(said)}", file)
 
     async def follow(

@@ -525,16 +525,17 @@ class BundleOperations:
         )
 
     async def import_(
-        self, bundle: str, *, expected_digest: str | None = None, dry_run: bool = False
+        self, bundle: str, *, expected_digest: str | None = None, session_id: str | None = None, dry_run: bool = False
     ) -> ContextImported:
         """Import a bundle that another Weft, or this one, exported. All of it is taken over, or nothing.
 
         A session comes with its id, its board with all versions, its messages and events, under the names of those who
-        made them; so this is for admins. What was altered since it was exported is refused, with the place.
+        made them; so this is for admins. What was altered since it was exported is refused, with the place. If there is
+        a session of this id, such as an earlier handoff, name another with ``session_id``.
         """
         return await self._caller.call(
             "bundle.import",
-            {"bundle": bundle, "dry_run": dry_run, **given(expected_digest=expected_digest)},
+            {"bundle": bundle, "dry_run": dry_run, **given(expected_digest=expected_digest, session_id=session_id)},
             ContextImported,
         )
 
@@ -1228,7 +1229,8 @@ class MissingOperations:
     ) -> MissingRequested:
         """Ask for what is missing: the user, what was said before, a tool, a policy, or a peer.
 
-        It may be asked for several times and in several forms; all of them are kept.
+        It may be asked for in several forms and of several; all of it is kept. Asking once more in the same way changes
+        nothing, but for a retrieval, which may find more by then.
         """
         return await self._caller.call(
             "missing.request",
@@ -1314,6 +1316,8 @@ class RecordsOperations:
         lifecycle: Literal[
             "draft", "available", "selected", "assembled", "injected", "compacted", "redacted", "expired", "archived"
         ],
+        *,
+        session_id: str | None = None,
     ) -> RecordAdvanced:
         """Say that an envelope has come to another state of its life. For whoever recorded it, and for admins.
 
@@ -1321,7 +1325,9 @@ class RecordsOperations:
         redacted, expired, archived.
         """
         return await self._caller.call(
-            "records.advance", {"record_id": record_id, "lifecycle": lifecycle}, RecordAdvanced
+            "records.advance",
+            {"record_id": record_id, "lifecycle": lifecycle, **given(session_id=session_id)},
+            RecordAdvanced,
         )
 
     async def list(
@@ -1401,13 +1407,16 @@ class RecordsOperations:
         ]
         | None = None,
         with_content: bool = False,
+        session_id: str | None = None,
     ) -> RecordShown:
         """Look at one record by its id, whether it is kept as such or follows from what the engine keeps.
 
         Of an item it also says which records name it, and what was redacted of it; what was redacted is not shown.
         """
         return await self._caller.call(
-            "records.show", {"record_id": record_id, "with_content": with_content, **given(type=type)}, RecordShown
+            "records.show",
+            {"record_id": record_id, "with_content": with_content, **given(type=type, session_id=session_id)},
+            RecordShown,
         )
 
     async def redact(
@@ -1418,6 +1427,7 @@ class RecordsOperations:
         *,
         method: str | None = None,
         replacement: str | None = None,
+        session_id: str | None = None,
     ) -> ItemRedacted:
         """Stop showing what an item says: in records, in exports and in what is told of it, but not where it is kept.
 
@@ -1426,7 +1436,12 @@ class RecordsOperations:
         """
         return await self._caller.call(
             "records.redact",
-            {"item_id": item_id, "state": state, "reason": reason, **given(method=method, replacement=replacement)},
+            {
+                "item_id": item_id,
+                "state": state,
+                "reason": reason,
+                **given(method=method, replacement=replacement, session_id=session_id),
+            },
             ItemRedacted,
         )
 
@@ -1437,6 +1452,7 @@ class RecordsOperations:
         source_ref: Mapping[str, Any] | None = None,
         against: str | None = None,
         media_type: str | None = None,
+        session_id: str | None = None,
     ) -> SourceResolved:
         """Find the passage that a source ref means in what its source says now: exact, moved or lost.
 
@@ -1444,7 +1460,13 @@ class RecordsOperations:
         """
         return await self._caller.call(
             "records.resolve",
-            given(source_id=source_id, source_ref=source_ref, against=against, media_type=media_type),
+            given(
+                source_id=source_id,
+                source_ref=source_ref,
+                against=against,
+                media_type=media_type,
+                session_id=session_id,
+            ),
             SourceResolved,
         )
 
@@ -1487,6 +1509,7 @@ class SearchOperations:
         limit: int = 10,
         search_metadata: bool = True,
         search_scope: Literal["all", "public", "private"] = "all",
+        record: bool = False,
     ) -> SearchResults:
         """Search a session's messages, however old: by words that may be misspelt, or with a question.
 
@@ -1502,6 +1525,7 @@ class SearchOperations:
                 "limit": limit,
                 "search_metadata": search_metadata,
                 "search_scope": search_scope,
+                "record": record,
             },
             SearchResults,
         )

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import msgspec
 
+from weft.kernel.fields import LARGEST
+
 NativeId = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"^[^\x00-\x20\x7f-\x9f]+\Z")]
 
 
@@ -25,7 +27,7 @@ class Correlation(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
     trace_id: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{32}\Z")] | None = None
     span_id: Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{16}\Z")] | None = None
     mcp_session_id: NativeId | None = None
-    jsonrpc_request_id: NativeId | None = None
+    jsonrpc_request_id: NativeId | Annotated[int, msgspec.Meta(ge=-LARGEST, le=LARGEST)] | None = None
 
 
 UNRELATED = Correlation()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # A problem may quote what was sent, which may be megabytes.
 _QUOTED_AT_MOST = 300
 _NAMED = re.compile(r"(?:missing required|unknown) field `([^`]*)`")
+_STEPS = re.compile(r"(?:^|\.)(\w+)")
 _PATTERN = re.compile(r" matching regex .*", re.DOTALL)
 
 
@@ -24,7 +25,7 @@ def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]
     path = where.strip("`").removeprefix("$").removeprefix(".")
     named = _NAMED.search(what)
     name = path or (named[1][:100] if named else "")
-    hint = _hint_of(request, name.partition(".")[0].partition("[")[0])
+    hint = _hint_of(request, name)
     context: dict[str, Any] = {"operation": tool, "field": name or None}
     what = _PATTERN.sub(" of another form", what[:_QUOTED_AT_MOST])
     choices = list(_choices(hint))
@@ -41,8 +42,26 @@ def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]
     )
 
 
-def _hint_of(request: type, name: str) -> Any:  # noqa: ANN401 - any annotation
-    return get_type_hints(request, include_extras=True).get(name)
+def _hint_of(request: type, path: str) -> Any:  # noqa: ANN401 - any annotation
+    """Return how the field at a path is annotated, or else the one that leads there."""
+    hint: Any = request
+    for name in _STEPS.findall(path):
+        inner = next((hints[name] for hints in map(_fields, _structs(hint)) if name in hints), None)
+        if inner is None:
+            break
+        hint = inner
+    return None if hint is request else hint
+
+
+def _fields(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - any annotation
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        yield hint
+    for inner in get_args(hint):
+        yield from _structs(inner)
 
 
 def _descriptions(hint: Any) -> Iterator[str]:  # noqa: ANN401 - any annotation

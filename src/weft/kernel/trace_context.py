@@ -66,7 +66,7 @@ def ids_of_meta(meta: Mapping[str, Any]) -> dict[str, str]:
     return {**ids_of_carrier(texts.get(TRACEPARENT), texts.get(BAGGAGE)), **own}
 
 
-def with_ids(during: Correlation, ids: Mapping[str, str]) -> Correlation:
+def with_ids(during: Correlation, ids: Mapping[str, str | int]) -> Correlation:
     """Return what a call is part of, with what is further known of it."""
     return structs.replace(during, **ids) if ids else during
 

@@ -31,8 +31,10 @@ _READ_AT_MOST = 65_536
 _RETRY_AFTER = b"retry-after"
 # Addresses of IPv6 that end with the one of IPv4 they stand for.
 _TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")
-_CARRIER_GRADE = ipaddress.IPv4Network("100.64.0.0/10")
-_SITE_LOCAL = ipaddress.IPv6Network("fec0::/10")
+# What an address of IPv6 has before its last part if that is the one of IPv4 it leads to (ISATAP).
+_TUNNELLED = frozenset({0x0000_5EFE, 0x0200_5EFE})
+# Of carriers, protocols, relays, sites and documents: to Python, in this version or that, these are public.
+_APART = tuple(map(ipaddress.ip_network, ("100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "3fff::/20")))
 _FAILURES: tuple[tuple[type[Exception], str], ...] = (
     (AddressRefused, "address_refused"),
     (socket.gaierror, "name_not_found"),
@@ -103,7 +105,10 @@ class _Reach:
 
     async def addresses(self, host: str, port: int) -> list[str]:
         """Return where a name leads now; refuse it if any of that is not public and the name is not listed."""
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError:
+            raise AddressRefused(f"'{host}' is not the name of a host.") from None
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         if host.lower() not in self._private_hosts and not all(map(is_public, addresses)):
             raise AddressRefused(f"'{host}' does not lead to a public address.")
@@ -139,9 +144,7 @@ def is_public(address: str) -> bool:
 
 def _is_public(address: Address) -> bool:
     special = address.is_multicast or address.is_reserved or address.is_unspecified
-    # To Python these are neither global nor private, or both.
-    special = special or address in _CARRIER_GRADE or address in _SITE_LOCAL
-    return address.is_global and not special
+    return address.is_global and not special and not any(address in network for network in _APART)
 
 
 def _meant_by(address: Address) -> list[Address]:
@@ -150,6 +153,8 @@ def _meant_by(address: Address) -> list[Address]:
         return [address]
     if address in _TRANSLATED:
         return [ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)]
+    if int(address) >> 32 & 0xFFFF_FFFF in _TUNNELLED:
+        return [address, ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)]
     inner = (address.ipv4_mapped, address.sixtofour, *(address.teredo or ()))
     return [each for each in inner if each is not None] or [address]
 

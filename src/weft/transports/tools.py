@@ -83,8 +83,9 @@ def works_in_session(operation: Operation) -> bool:
 def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
     first = operations[0]
     grouped = first.action is not None
-    bound = in_session and all(map(works_in_session, operations))
-    description = _GROUPED_HELP[first.tool] if grouped else first.help.replace("``", "`")
+    naming = [operation for operation in operations if _SESSION in operation.request.__struct_fields__]
+    bound = in_session and all(map(works_in_session, naming))
+    description = GROUPED_HELP[first.tool] if grouped else first.help.replace("``", "`")
     names_lines = any(field in LINE_FIELDS for o in operations for field in o.request.__struct_fields__)
     return ToolView(
         name=first.tool,
@@ -96,7 +97,8 @@ def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
 
 
 _OWN_BOARD = "The context_id of your session's board is board, or board@BRANCH for a branch of it."
-_GROUPED_HELP = {
+# What a tool of several operations is for; of a single one the operation says it.
+GROUPED_HELP = {
     "shared_context": (
         "The board: working memory shared by every agent of a session. Keep distilled state on it (conclusions, "
         "decisions, open questions), never raw data or secrets. Call list_keys first, read only what you need, "
@@ -117,6 +119,10 @@ _GROUPED_HELP = {
         "What is known to be missing: questions whose answers somebody needs. Report what you do not know instead of "
         "guessing, ask for it (the user, earlier messages, a tool, a peer), list what others miss, and resolve what "
         "you can answer."
+    ),
+    "export_policies": (
+        "What may leave in an export, in which form and by whose hand: list the policies there are, set one, delete "
+        "one. An export names the policy it follows."
     ),
     "webhooks": (
         "Events sent to addresses outside, signed and in CloudEvents 1.0: create, list, update (enable, disable), "

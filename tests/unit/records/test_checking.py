@@ -16,7 +16,6 @@ from weft.capabilities.records.checking import (
     Problem,
     check_document,
     check_record,
-    problems_in,
     record_of,
 )
 from weft.capabilities.records.misfits import Misfit
@@ -35,6 +34,10 @@ TEXT = json.dumps(ITEM)
 BAD = json.dumps({**ITEM, "content_mode": "loud"})
 NOT_ONE = f"is none of the record types: it has none of {', '.join(ID_FIELDS)}"
 TOO_DEEP = f"is nested more than {MOST_LEVELS} levels deep"
+
+
+def problems_in(document: bytes) -> list[Problem]:
+    return check_document(document).problems
 
 
 def nested(levels: int) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from weft.capabilities.records.meanings import MEANINGS, OTHERWISE
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.schemas import DIALECT, all_schemas, published_schema, schema_id, schema_url
 
@@ -39,6 +40,19 @@ def test_every_object_of_a_schema_is_closed_and_nothing_is_null(record_type: str
         assert part.get("type") != "null"
         assert "discriminator" not in part
         assert part.get("additionalProperties") is False or "title" not in part
+
+
+@each_type
+def test_every_field_of_a_schema_says_what_it_means(record_type: str) -> None:
+    schema = published_schema(record_type)
+    for part in (schema, *schema["$defs"].values()):
+        assert [name for name, field in part["properties"].items() if not field.get("description")] == []
+
+
+def test_every_meaning_is_that_of_a_field() -> None:
+    parts = [part for schema in all_schemas().values() for part in (schema, *schema["$defs"].values())]
+    said = {field["description"] for part in parts for field in part["properties"].values()}
+    assert {*MEANINGS.values(), *(words for others in OTHERWISE.values() for words in others.values())} == said
 
 
 @each_type

@@ -385,6 +385,23 @@ def test_hostile_texts_do_not_take_long(exact: str, text: str) -> None:
     assert found is None or found.likeness < 1
 
 
+@pytest.mark.parametrize("near", [0, 2_000_000, 3_900_000])
+def test_of_a_long_quote_that_stands_everywhere_few_places_are_looked_at(near: int) -> None:
+    # No clock is asked here either: it takes as long as the places that are looked at are long together.
+    exact, text = "a" * 100_000, "a" * 4_000_000
+    found = find_quote(TextQuote(exact=exact), text, near)
+    assert found is not None
+    assert found.start == near
+    assert found.ties * len(exact) <= 50_000_000
+
+
+def test_a_quote_is_found_however_far_before_its_place() -> None:
+    text = f"{'x' * 5}goal{'y' * 40_000}goal{'z' * 2_000_000}"
+    found = find_quote(TextQuote(exact="goal"), text, 2_000_000)
+    assert found is not None
+    assert (found.start, found.ties) == (40_009, 2)
+
+
 def test_a_letter_that_stands_everywhere_is_found_near_its_place() -> None:
     text = "a" * 3_000_000
     made = ref((TextQuote(exact="a"), TextPosition(start=2_000_000, end=2_000_001)))

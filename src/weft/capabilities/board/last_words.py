@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.history.merging import state_by_key
 from weft.capabilities.history.model import LATEST
@@ -11,11 +11,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.board.model import Patterns
-    from weft.capabilities.history.model import Change, Stretch, Version
+    from weft.capabilities.history.model import Stretch, Version
     from weft.capabilities.history.store import LineStore
 
 # From so many keys on, all that stand on a line are looked at in one go.
 _MANY_KEYS = 10
+
+
+class Saying(NamedTuple):
+    """What a key said in one of its lives, from a commit on."""
+
+    key: str
+    life: int
+    seq: int
+
+    @classmethod
+    def of(cls, version: Version) -> Saying:
+        return cls(version.change.key, version.change.life, version.seq)
 
 
 async def last_words(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
@@ -23,20 +35,26 @@ async def last_words(lines: LineStore, line_id: str, versions: Sequence[Version]
 
     Deleting a key does not open what was closed before, and neither does branching off before it was closed.
     """
-    words = [_Words(lines, stretch) for stretch in await lines.past(line_id, LATEST)]
-    return await _all_on(words, versions)
+    words = LastWords(lines, await lines.past(line_id, LATEST))
+    return await words.on([Saying.of(version) for version in versions])
 
 
 async def words_elsewhere(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
     """Return the same, but only of the lines that a branch came from."""
-    words = [_Words(lines, stretch) for stretch in (await lines.past(line_id, LATEST))[1:]]
-    return await _all_on(words, versions)
+    words = LastWords(lines, (await lines.past(line_id, LATEST))[1:])
+    return await words.on([Saying.of(version) for version in versions])
 
 
-async def _all_on(words: Sequence[_Words], versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
-    for each in words:
-        await each.prepare(versions)
-    return [tuple([said for each in words for said in await each.on(version)]) for version in versions]
+class LastWords:
+    """The last words on a line and on those before it, known once they were asked for."""
+
+    def __init__(self, lines: LineStore, past: Sequence[Stretch]) -> None:
+        self._words = [_Words(lines, stretch) for stretch in past]
+
+    async def on(self, sayings: Sequence[Saying]) -> list[tuple[Patterns, ...]]:
+        for each in self._words:
+            await each.prepare(sayings)
+        return [tuple([said for each in self._words for said in await each.on(saying)]) for saying in sayings]
 
 
 class _Words:
@@ -50,29 +68,30 @@ class _Words:
         self._standing: dict[str, Version | None] = {}
         self._known: dict[tuple[str, int], tuple[Patterns, ...]] = {}
 
-    async def prepare(self, versions: Iterable[Version]) -> None:
-        keys = {version.change.key for version in versions if version.seq <= self._shared_upto}
+    async def prepare(self, sayings: Iterable[Saying]) -> None:
+        shared = {saying.key for saying in sayings if saying.seq <= self._shared_upto}
+        keys = shared - self._standing.keys()
         if self._shared_upto < LATEST:
-            line = await self._lines.find(self._line_id) if keys else None
+            line = await self._lines.find(self._line_id) if shared else None
             self._has_more_to_say = line is not None and line.head.seq > self._shared_upto
         if len(keys) < _MANY_KEYS or not self._has_more_to_say:
             return
         standing = state_by_key(await self._lines.state_at(self._line_id, LATEST, values=False))
-        self._standing = {key: standing.get(key) for key in keys}
+        self._standing |= {key: standing.get(key) for key in keys}
 
-    async def on(self, version: Version) -> tuple[Patterns, ...]:
-        if version.seq > self._shared_upto or not self._has_more_to_say:
+    async def on(self, saying: Saying) -> tuple[Patterns, ...]:
+        if saying.seq > self._shared_upto or not self._has_more_to_say:
             return ()
-        about = version.change.key, version.change.life
+        about = saying.key, saying.life
         if about not in self._known:
-            self._known[about] = tuple(await self._look_up(version.change))
+            self._known[about] = tuple(await self._look_up(*about))
         return self._known[about]
 
-    async def _look_up(self, change: Change) -> list[Patterns]:
-        if change.key not in self._standing:
-            self._standing[change.key] = await self._lines.latest(self._line_id, change.key, LATEST)
-        today = self._standing[change.key]
+    async def _look_up(self, key: str, life: int) -> list[Patterns]:
+        if key not in self._standing:
+            self._standing[key] = await self._lines.latest(self._line_id, key, LATEST)
+        today = self._standing[key]
         said = [] if today is None else [today]
-        if today is None or today.change.life != change.life:
-            said += await self._lines.versions(self._line_id, change.key, change.life, 1)
+        if today is None or today.change.life != life:
+            said += await self._lines.versions(self._line_id, key, life, 1)
         return [last.change.meta.readable_by for last in said if last.change.meta.readable_by is not None]

@@ -30,6 +30,10 @@ class EntryStore(Protocol):
 
     async def put(self, session_id: str, entry: Entry) -> None: ...
 
+    async def put_all(self, session_id: str, entries: Sequence[Entry]) -> None:
+        """Put many entries at once."""
+        ...
+
     async def remove(self, session_id: str, key: str) -> None: ...
 
     async def next_expiry(self, session_id: str) -> int | None:

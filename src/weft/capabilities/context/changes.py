@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.context.model import EntryPlace, PartAt, is_metadata
 from weft.capabilities.history.merging import alike, state_by_key, states_apart
+from weft.capabilities.history.model import Act
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from weft.capabilities.history.merging import State
-    from weft.capabilities.history.model import Recorded, Version
+    from weft.capabilities.history.model import Change, Recorded, Version
     from weft.capabilities.history.store import LineStore
 
 
@@ -30,6 +31,15 @@ class Step(NamedTuple):
     act: str
     version: int
     commit: Recorded
+
+
+def counted(changes: Iterable[Change]) -> dict[str, int]:
+    """Return how many entries are new, changed and gone."""
+    counts = {"added": 0, "updated": 0, "removed": 0}
+    for change in changes:
+        written = "added" if change.version == 1 else "updated"
+        counts[written if change.act is Act.WRITE else "removed"] += 1
+    return counts
 
 
 async def changed_entries(lines: LineStore, before: Mapping[str, PartAt], after: Mapping[str, PartAt]) -> list[Changed]:

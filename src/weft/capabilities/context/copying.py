@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.access.grants import check_clearance, check_may_edit
 from weft.capabilities.access.model import AgentId, AgentNotFound
-from weft.capabilities.context.changes import parts_apart
+from weft.capabilities.context.changes import counted, parts_apart
 from weft.capabilities.context.contexts import ContextAt, Contexts
 from weft.capabilities.context.model import (
     DEFINITION,
@@ -26,7 +26,7 @@ from weft.capabilities.context.restoring import take_over
 from weft.capabilities.context.rights import COPY_CLEARANCE, find_agent
 from weft.capabilities.history.committing import keep_moment
 from weft.capabilities.history.keeping import Why
-from weft.capabilities.history.model import EMPTY, Act, Point, VersionNotFound, VersionPruned
+from weft.capabilities.history.model import EMPTY, Point, VersionNotFound, VersionPruned
 from weft.capabilities.history.naming import VersionName, moment_named
 from weft.capabilities.objects.model import ObjectBusy, ObjectMissing
 from weft.kernel.clock import from_micros
@@ -36,6 +36,8 @@ from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from weft.capabilities.context.contexts import OpenContext, OpenPart
 
 _ALL_TYPES: tuple[MemoryTypeName, ...] = (
@@ -106,32 +108,34 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
     context = await contexts.open(request.agent_id)
     previous = context.root
     parts = await _taken_over(request, context, source)
-    acts = [change.act for part in parts for key, change in part.changes.items() if not is_metadata(key)]
+    changes = [change for part in parts for key, change in part.changes.items() if not is_metadata(key)]
+    counts = counted(changes)
     label = None
-    if acts:
+    if changes:
         label = await keep_moment(contexts.lines, previous, "before-copy", contexts.actor.participant, context.now)
         reason = request.reason or f"copy {request.from_agent_id} v{source.point.seq}"
         await context.commit(parts, Why(reason, request.step))
-        await _announce(context, previous.seq, request)
+        await _announce(context, previous.seq, request, counts)
     return ContextCopied(
         agent_id=context.owner,
         from_agent_id=request.from_agent_id,
         from_version=source.point.seq,
         previous_version=previous.seq,
         version=context.root.seq,
-        written=acts.count(Act.WRITE),
-        removed=acts.count(Act.DELETE),
+        written=counts["added"] + counts["updated"],
+        removed=counts["removed"],
         snapshot_before=label,
         copied_at=from_micros(context.now),
     )
 
 
-async def _announce(context: OpenContext, previous: int, request: CopyContext) -> None:
+async def _announce(context: OpenContext, previous: int, request: CopyContext, counts: Mapping[str, int]) -> None:
     data = {
         "context_id": context.root.line_id,
         "previous_version": previous,
         "version": context.root.seq,
         "copied_from": request.from_agent_id,
+        **counts,
     }
     await context.needs.outbox.publish(context.needs.event("context.pushed", context.owner, data))
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.context.changes import counted
 from weft.capabilities.context.content import Given, inline
 from weft.capabilities.context.contexts import Contexts
 from weft.capabilities.context.model import DEFINITION, ContextLine, PartAt, SelfModification
@@ -109,7 +110,8 @@ async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined
     await context.commit([part], Why(request.reason or "define", request.step))
     at = part.at or PartAt(part.line.line_id, 0, EMPTY.hex())
     if changed:
-        data = {"version": at.seq, "context_version": context.root.seq, "changed": changed}
+        counts = counted(part.changes[key] for key in changed)
+        data = {"version": at.seq, "context_version": context.root.seq, "changed": changed, **counts}
         await contexts.outbox.publish(contexts.event("agent.defined", context.owner, data))
     return AgentDefined(
         agent_id=context.owner,

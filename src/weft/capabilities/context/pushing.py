@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from weft.capabilities.access.model import AgentId
-from weft.capabilities.context.changes import steps_between
+from weft.capabilities.context.changes import counted, steps_between
 from weft.capabilities.context.content import Given, Said, inline, lies_outside, outside
 from weft.capabilities.context.contexts import ContextAt, Contexts, OpenContext
 from weft.capabilities.context.model import (
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.context.contexts import OpenPart
     from weft.capabilities.context.store import Snapshot
+    from weft.capabilities.history.model import Change
     from weft.capabilities.history.store import LineStore
 
 _TOLD_AT_MOST = 100
@@ -219,16 +220,16 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     label = await context.commit(parts.values(), Why(request.reason or "push", request.step))
     if session is not None and context.root.seq > previous:
         await contexts.snapshots.learn(session.session_id, context.owner, context.present.point)
-    pushed = [_changed_entry(entry.place, parts[entry.place.part]) for entry in changed]
-    if pushed:
-        await _announce(context, session, previous, pushed)
+    changes = [(entry.place, parts[entry.place.part].changes[entry.place.key]) for entry in changed]
+    if changes:
+        await _announce(context, session, previous, changes)
     return ContextPushed(
         agent_id=context.owner,
         context_id=context.root.line_id,
         previous_version=previous,
         version=context.root.seq,
         snapshot=context.root.hash.hex(),
-        changed=pushed,
+        changed=[_changed_entry(place, change) for place, change in changes],
         unchanged=len(entries) - len(changed),
         snapshot_before=label,
         pushed_at=from_micros(context.now),
@@ -381,8 +382,7 @@ def _name_learning_cycles(changed: Sequence[_Entry], parts: Mapping[str, OpenPar
             parts[name].occasion = _BEFORE_LEARNING
 
 
-def _changed_entry(place: EntryPlace, part: OpenPart) -> ChangedEntry:
-    change = part.changes[place.key]
+def _changed_entry(place: EntryPlace, change: Change) -> ChangedEntry:
     return ChangedEntry(
         memory_type=place.memory_type,
         key=place.key,
@@ -393,13 +393,14 @@ def _changed_entry(place: EntryPlace, part: OpenPart) -> ChangedEntry:
 
 
 async def _announce(
-    context: OpenContext, session: Session | None, previous: int, pushed: Sequence[ChangedEntry]
+    context: OpenContext, session: Session | None, previous: int, changes: Sequence[tuple[EntryPlace, Change]]
 ) -> None:
     data = {
         "context_id": context.root.line_id,
         "previous_version": previous,
         "version": context.root.seq,
-        "memory_types": sorted({entry.memory_type for entry in pushed}),
-        "entries": len(pushed),
+        "memory_types": sorted({place.memory_type for place, _ in changes}),
+        "entries": len(changes),
+        **counted(change for _, change in changes),
     }
     await context.needs.outbox.publish(context.needs.event("context.pushed", context.owner, data, session))

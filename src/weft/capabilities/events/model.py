@@ -132,8 +132,15 @@ class EventStore(Protocol):
 class PastEvents(Protocol):
     """Where what happened elsewhere is added to the log, behind everything that happened here."""
 
-    async def republish(self, recorded: Recorded) -> None:
-        """Add an event as it was told, but for its number: with its own time, what it was part of and its origin."""
+    async def reserve(self, count: int) -> int:
+        """Return the first of so many numbers in a row. Nobody else gets one until the transaction ends."""
+        ...
+
+    async def republish(self, past: Sequence[Recorded]) -> None:
+        """Add events as they were told, but under reserved numbers: with their times, what they were part of, origins.
+
+        Nobody is woken by them.
+        """
         ...
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET, structs
 
+from weft.capabilities.exchange.contents import JSON_KEPT, TEXT_KEPT
 from weft.capabilities.exchange.items import INLINE_BYTES
-from weft.capabilities.exchange.listing import TOOL, RecordId
-from weft.capabilities.exchange.naming import is_derived
-from weft.capabilities.exchange.showing import JSON_KEPT, TEXT_KEPT
+from weft.capabilities.exchange.listing import TOOL, OfSession, RecordId
 from weft.capabilities.records.checking import check_record
 from weft.capabilities.records.misfits import Misfit
 from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Record
+from weft.capabilities.records.naming import is_reserved
 from weft.capabilities.records.recording import Recorder, RecordExists, RecordNotFound
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.words import IllegalTransition, Lifecycle, check_transition
@@ -24,6 +24,7 @@ from weft.capabilities.sessions.model import (
     SessionArchived,
     SessionId,
     SessionNotFound,
+    find_session,
     lock_active_session,
 )
 from weft.capabilities.sessions.store import SessionStore
@@ -81,6 +82,7 @@ class AdvanceRecord(Request):
 
     record_id: RecordId
     lifecycle: Annotated[Lifecycle, msgspec.Meta(description="The state it has come to.")]
+    session_id: OfSession = None
 
 
 class RecordAdvanced(Response, kw_only=True, omit_defaults=False):
@@ -137,7 +139,7 @@ async def add_records(request: AddRecords, recorder: Recorder, sessions: Session
     permission=Permission.WRITE,
     rate=RateClass.BOARD,
     effect=Effect.WRITE,
-    errors=(RecordNotFound, IllegalTransition, PermissionDenied, SessionArchived),
+    errors=(RecordNotFound, IllegalTransition, PermissionDenied, SessionNotFound, SessionArchived),
 )
 async def advance_record(request: AdvanceRecord, recorder: Recorder, sessions: SessionStore) -> RecordAdvanced:
     """Say that an envelope has come to another state of its life. For whoever recorded it, and for admins.
@@ -145,8 +147,10 @@ async def advance_record(request: AdvanceRecord, recorder: Recorder, sessions: S
     States only go forward: draft, available, selected, assembled, injected, and from there or before to compacted,
     redacted, expired, archived.
     """
-    kept, session = await _open(request.record_id, recorder, sessions)
-    if not (recorder.actor.is_admin or kept.recorded_by == recorder.actor.participant):
+    if request.session_id is not None:
+        await find_session(request.session_id, recorder.actor, sessions)
+    kept, session = await _open(request, recorder, sessions)
+    if not (recorder.actor.is_admin or kept.is_by(recorder.actor)):
         raise PermissionDenied("An envelope's state is for whoever recorded it to say, and for admins.")
     envelope = _envelope(kept.body)
     check_transition(envelope.lifecycle, request.lifecycle)
@@ -165,14 +169,17 @@ async def _keep(given: _Given, recorder: Recorder, session: Session | None, read
         readers = (*readers, f"{PRINCIPAL}{recorder.actor.principal_id}")
     kept = await recorder.add(given.record, session, readable_by=readers)
     if given.content is not None:
-        await recorder.records.put_content(kept.session_id, hashlib.sha256(given.content).digest(), given.content)
+        await recorder.records.put_content(kept.session_id, kept.record_id, given.content)
     return kept
 
 
-async def _open(record_id: str, recorder: Recorder, sessions: SessionStore) -> tuple[Kept, Session | None]:
+async def _open(request: AdvanceRecord, recorder: Recorder, sessions: SessionStore) -> tuple[Kept, Session | None]:
     """Return an envelope that the caller may read, before anyone else can change it."""
+    record_id = request.record_id
     found = await recorder.records.find(ContextEnvelope.type, record_id)
     if found is None or not recorder.actor.matches(found.readable_by):
+        raise _no_envelope(record_id)
+    if request.session_id is not None and found.session_id not in (None, request.session_id):
         raise _no_envelope(record_id)
     session = None
     if found.session_id is not None:
@@ -205,7 +212,7 @@ def _given(raw: dict[str, Any], place: str) -> _Given:
     if isinstance(record, MissingContext):
         hint = "Report it with the action report of missing_context: what is missing is asked for and resolved there."
         raise _invalid(place, "missing context is not recorded here", hint=hint, related=("missing_context",))
-    if is_derived(record.id):
+    if is_reserved(record.id):
         hint = (
             "Leave ids that begin with board:, message:, session: and the like to Weft, and give yours one of its own."
         )

@@ -10,19 +10,18 @@ from msgspec import UNSET, structs
 from weft.capabilities.exchange import hiding, prose
 from weft.capabilities.exchange.items import Item, Sensitivity, by_reference, digest_of, sensitivity_of
 from weft.capabilities.exchange.masking import EVERYTHING, Mask, Sort
-from weft.capabilities.exchange.quoting import without_hash
-from weft.capabilities.history.model import line_name
+from weft.capabilities.exchange.withholding import without_hash
 from weft.capabilities.messages.model import ADMINS
-from weft.capabilities.records.item_names import VersionName
-from weft.capabilities.records.model import Block, ContextAssembly, ContextEvent, ContextInjection
+from weft.capabilities.records.model import RECORD_TYPES, Block, ContextAssembly, ContextEvent, ContextInjection
 from weft.capabilities.records.recording import items_of
 from weft.capabilities.records.refs import Link
-from weft.capabilities.sessions.model import Pattern, line_of
+from weft.capabilities.sessions.model import Pattern
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
     from weft.capabilities.records.model import ContextItem, ContextSummary, Record
+    from weft.capabilities.records.refs import Maybe
     from weft.capabilities.records.store import Redaction
 
 R = TypeVar("R", bound="Record")
@@ -30,9 +29,17 @@ Kind = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[^\x
 _LEVELS: tuple[Sensitivity, ...] = ("internal", "restricted", "private")
 # What others call what anyone may see.
 _OPEN = frozenset({"public", "none"})
-# Events of the engine tell of keys and numbers, and quote nothing.
-_OF_THE_ENGINE = "urn:weft:"
 _SIZES = frozenset({"value_size", "value_size_tokens"})
+# What these events are about is what somebody called a moment.
+_OF_LABELS = (".snapshot", ".restored", ".snapshot_deleted")
+# By these an event is joined to the records it is about, so they stay as they are.
+_IDS = frozenset(kind.id_field for kind in RECORD_TYPES.values())
+# What events say in words that is none of anybody's.
+_OF_RECORDS = ("record_type", "scope", "status", "severity", "lifecycle", "redaction_state", "bundle_id")
+_OF_OTHERS = ("type", "actor", "branch", "visibility", "category", "agent_id", "recipient_id")
+_PLAIN_FACTS = frozenset((*_OF_RECORDS, *_OF_OTHERS, *_IDS))
+# So many words are known to hold nothing that is masked.
+_MOST_KNOWN = 10_000
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -87,6 +94,7 @@ class AppliedPolicy:
         self._mask_of_redactions = Mask(EVERYTHING)
         # Whose contents others must not give away: by what they quote, or by a digest of it.
         self._hidden: set[str] = set()
+        self._known: set[str] = set()
 
     def item(self, item: Item, redaction: Redaction | None, readable_by: tuple[str, ...] = ANYONE) -> Item | None:
         """Return an item as it may leave, with what it says as far as that may; None if it may not leave at all."""
@@ -105,11 +113,10 @@ class AppliedPolicy:
 
     def record(self, record: R, readable_by: tuple[str, ...]) -> R | None:
         """Return another record as it may leave; None if it may not. ``readable_by`` is who may read it here."""
-        if _is_above(sensitivity_of(readable_by), self._definition.sensitivity):
+        levels = (sensitivity_of(readable_by), _level_named(getattr(record, "sensitivity", UNSET)))
+        if any(_is_above(level, self._definition.sensitivity) for level in levels):
             self.omitted += 1
             return None
-        if isinstance(record, ContextEvent) and record.event_id.startswith(_OF_THE_ENGINE):
-            return self._without_size(record)
         leaving = prose.unquoted(record, self._may_not_be_quoted, digests=self._definition.content == "reference")
         leaving = self._without_hash(prose.masked(leaving, self._mask))
         if self._definition.content == "none":
@@ -119,6 +126,26 @@ class AppliedPolicy:
             return record
         self.masked += 1
         return structs.replace(leaving, policy_refs=(*leaving.policy_refs, self.ref))
+
+    def event(self, event: ContextEvent, readable_by: tuple[str, ...]) -> ContextEvent | None:
+        """Return an event of the log as it may leave; None if it may not."""
+        if _is_above(sensitivity_of(readable_by), self._definition.sensitivity):
+            self.omitted += 1
+            return None
+        is_hidden = event.data.get("item_id") in self._hidden
+        data = {
+            name: said if name in _IDS else self._told(said)
+            for name, said in event.data.items()
+            if not (is_hidden and name in _SIZES) and self._may_be_told(name, said)
+        }
+        subject = event.subject
+        if isinstance(subject, str) and str(data.get("type")).endswith(_OF_LABELS):
+            subject = self.name(subject)
+        is_same = data == event.data and subject == event.subject
+        return event if is_same else structs.replace(event, data=data, subject=subject)
+
+    def name(self, name: str) -> str:
+        return self._mask.name(name)
 
     def words(self, value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
         """Return what somebody wrote outside any record as it may leave."""
@@ -184,29 +211,33 @@ class AppliedPolicy:
             return record
         return cast("R", without_hash(record))
 
-    def _without_size(self, event: R) -> R:
-        if not isinstance(event, ContextEvent) or not self._hidden or _item_of(event) not in self._hidden:
-            return event
-        return structs.replace(event, data={name: said for name, said in event.data.items() if name not in _SIZES})
+    def _may_be_told(self, name: str, said: Any) -> bool:  # noqa: ANN401 - JSON of any shape
+        """Tell whether an event may say something: without contents, only what is no word of anybody's."""
+        return self._definition.content != "none" or name in _PLAIN_FACTS or isinstance(said, int | None)
+
+    def _told(self, said: Any) -> Any:  # noqa: ANN401 - JSON of any shape
+        """Return what an event says as it may leave. Most of it is said again and again."""
+        if said is None or isinstance(said, int) or (isinstance(said, str) and said in self._known):
+            return said
+        masked = self._mask.value(said)
+        if isinstance(said, str) and masked == said and len(self._known) < _MOST_KNOWN:
+            self._known.add(said)
+        return masked
 
 
 def _level(record: ContextItem) -> Sensitivity:
-    """Return how sensitive an item is; what nobody has heard of is taken for the most."""
-    said = record.sensitivity
-    if said is UNSET:
+    """Return how sensitive an item is: as it says, or by who may see it."""
+    if record.sensitivity is UNSET:
         return sensitivity_of(record.visibility or ANYONE)
-    if said in _OPEN:
+    return _level_named(record.sensitivity)
+
+
+def _level_named(said: Maybe[str]) -> Sensitivity:
+    """Return how sensitive something is that says so; what nobody has heard of is taken for the most."""
+    if said is UNSET or said in _OPEN:
         return _LEVELS[0]
     return next((level for level in _LEVELS if level == said), _LEVELS[-1])
 
 
 def _is_above(level: Sensitivity, allowed: Sensitivity) -> bool:
     return _LEVELS.index(level) > _LEVELS.index(allowed)
-
-
-def _item_of(event: ContextEvent) -> str | None:
-    """Return the item that an event of a key is about."""
-    life, version, branch = (event.data.get(name) for name in ("life", "version", "branch"))
-    if not (isinstance(life, int) and isinstance(version, int)):
-        return None
-    return str(VersionName(line_name(line_of(event.session_id or ""), branch), event.subject or "", life, version))

@@ -12,15 +12,16 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.events.model import Wanted
 from weft.capabilities.exchange.bundles import FORMAT, LONGEST_PURPOSE, WITH_SESSION, Header, SessionEntry, Stored
-from weft.capabilities.exchange.gathering import Gathering, Sources
+from weft.capabilities.exchange.gathering import Gathering, Sources, add_event
 from weft.capabilities.exchange.items import digest_of
+from weft.capabilities.exchange.mentioning import Mentions
 from weft.capabilities.exchange.policy_port import Policies
 from weft.capabilities.history.model import trunk_of
 from weft.capabilities.records.model import Block, ContextAssembly, ContextEnvelope, ContextInjection, Producer
 from weft.capabilities.records.recording import Recorder
 from weft.capabilities.records.refs import Id, Link
 from weft.capabilities.records.words import SCHEMA_VERSION
-from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, session_of
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_session, session_of
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.timeline.model import ReviewNotFound
 from weft.kernel.clock import Clock, from_micros
@@ -34,10 +35,12 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from weft.capabilities.exchange.bundles import Snapshot
     from weft.capabilities.exchange.gathering import Given, Sink
     from weft.capabilities.exchange.policy_port import Applied
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.timeline.model import Review
+    from weft.kernel.events import Recorded
 
 Format = Literal["ndjson", "json", "prov"]
 # Larger ones are streamed.
@@ -46,6 +49,9 @@ EXPORTED = "context.exported"
 # Where a stream says what it is of, before it comes.
 FACTS_HEADER = "weft-export"
 _MOST_OPEN_GAPS = 1_000
+# More than the events of an export take, and than the form of a bundle adds to an entry.
+_MOST_TOLD_OF_ITSELF = 8_192
+_MOST_FRAMING = 200
 # What a scope must be told beside the session.
 _NEEDS = {
     "turn": "turn_id",
@@ -158,9 +164,12 @@ async def export_context(request: ExportContext, actor: Actor, desk: ExportDesk)
     return await desk.export_text(actor, request)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Export:
-    """An export that is on record: what it is of, and what decides what may leave."""
+    """An export under way: what it is of, and what decides what may leave.
+
+    ``shown`` is put on record with it, for ``shown_to``; ``snapshots`` come behind the events that tell of that.
+    """
 
     request: ExportContext
     header: Header
@@ -168,15 +177,32 @@ class Export:
     session: Session | None
     review: Review | None
     applied: Applied
+    shown: tuple[ContextAssembly | ContextInjection, ...] = ()
+    shown_to: tuple[str, ...] = ANYONE
+    snapshots: Sequence[Snapshot] = ()
 
     @property
     def bundle_id(self) -> str:
         return self.header.bundle_id
 
     @property
-    def in_one_go(self) -> bool:
-        """Tell whether what is exported is itself put on record, and so is read and written in one transaction."""
+    def hands_over(self) -> bool:
         return self.header.scope == "handoff"
+
+    @property
+    def is_of_all(self) -> bool:
+        """Tell whether it is of a whole session: then the surface stands for what is in it."""
+        return self.header.scope == "session" or (self.hands_over and self.request.task_id is None)
+
+    @property
+    def tells_of_itself(self) -> bool:
+        """Tell whether the events of the export are a part of it."""
+        return self.hands_over or (self.header.scope == "session" and self.request.with_history)
+
+    @property
+    def still_to_come(self) -> int:
+        """Return how many bytes may follow at most once the export is on record."""
+        return _MOST_TOLD_OF_ITSELF + sum(len(_encode(snapshot)) + _MOST_FRAMING for snapshot in self.snapshots)
 
     def described(self, sink: Sink | None = None, digest: str = "") -> ContextExported:
         told = ContextExported(bundle_id=self.bundle_id, policy=str(self.applied.ref.id), digest=digest)
@@ -184,6 +210,16 @@ class Export:
             return told
         counted = {"records": sink.records, "bytes": sink.bytes}
         return structs.replace(told, **counted, masked=self.applied.masked, omitted=self.applied.omitted)
+
+
+def finished(export: Export, told: Sequence[Recorded], sink: Sink) -> ContextExported:
+    """End an export that is on record, and return what became of it."""
+    if export.tells_of_itself:
+        for recorded in told:
+            add_event(recorded, export.header.source, export.applied, sink)
+    for snapshot in export.snapshots:
+        sink.add(snapshot)
+    return export.described(sink, sink.seal())
 
 
 class Exports(msgspec.Struct, frozen=True):
@@ -196,19 +232,28 @@ class Exports(msgspec.Struct, frozen=True):
     clock: Clock
 
     async def begin(self, request: ExportContext) -> Export:
-        """Put an export on record and return what it will be of."""
+        """Return what an export will be of. It is read first and put on record then, which keeps nobody waiting."""
         request.check()
         review = await self._review(request)
         session = await self._session(request, review)
         applied = await self.policies.prepare(request.policy, self.recorder.actor)
         envelope = await self._envelope(request, session, applied)
         header = _header(request, envelope, session, await self.sources.events.source(), applied)
-        await self.recorder.add(envelope, session, told_as=EXPORTED)
-        return Export(request, header, envelope, session, review, applied)
+        export = Export(request, header, envelope, session, review, applied)
+        if not export.is_of_all:
+            export.envelope = await self._naming_all(export)
+        return export
 
-    async def write(self, export: Export, sink: Sink) -> ContextExported:
-        """Write all that an export is of, and return what became of it."""
-        gathering = Gathering(self.sources, export.applied, sink, export.session, remember=export.in_one_go)
+    async def _naming_all(self, export: Export) -> ContextEnvelope:
+        """Return an envelope that names what the export is of, having looked at all that."""
+        mentions = Mentions()
+        applied = await self.policies.prepare(export.request.policy, self.recorder.actor)
+        await self._gather(export, Gathering(self.sources, applied, mentions, export.session, remember=True))
+        return mentions.in_envelope(export.envelope)
+
+    async def write(self, export: Export, sink: Sink) -> None:
+        """Write what an export is of, up to what is known only when it is on record."""
+        gathering = Gathering(self.sources, export.applied, sink, export.session, remember=export.hands_over)
         sink.add(export.header)
         if export.session is not None and export.header.scope in WITH_SESSION:
             sink.add(_entry(export.session, export.applied))
@@ -216,7 +261,25 @@ class Exports(msgspec.Struct, frozen=True):
         sink.add_record(export.envelope, stored=made)
         await gathering.surface()
         await self._gather(export, gathering)
-        return export.described(sink, sink.seal())
+
+    async def put_on_record(self, export: Export) -> Sequence[Recorded]:
+        """Put on record that something leaves, before anyone gets it, and return the events that tell of it."""
+        session = await self._still_there(export)
+        envelope = await self.recorder.add(export.envelope, session, told_as=EXPORTED)
+        shown = [await self.recorder.add(record, session, readable_by=export.shown_to) for record in export.shown]
+        return await self.sources.events.numbered([kept.seq for kept in (envelope, *shown)])
+
+    async def _still_there(self, export: Export) -> Session | None:
+        """Return the session, which nobody deletes now; refuse if that has happened since it was read."""
+        if export.session is None:
+            return None
+        session_id = export.session.session_id
+        session, _ = await lock_session(session_id, self.recorder.actor, self.sessions)
+        if session.created_at != export.session.created_at:
+            raise SessionNotFound(
+                f"The session '{session_id}' was deleted.", resource_type="session", resource_id=session_id
+            )
+        return session
 
     async def _gather(self, export: Export, gathering: Gathering) -> None:
         request, session = export.request, export.session
@@ -229,49 +292,44 @@ class Exports(msgspec.Struct, frozen=True):
             await self._whole(export, gathering, session)
         else:
             wanted = _wanted(request)
-            await gathering.about(await gathering.named(wanted), but=export.bundle_id)
+            await gathering.about(await gathering.named(wanted))
             await gathering.events(wanted)
 
     async def _whole(self, export: Export, gathering: Gathering, session: Session) -> None:
         with_history = export.request.with_history
         await (gathering.board(session.session_id) if with_history else gathering.standing(session.session_id))
         await gathering.messages(session.session_id)
-        await gathering.records(session.session_id, but=export.bundle_id)
+        await gathering.records(session.session_id)
         if with_history:
             await gathering.events(Wanted(session_id=session.session_id))
-            await gathering.snapshots(session.session_id)
+            export.snapshots = await gathering.snapshots(session.session_id)
 
     async def _hand_off(self, export: Export, gathering: Gathering, session: Session) -> None:
-        """Write what a peer needs to go on, having put on record what it is shown and by which way."""
+        """Write what a peer needs to go on, with what it is shown and by which way."""
         session_id, request = session.session_id, export.request
         if request.task_id is None:
             await (gathering.board(session_id) if request.with_history else gathering.standing(session_id))
             await gathering.messages(session_id)
-            await self._show(export, gathering)
-            await gathering.records(session_id, but=export.bundle_id)
+            self._show(export, gathering)
+            await gathering.records(session_id)
         else:
             await self._hand_off_task(export, gathering, session)
         if request.with_history:
             await gathering.events(_wanted(request))
             if request.task_id is None:
-                await gathering.snapshots(session_id)
-            return
-        for record_id in (export.bundle_id, *_shown_as(export.bundle_id)):
-            await gathering.events(Wanted(session_id=session_id, subject=record_id))
+                export.snapshots = await gathering.snapshots(session_id)
 
     async def _hand_off_task(self, export: Export, gathering: Gathering, session: Session) -> None:
         names = await gathering.named(_wanted(export.request))
         await gathering.standing(session.session_id, names.keys)
         await gathering.named_messages(list(names.messages.values()))
-        assembly_id, injection_id = await self._show(export, gathering)
-        names.stored |= {("context_assembly", assembly_id): None, ("context_injection", injection_id): None}
+        self._show(export, gathering)
         for gap in await self.sources.records.open_missing(session.session_id, _MOST_OPEN_GAPS):
             names.stored.setdefault((gap.type, gap.record_id))
-        names.stored.pop((export.envelope.type, export.bundle_id), None)
         await gathering.stored(await gathering.kept(names))
 
-    async def _show(self, export: Export, gathering: Gathering) -> tuple[str, str]:
-        """Put on record what the recipient is shown, and that it is."""
+    def _show(self, export: Export, gathering: Gathering) -> None:
+        """Write what the recipient is shown, and that it is."""
         assembly_id, injection_id = _shown_as(export.bundle_id)
         target, now = export.request.recipient or "", self.clock.now()
         assembly = ContextAssembly(
@@ -294,10 +352,10 @@ class Exports(msgspec.Struct, frozen=True):
         )
         # It names keys and messages, of which not everyone may know.
         for_all = all(given.is_open for given in gathering.given)
-        readers = ANYONE if for_all else (f"{PRINCIPAL}{self.recorder.actor.principal_id}",)
-        for record in (assembly, injection):
-            await self.recorder.add(record, export.session, readable_by=readers)
-        return assembly_id, injection_id
+        export.shown = (assembly, injection)
+        export.shown_to = ANYONE if for_all else (f"{PRINCIPAL}{self.recorder.actor.principal_id}",)
+        for record in export.shown:
+            gathering.add_made(record, export.shown_to, now)
 
     async def _review(self, request: ExportContext) -> Review | None:
         if request.review_id is None or request.scope != "review":
@@ -328,7 +386,7 @@ class Exports(msgspec.Struct, frozen=True):
             lifecycle="injected" if shows else "available",
             created_at=self.clock.now(),
             producer=_producer(),
-            actor_refs=(Link(kind="agent", id=self.recorder.actor.participant),),
+            actor_refs=(Link(kind=str(self.recorder.actor.kind), id=self.recorder.actor.participant),),
             runtime_refs=tuple(_runtime_refs(request, session)),
             surface_refs=() if session is None else (f"session:{session.session_id}",),
             assembly_refs=(assembly,) if shows else (),

@@ -18,31 +18,33 @@ from weft.capabilities.context.model import DEFINITION, PartAt, is_metadata
 from weft.capabilities.context.store import SnapshotStore
 from weft.capabilities.events.model import EventStore, Interest
 from weft.capabilities.exchange.hiding import redacted
-from weft.capabilities.exchange.items import Item, digest_of, message_item, session_surface, version_item
+from weft.capabilities.exchange.items import Item, digest_of, message_item, session_surface, source_record, version_item
 from weft.capabilities.exchange.masking import Mask
-from weft.capabilities.exchange.naming import (
-    Named,
-    Pull,
-    Push,
-    SessionName,
-    Stored,
-    Told,
-    VersionAt,
-    named_by,
-    push_of,
-)
-from weft.capabilities.exchange.quoting import as_shown
-from weft.capabilities.history.model import Act, Point
+from weft.capabilities.exchange.withholding import as_shown, redactions_of
+from weft.capabilities.history.model import LATEST, Act, Point
 from weft.capabilities.history.store import LineStore, Spot
+from weft.capabilities.memory.model import scope_of
 from weft.capabilities.messages.model import audiences_of
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.records.classes import context_event
 from weft.capabilities.records.item_names import MessageName, VersionName
 from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, Record
+from weft.capabilities.records.naming import (
+    KeptName,
+    Named,
+    Pull,
+    Push,
+    SessionName,
+    SourceName,
+    Told,
+    VersionAt,
+    named_by,
+    push_of,
+)
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.records.words import SCHEMA_VERSION
-from weft.capabilities.sessions.model import session_of
+from weft.capabilities.sessions.model import find_session, session_of
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.clock import from_micros, to_micros
@@ -96,19 +98,22 @@ class Finder(msgspec.Struct, frozen=True):
     events: EventStore
     timelines: Timelines
 
-    def look(self) -> Look:
-        """Begin to look: what is found out of lines and sessions on the way is known for as long as this lasts."""
-        return Look(self)
+    async def look(self, session_id: str | None) -> Look:
+        """Begin to look: what is found out of lines and sessions on the way is known for as long as this lasts.
 
-    def may_be_told(self, recorded: Recorded) -> bool:
-        return Interest().covers(recorded, self.actor)
+        If a session is named there is no other one.
+        """
+        if session_id is not None:
+            await find_session(session_id, self.actor, self.sessions)
+        return Look(self, session_id)
 
 
 @dataclass(slots=True)
 class Look:
-    """One look at many records."""
+    """One look at many records: at those of one session and of none, if ``only`` names one."""
 
     finder: Finder
+    only: str | None = None
     _sessions: dict[str, Session | None] = field(default_factory=dict)
     _lines: dict[str, OpenLine | None] = field(default_factory=dict)
     _source: str | None = None
@@ -135,10 +140,10 @@ class Look:
             **await self._versions({origin for origin in origins if isinstance(origin, VersionAt)}),
             **await self._messages({origin for origin in origins if isinstance(origin, MessageName)}),
         }
-        stored = await self._stored({origin for origin in origins if isinstance(origin, Stored)})
-        redactions = await self.finder.records.redactions([each.id for each in named if each.type == "context_item"])
+        stored = await self._stored({origin for origin in origins if isinstance(origin, KeptName)})
+        redactions = await redactions_of({(each.type, each.id) for each in named}, self.finder.records)
         parts = await self._parts({origin for origin in origins if isinstance(origin, Pull)})
-        return [await self._found(each, items, stored, redactions.get(each.id), parts) for each in named]
+        return [await self._found(each, items, stored, redactions.get((each.type, each.id)), parts) for each in named]
 
     async def record(self, named: Named) -> Found | None:
         (found,) = await self.records([named])
@@ -146,6 +151,8 @@ class Look:
 
     async def session(self, session_id: str) -> Session | None:
         """Return a session if the caller takes part in it."""
+        if self.only not in (None, session_id):
+            return None
         if session_id not in self._sessions:
             found = await self.finder.sessions.find(session_id) if is_name(session_id) else None
             self._sessions[session_id] = found if found is not None and found.admits(self.finder.actor) else None
@@ -156,6 +163,18 @@ class Look:
         if not self.finder.actor.matches(kept.readable_by):
             return False
         return kept.session_id is None or await self.session(kept.session_id) is not None
+
+    def may_be_told(self, recorded: Recorded) -> bool:
+        is_here = self.only is None or recorded.event.session_id in (None, self.only)
+        return is_here and Interest().covers(recorded, self.finder.actor)
+
+    async def _may_know(self, source: SourceName) -> bool:
+        """Tell whether a source is there for the caller: a session's for who takes part, an agent's for itself."""
+        if source.place != "agent":
+            return await self.session(source.owner) is not None
+        if source.part == "agent":
+            return await self._line(f"agent:{source.owner}") is not None
+        return source.owner == self.finder.actor.principal_id
 
     async def source(self) -> str:
         if self._source is None:
@@ -173,7 +192,7 @@ class Look:
         self,
         named: Named,
         items: Mapping[object, Item | _Hidden],
-        stored: Mapping[Stored, Kept],
+        stored: Mapping[KeptName, Kept],
         redaction: Redaction | None,
         parts: Mapping[Pull, Mapping[str, PartAt]],
     ) -> Found | None:
@@ -181,12 +200,14 @@ class Look:
             case VersionAt() | MessageName():
                 item = items.get(named.origin)
                 return _shown(named, item, redaction) if isinstance(item, Item) else None
-            case Stored():
+            case KeptName():
                 kept = stored.get(named.origin)
                 return None if kept is None else _as_kept(named, kept, redaction)
             case SessionName(session_id):
                 session = await self.session(session_id)
                 return None if session is None else _made(named, session_surface(session))
+            case SourceName():
+                return _made(named, source_record(named.origin)) if await self._may_know(named.origin) else None
             case Pull():
                 taken = parts.get(named.origin)
                 return None if taken is None else _made(named, _pulled(named, named.origin, taken))
@@ -225,8 +246,7 @@ class Look:
         return found
 
     async def _numbered(self, wanted: VersionAt) -> Version | None:
-        name = wanted.name
-        changes = await self.finder.lines.numbered(name.line_id, name.key, name.life, name.version)
+        changes = await numbered_here(wanted.name, self.finder.lines)
         return next((change for change in changes if _is_meant(change, wanted)), None)
 
     async def _line(self, line_id: str) -> OpenLine | None:
@@ -235,7 +255,8 @@ class Look:
         return self._lines[line_id]
 
     async def _opened(self, line_id: str) -> OpenLine | None:
-        if line_id.startswith("board:") and await self.session(session_of(line_id)) is None:
+        session_id = session_of_line(line_id)
+        if session_id is not None and await self.session(session_id) is None:
             return None
         try:
             return await self.finder.timelines.to_read(line_id)
@@ -255,10 +276,10 @@ class Look:
                 seen[name] = message_item(session_id, message) if message.audience in audiences else _HIDDEN
         return seen
 
-    async def _stored(self, wanted: set[Stored]) -> dict[Stored, Kept]:
+    async def _stored(self, wanted: set[KeptName]) -> dict[KeptName, Kept]:
         found = await self.finder.records.find_several(sorted(wanted)) if wanted else ()
         shown = await as_shown([kept for kept in found if await self.may_read(kept)], self.finder.records)
-        return {Stored(kept.type, kept.record_id): kept for kept in shown}
+        return {KeptName(kept.type, kept.record_id): kept for kept in shown}
 
     async def _parts(self, pulls: set[Pull]) -> dict[Pull, Mapping[str, PartAt]]:
         """Return what each pull took, by part; what is left of a branch that was deleted since is nothing."""
@@ -292,6 +313,24 @@ class Look:
         }
 
 
+async def numbered_here(name: VersionName, lines: LineStore) -> list[Version]:
+    """Return the changes that a name means: those of its own line, not of what that line goes on from.
+
+    There they have other names, and what is redacted or closed is so under those.
+    """
+    base = (await lines.past(name.line_id, LATEST))[0].after
+    changes = await lines.numbered(name.line_id, name.key, name.life, name.version)
+    return [change for change in changes if change.seq > base]
+
+
+def session_of_line(line_id: str) -> str | None:
+    """Return the session that a line belongs to, if it is of one."""
+    if line_id.startswith("board:"):
+        return session_of(line_id)
+    memory = scope_of(line_id)
+    return None if memory is None else memory.session_id
+
+
 def _shown(named: Named, item: Item, redaction: Redaction | None, kept: Kept | None = None) -> Found:
     """Return an item as it may be shown: with nothing of what was redacted."""
     record, text = item if redaction is None else redacted(item, redaction, Mask())
@@ -300,7 +339,7 @@ def _shown(named: Named, item: Item, redaction: Redaction | None, kept: Kept | N
 
 def _as_kept(named: Named, kept: Kept, redaction: Redaction | None) -> Found:
     if kept.type != ContextItem.type:
-        return Found(named, kept.body, kept=kept)
+        return Found(named, kept.body, kept=kept, redaction=redaction)
     item = _item(kept.body)
     if redaction is not None:
         return _shown(named, Item(item, None), redaction, kept)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import UNSET, structs
 
 from weft.capabilities.exchange import prose
-from weft.capabilities.exchange.items import Item, digest_of
-from weft.capabilities.records.item_names import MessageName, VersionName
+from weft.capabilities.exchange.items import Item, digest_of, saying
+from weft.capabilities.records.item_names import is_engine_item
 from weft.capabilities.records.model import ContextItem
 from weft.capabilities.records.refs import Link
 from weft.kernel.tokens import approximate_tokens
@@ -36,6 +36,8 @@ def redacted(item: Item, redaction: Redaction, mask: Mask) -> Item:
     if redaction.state == "none":
         return item
     match redaction.state:
+        case "masked" if redaction.came_with is not None and _is_at_hand(item):
+            shown = item
         case "masked":
             shown = masked_item(item, mask) if _is_at_hand(item) else Item(bare(item.record), None)
         case "summarized" if redaction.replacement is not None:
@@ -45,7 +47,8 @@ def redacted(item: Item, redaction: Redaction, mask: Mask) -> Item:
         case _:
             shown = Item(bare(item.record), None)
     state = cast("RedactionState", redaction.state)
-    return shown._replace(record=told(shown.record, state, redaction.method, redaction.redacted_by))
+    record = told(shown.record, state, redaction.method, redaction.redacted_by)
+    return shown._replace(record=structs.replace(record, policy_refs=redaction.came_with or record.policy_refs))
 
 
 def told(record: ContextItem, state: RedactionState, method: str, by: Ref) -> ContextItem:
@@ -57,13 +60,13 @@ def masked_item(item: Item, mask: Mask) -> Item:
     """Return an item without what a mask takes away, wherever it says it."""
     record, text = item
     shown = None if text is None else mask.text(text)
-    masked = _masked_facts(record, mask) if is_derived(record.item_id) else _masked_words(record, mask)
+    masked = _masked_facts(record, mask) if is_engine_item(record.item_id) else _masked_words(record, mask)
     return Item(masked if shown is None or shown == text else _saying(masked, shown), shown)
 
 
 def bare(record: ContextItem) -> ContextItem:
     """Return no more of an item than that it is there, of which kind, where it stands and whose it is."""
-    of_engine = is_derived(record.item_id)
+    of_engine = is_engine_item(record.item_id)
     return ContextItem(
         schema_version=record.schema_version,
         item_id=record.item_id,
@@ -80,11 +83,6 @@ def bare(record: ContextItem) -> ContextItem:
         policy_refs=record.policy_refs if of_engine else (),
         metadata=_plain_facts(record) if of_engine else {},
     )
-
-
-def is_derived(item_id: str) -> bool:
-    """Tell whether an item is one that the engine itself makes, so that what it says beside its content is known."""
-    return MessageName.parse(item_id) is not None or VersionName.parse(item_id) is not None
 
 
 def _is_at_hand(item: Item) -> bool:
@@ -121,11 +119,13 @@ def _digest(record: ContextItem) -> str | None:
 
 
 def _saying(record: ContextItem, text: str) -> ContextItem:
-    """Return an item that says something else, in the same way."""
+    """Return an item that says something else: the engine's own as if it had always said that."""
     native = record.metadata.get("weft")
-    if is_derived(record.item_id) and isinstance(native, dict) and "tokens" in native:
+    if is_engine_item(record.item_id) and isinstance(native, dict) and "tokens" in native:
         record = structs.replace(record, metadata={"weft": {**native, "tokens": max(1, approximate_tokens(text))}})
     sized = structs.replace(record, byte_size=len(text.encode()), token_estimate=approximate_tokens(text))
+    if is_engine_item(record.item_id):
+        return saying(structs.replace(sized, content_mode="opaque", content=UNSET, content_ref=UNSET), text).record
     if isinstance(record.content, str):
         return structs.replace(sized, content=text, content_ref=_undigested(record.content_ref))
     kind = record.content_ref.kind if isinstance(record.content_ref, Link) else "content"
@@ -137,9 +137,12 @@ def _undigested(ref: Maybe[Ref]) -> Maybe[Ref]:
 
 
 def _masked_facts(record: ContextItem, mask: Mask) -> ContextItem:
-    """Mask what came with a version or a message: why it was written, and what its sender added."""
+    """Mask what came with a version or a message: why it was written, what its sender added, how it was redacted."""
     native = record.metadata.get("weft", {})
     words = {name: mask.value(native[name]) for name in ("reason", "metadata") if native.get(name)}
+    words |= {name: mask.name(native[name]) for name in ("step", "message_type", "category") if native.get(name)}
+    if isinstance(record.redaction_method, str):
+        record = structs.replace(record, redaction_method=mask.text(record.redaction_method)[:_LONGEST_REASON])
     if all(words[name] == native[name] for name in words):
         return record
     if "reason" in words:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import UNSET, structs
 
-from weft.capabilities.history.model import Act, Version, branch_of
+from weft.capabilities.history.model import Act, Version
 from weft.capabilities.records.item_names import MessageName, VersionName
-from weft.capabilities.records.model import ContextItem, ContextSurface, Freshness, Producer
+from weft.capabilities.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
+from weft.capabilities.records.naming import SourceName
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.words import SCHEMA_VERSION
 from weft.capabilities.sessions.model import session_of
@@ -37,6 +38,15 @@ _KINDS = {
 }
 
 
+_SOURCES = {
+    "board": "weft_board",
+    "session": "weft_transcript",
+    "memory": "weft_memory",
+    "context": "weft_persistent_memory",
+    "agent": "weft_agent_definition",
+}
+
+
 class Item(NamedTuple):
     """An item, and what it says where that may be carried along."""
 
@@ -53,7 +63,7 @@ def version_item(line_id: str, version: Version) -> Item:
     change, meta = version.change, version.change.meta
     sort = line_id.partition(":")[0]
     removed = change.act is not Act.WRITE
-    readers = meta.readable_by or ANYONE
+    readers = ANYONE if meta.readable_by is None else meta.readable_by
     name = VersionName(line_id, change.key, change.life, change.version, removed)
     sensitivity = sensitivity_of(readers) if sort == "board" else "private"
     item = ContextItem(
@@ -64,7 +74,7 @@ def version_item(line_id: str, version: Version) -> Item:
         visibility=readers,
         title=change.key,
         mime_type=meta.media_type or ("text/plain" if sort == "board" else "application/json"),
-        source_refs=(_source(line_id, change.key),),
+        source_refs=(str(source_of(line_id)),),
         token_estimate=meta.tokens or UNSET,
         byte_size=meta.size or UNSET,
         freshness=UNSET if meta.expires_at is None else Freshness(expires_at=from_micros(meta.expires_at)),
@@ -72,11 +82,11 @@ def version_item(line_id: str, version: Version) -> Item:
         sensitivity=sensitivity,
         redaction_state="none",
         created_at=from_micros(version.committed_at),
-        metadata={"weft": _native(line_id, version)},
+        metadata=_of_version(line_id, version),
     )
     if removed or version.value is None or meta.outside:
         return Item(_named(item, change.blob_hash), None)
-    return _saying(item, version.value)
+    return saying(item, version.value)
 
 
 def message_item(session_id: str, message: Message) -> Item:
@@ -89,29 +99,28 @@ def message_item(session_id: str, message: Message) -> Item:
         visibility=(message.audience,),
         title=f"message {message.message_id} of {message.sender}",
         mime_type="text/plain",
-        source_refs=(f"session://{session_id}#message-{message.message_id}",),
+        source_refs=(str(SourceName("session", session_id)),),
         token_estimate=approximate_tokens(message.content),
-        trust_level="agent",
+        trust_level=trust_of(message.author or ""),
         sensitivity=sensitivity_of((message.audience,)),
         redaction_state="none",
         created_at=from_micros(message.sent_at),
-        metadata={
-            "weft": {
-                "message_id": message.message_id,
-                "audience": message.audience,
-                "visibility": message.visibility,
-                "sender": message.sender,
-                "sender_type": message.sender_type,
-                "recipient_id": message.recipient_id,
-                "message_type": message.message_type,
-                "category": message.category,
-                "parent_message_id": message.parent_id,
-                "sent_at": message.sent_at,
-                "metadata": passed_on(message.metadata),
-            }
-        },
+        metadata=_native(
+            message_id=message.message_id,
+            audience=message.audience,
+            visibility=message.visibility,
+            author=message.author,
+            sender=message.sender,
+            sender_type=message.sender_type,
+            recipient_id=message.recipient_id,
+            message_type=message.message_type,
+            category=message.category,
+            parent_message_id=message.parent_id,
+            sent_at=message.sent_at,
+            metadata=passed_on(message.metadata),
+        ),
     )
-    return _saying(item, message.content)
+    return saying(item, message.content)
 
 
 def session_surface(session: Session) -> ContextSurface:
@@ -122,10 +131,31 @@ def session_surface(session: Session) -> ContextSurface:
         scope="session",
         surface_kind="session",
         producer=Producer(id="weft"),
-        available_source_refs=(f"board://{session.session_id}", f"session://{session.session_id}"),
+        available_source_refs=tuple(map(str, sources_in(session.session_id))),
         visibility=session.audience,
         created_at=from_micros(session.created_at),
-        metadata={"weft": {"purpose": session.purpose, "archived_at": session.archived_at}},
+        metadata=_native(purpose=session.purpose, archived_at=session.archived_at),
+    )
+
+
+def sources_in(session_id: str) -> tuple[SourceName, ...]:
+    """Return where what a session holds comes from: its board and its transcript."""
+    return SourceName("board", session_id), SourceName("session", session_id)
+
+
+def source_of(line_id: str) -> SourceName:
+    """Return where the versions of a line come from: a board, whatever its branch, or a part of what an agent has."""
+    sort, _, owner = line_id.partition(":")
+    if sort == "board":
+        return SourceName("board", session_of(line_id))
+    return SourceName("agent", owner.partition(":")[0].partition("@")[0], sort)
+
+
+def source_record(name: SourceName) -> ContextSourceRef:
+    """Return a source that the engine itself keeps as the record it is."""
+    uri = str(name)
+    return ContextSourceRef(
+        schema_version=SCHEMA_VERSION, source_id=uri, uri=uri, source_kind=_SOURCES[name.part or name.place]
     )
 
 
@@ -144,7 +174,8 @@ def trust_of(participant: str) -> str:
     return {"human": "human", "system": "system"}.get(participant.partition(":")[0], "agent")
 
 
-def _saying(item: ContextItem, text: str) -> Item:
+def saying(item: ContextItem, text: str) -> Item:
+    """Return an item that says something: itself, or beside it where that is long or not for everyone."""
     size = len(text.encode())
     sized = structs.replace(item, byte_size=size)
     if size > INLINE_BYTES or item.sensitivity != "internal":
@@ -159,35 +190,31 @@ def _named(item: ContextItem, blob_hash: bytes | None) -> ContextItem:
     return structs.replace(item, content_ref=Link(kind="content", id=item.item_id, digest=f"sha256:{blob_hash.hex()}"))
 
 
-def _native(line_id: str, version: Version) -> dict[str, Any]:
+def _of_version(line_id: str, version: Version) -> dict[str, Any]:
     """Return what it takes to make the same version again."""
     change, meta = version.change, version.change.meta
-    told: dict[str, Any] = {
-        "line": line_id,
-        "key": change.key,
-        "life": change.life,
-        "version": change.version,
-        "act": str(change.act),
-        "seq": version.seq,
-        "author": version.author,
-        "principal_id": version.principal_id,
-        "committed_at": version.committed_at,
-        "reason": version.reason,
-        "step": version.step,
-        "tokens": meta.tokens,
-        "expires_at": meta.expires_at,
-        "readable_by": meta.readable_by,
-        "writable_by": meta.writable_by,
-    }
-    return {name: value for name, value in told.items() if value is not None}
+    return _native(
+        line=line_id,
+        key=change.key,
+        life=change.life,
+        version=change.version,
+        act=str(change.act),
+        seq=version.seq,
+        author=version.author,
+        principal_id=version.principal_id,
+        committed_at=version.committed_at,
+        reason=version.reason,
+        step=version.step,
+        tokens=meta.tokens,
+        expires_at=meta.expires_at,
+        readable_by=meta.readable_by,
+        writable_by=meta.writable_by,
+    )
 
 
-def _source(line_id: str, key: str) -> str:
-    sort, _, owner = line_id.partition(":")
-    if sort == "board":
-        branch = branch_of(line_id)
-        return f"board://{session_of(line_id)}/{key}" + (f"?branch={branch}" if branch else "")
-    return f"agent://{owner.partition(':')[0].partition('@')[0]}/{sort}/{key}"
+def _native(**told: object) -> dict[str, Any]:
+    """Return metadata that says what the engine knows of something, and nothing of what it does not."""
+    return {"weft": {name: value for name, value in told.items() if value is not None}}
 
 
 def sensitivity_of(readers: tuple[str, ...]) -> Sensitivity:

@@ -12,11 +12,11 @@ import msgspec
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.events.model import Wanted
 from weft.capabilities.exchange.finding import Finder, Found, Look
-from weft.capabilities.exchange.naming import Named, Told, about_id, item_named, subject_of
 from weft.capabilities.records.item_names import MessageName
+from weft.capabilities.records.naming import Named, Told, about_id, item_named, subject_of
 from weft.capabilities.records.words import RecordType
 from weft.capabilities.search.filters import Moment, moment_meant
-from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import InvalidInput, PermissionDenied
@@ -38,6 +38,9 @@ RecordId = Annotated[
         description="The record's id, as records.list tells it.",
         extra_json_schema={"examples": ["board:session_a1b2c3d4e5f60718/goal/1.3"]},
     ),
+]
+OfSession = Annotated[
+    SessionId | None, msgspec.Meta(description="The session it belongs to; only needed to be sure of that.")
 ]
 Doer = Annotated[str, msgspec.Meta(min_length=1, max_length=300, pattern=r"^[A-Za-z0-9_:-]+\Z")]
 Cursor = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,15}(\.[0-9]{1,6})?\Z")]
@@ -89,7 +92,7 @@ class ListRecords(Request):
     ] = None
 
 
-class RecordEntry(Response):
+class ListedRecord(Response):
     """A record, and the event that tells of it. ``digest`` is that of what an item says."""
 
     seq: int
@@ -106,7 +109,7 @@ class Records(Response, kw_only=True, omit_defaults=False):
     What has a life is told of at every step of it, as it stands now.
     """
 
-    records: list[RecordEntry]
+    records: list[ListedRecord]
     count: int
     has_more: bool
     next_after: str | None
@@ -158,9 +161,9 @@ async def list_records(request: ListRecords, finder: Finder, access: AccessStore
     Versions of keys and messages are context items, sessions are surfaces, and what agents recorded is shown as they
     said it. You see what you may read by the rules of now.
     """
-    await _check_session(request, finder)
+    _check_session(request, finder)
     wanted = await _wanted(request, access)
-    page = _Page(request, finder.look(), Place.parse(request.after))
+    page = _Page(request, await finder.look(request.session_id), Place.parse(request.after))
     if wanted is not None and request.item_id is None:
         await page.fill_from_log(wanted)
     elif wanted is not None:
@@ -168,10 +171,8 @@ async def list_records(request: ListRecords, finder: Finder, access: AccessStore
     return page.answer()
 
 
-async def _check_session(request: ListRecords, finder: Finder) -> None:
-    if request.session_id is not None:
-        await find_session(request.session_id, finder.actor, finder.sessions)
-    elif finder.actor.is_subagent:
+def _check_session(request: ListRecords, finder: Finder) -> None:
+    if request.session_id is None and finder.actor.is_subagent:
         raise PermissionDenied(
             "A sub-agent sees the records of the session it works in, not all there are.",
             hint="Pass the session_id you were given.",
@@ -219,7 +220,7 @@ class _Page:
         self.after = after
         self._types = frozenset(request.types)
         self._limit = request.limit
-        self._entries: list[tuple[Place, RecordEntry]] = []
+        self._entries: list[tuple[Place, ListedRecord]] = []
         self._size = 0
         self._reached: Place | None = None
 
@@ -244,7 +245,7 @@ class _Page:
 
     async def listed(self, events: Sequence[Recorded]) -> list[_Listed]:
         """Return the records of the types asked for that events stand for, without looking them up."""
-        told = [recorded for recorded in events if self.look.finder.may_be_told(recorded)]
+        told = [recorded for recorded in events if self.look.may_be_told(recorded)]
         named = await self.look.named_in(told, events="context_event" in self._types)
         return [
             _Listed(Place(recorded.event.seq, number), recorded, each)
@@ -263,7 +264,7 @@ class _Page:
 
     def _add(self, listed: _Listed, found: Found) -> None:
         event = listed.recorded.event
-        entry = RecordEntry(
+        entry = ListedRecord(
             seq=event.seq,
             at=event.at,
             type=listed.named.type,

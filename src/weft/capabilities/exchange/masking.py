@@ -19,7 +19,7 @@ from weft.capabilities.exchange.secret_signs import SECRETS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weft.capabilities.exchange.signs import Finder, Span
+    from weft.capabilities.exchange.signs import SignFinder, Span
 
 Sort = Literal["secrets", "pii"]
 EVERYTHING: tuple[Sort, ...] = ("secrets", "pii")
@@ -28,11 +28,13 @@ _MOST_NUMBERED = 100_000
 _FEWEST_DIGITS = 7
 # A document as the pieces that can hold something: names and texts, numbers, and where objects and lists begin and end.
 _JSON = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"(?P<names>\s*:)?|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<edge>[{}\]])')
+_NO_NAME = re.compile(r"[^A-Za-z0-9_]+")
+_LONGEST_NAME = 100
 _encode = msgspec.json.Encoder().encode
 _text = msgspec.json.Decoder(str)
 
 
-_FINDERS: dict[Sort, tuple[Finder, ...]] = {"secrets": SECRETS, "pii": PERSONAL}
+_FINDERS: dict[Sort, tuple[SignFinder, ...]] = {"secrets": SECRETS, "pii": PERSONAL}
 
 
 class Mask:
@@ -63,6 +65,11 @@ class Mask:
         if isinstance(value, msgspec.Raw):
             return msgspec.Raw(self.text(bytes(value).decode()).encode())
         return self._number(name, value) if type(value) is int else value
+
+    def name(self, name: str) -> str:
+        """Return a name without what must not leave; what stands there instead can be a name as well."""
+        masked = self.text(name)
+        return name if masked == name else _NO_NAME.sub("-", masked).strip("-_")[:_LONGEST_NAME]
 
     def _number(self, name: str, number: int) -> int | str:
         masked = self._named(name, str(number))
@@ -121,7 +128,7 @@ class Mask:
                 kept.append(span)
         return sorted(kept)
 
-    def _near(self, text: str) -> list[Finder]:
+    def _near(self, text: str) -> list[SignFinder]:
         """Return those who may find something: most texts have no sign of most things."""
         small = text.lower()
         hinted = sorted({place for hint, place in self._hints if hint in small})

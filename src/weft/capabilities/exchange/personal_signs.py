@@ -6,7 +6,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from weft.capabilities.exchange.signs import Finder, Sign, Span, digits_of, not_behind
+from weft.capabilities.exchange.signs import Sign, SignFinder, Span, digits_of, not_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -142,7 +142,7 @@ _NOT_IN_A_WORD = not_behind(r"\w.+-")
 _APART = r"[ ().\-/]{0,2}"
 
 # Whatever stands first wins where two find the same.
-PERSONAL: tuple[Finder, ...] = (
+PERSONAL: tuple[SignFinder, ...] = (
     Sign(
         "email",
         ("@",),

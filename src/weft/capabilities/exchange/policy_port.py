@@ -11,7 +11,7 @@ from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
     from weft.capabilities.exchange.items import Item
-    from weft.capabilities.records.model import Record
+    from weft.capabilities.records.model import ContextEvent, Record
     from weft.capabilities.records.refs import Link
     from weft.capabilities.records.store import Redaction
     from weft.kernel.identity import Actor
@@ -35,6 +35,14 @@ class Applied(Protocol):
 
     def record(self, record: R, readable_by: tuple[str, ...]) -> R | None:
         """Return another record as it may leave; None if it may not. ``readable_by`` is who may read it here."""
+        ...
+
+    def event(self, event: ContextEvent, readable_by: tuple[str, ...]) -> ContextEvent | None:
+        """Return an event of the log as it may leave; None if it may not."""
+        ...
+
+    def name(self, name: str) -> str:
+        """Return what somebody named something as it may leave: still a name."""
         ...
 
     def words(self, value: Any) -> Any:  # noqa: ANN401 - JSON of any shape

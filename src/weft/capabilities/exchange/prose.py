@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Part)
 R = TypeVar("R", bound="Record")
-Sort = Literal["text", "uri", "digest", "json", "parts"]
+Sort = Literal["text", "uri", "name", "digest", "json", "parts"]
 _SORTS: tuple[Sort, ...] = get_args(Sort)
 # In place of words that a record cannot do without.
 WITHHELD = "[withheld]"
@@ -35,6 +35,8 @@ _DIGEST = r"^sha256:[0-9a-f]{64}\Z"
 _IS_DIGEST = re.compile(r"(?:sha256:)?[0-9a-f]{64}\Z")
 # Of the type of an id, and yet words.
 _WORDS_LIKE_IDS = frozenset({"blocked_actions", "authority"})
+# Of the type of an id, and chosen by whoever wrote it; a record without them would say nothing.
+_KINDS = frozenset({"kind", "context_kind", "source_kind", "surface_kind"})
 
 
 class Field(NamedTuple):
@@ -81,7 +83,7 @@ def wordless(part: P) -> P:
     """Return a record that says what happened to what, and quotes nothing."""
     if isinstance(part, ContextSourceRef):
         part = structs.replace(part, selector=UNSET)
-    return changed(part, lambda field, value: value if field.holds == "uri" else UNSET)
+    return changed(part, lambda field, value: value if field.holds in {"uri", "name"} else UNSET)
 
 
 def unquoted(record: R, which: Callable[[Block | ContextSummary], bool], *, digests: bool) -> R:
@@ -187,7 +189,9 @@ def _sort_of(kind: msgspec.inspect.Type, name: str) -> Sort | None:
             return "uri" if pattern == _URI else "digest"
         case msgspec.inspect.StrType(pattern=pattern, max_length=most):
             is_words = most != _LONGEST_ID and (pattern is None or most is not None)
-            return "text" if is_words or name in _WORDS_LIKE_IDS else None
+            if is_words or name in _WORDS_LIKE_IDS:
+                return "text"
+            return "name" if name in _KINDS else None
         case _:
             return None
 

@@ -14,7 +14,6 @@ from msgspec import UNSET
 
 from weft.capabilities.exchange import rebuilding
 from weft.capabilities.exchange.bundles import Header
-from weft.capabilities.exchange.naming import named_by
 from weft.capabilities.records.item_names import VersionName
 from weft.capabilities.records.model import (
     ContextAssembly,
@@ -26,6 +25,7 @@ from weft.capabilities.records.model import (
     ContextSourceRef,
     ContextSummary,
 )
+from weft.capabilities.records.naming import named_by
 from weft.capabilities.records.recording import items_of
 from weft.capabilities.records.refs import Link
 from weft.kernel.identity import ANYONE
@@ -53,13 +53,23 @@ _PREFIXES = {"weft": "urn:weft:prov:"}
 _DEEDS = (ContextSelection, ContextAssembly, ContextCompaction, ContextInjection)
 _CHUNK = 65_536
 _encode = msgspec.json.Encoder().encode
+_BEGIN = b'{"prefix":' + _encode(_PREFIXES)
+
+
+def is_prov(beginning: bytes) -> bool:
+    """Tell whether a file that begins so is an export as PROV-JSON."""
+    return beginning.startswith(_BEGIN)
 
 
 class ProvWriter:
     """Writes an export as one PROV-JSON document. Only the names of agents and sources are kept in memory."""
 
-    def __init__(self, out: Callable[[bytes], object], new_file: Callable[[], BinaryIO]) -> None:
+    def __init__(
+        self, out: Callable[[bytes], object], new_file: Callable[[], BinaryIO], take: Callable[[int], object]
+    ) -> None:
+        """Begin a document. ``take`` is told of every few bytes as they come, long before any of them go out."""
         self._out = out
+        self._take = take
         self._files = {section: new_file() for section in _SECTIONS}
         self._counts = dict.fromkeys(_SECTIONS, 0)
         self._known: set[str] = set()
@@ -69,9 +79,8 @@ class ProvWriter:
 
     def add(self, entry: AnyEntry) -> None:
         if isinstance(entry, Header):
-            self._say(
-                "entity", _name("bundle", entry.bundle_id), {"prov:type": "prov:Bundle", "weft:scope": entry.scope}
-            )
+            told = {"prov:type": _qualified("prov:Bundle"), "weft:scope": entry.scope}
+            self._say("entity", _name("bundle", entry.bundle_id), told)
 
     def add_record(self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[Stored] = UNSET) -> None:
         del readable_by
@@ -94,7 +103,7 @@ class ProvWriter:
 
     def seal(self) -> str:
         """End the document and return its digest."""
-        self._put(b'{"prefix":' + _encode(_PREFIXES))
+        self._put(_BEGIN)
         for section, file in self._files.items():
             if self._counts[section]:
                 self._put(f',"{section}":{{'.encode())
@@ -170,7 +179,9 @@ class ProvWriter:
         self._counts[section] += 1
         number = self._counts[section]
         comma = b"," if number > 1 else b""
-        self._files[section].write(comma + _encode(name or f"_:{section}{number}") + b":" + _encode(told))
+        statement = comma + _encode(name or f"_:{section}{number}") + b":" + _encode(told)
+        self._take(len(statement))
+        self._files[section].write(statement)
 
     def _put(self, chunk: bytes) -> None:
         self._out(chunk)

@@ -5,17 +5,20 @@ What is not one of these, or says nothing that could be put there again, stays t
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, structs
 
-from weft.capabilities.history.model import Act, Change, ChangeMeta, Version, blob_hash
+from weft.capabilities.history.model import Act, Change, ChangeMeta, Version, blob_hash, trunk_of
 from weft.capabilities.messages.model import Message, Visibility, audience_for
 from weft.capabilities.records.classes import class_of
 from weft.capabilities.records.item_names import MessageName, VersionName
+from weft.capabilities.records.naming import ids_told_by
 from weft.capabilities.records.refs import Id, McpMapping, OpenTelemetryMapping
 from weft.capabilities.records.store import Redaction
+from weft.capabilities.records.words import EVENT_CLASSES, RecordType
 from weft.capabilities.sessions.model import Pattern, line_of
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Event, Origin, Recorded
@@ -31,7 +34,14 @@ T = TypeVar("T")
 # Up to the last moment that a date can tell.
 _Micros = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999_999)]
 _Key = Annotated[str, msgspec.Meta(pattern=r"^(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")]
-_MESSAGE = "message."
+# Nobody at all is never meant: what says so is nothing that Weft has said.
+_Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1)]
+# What happens to a session, its board and its transcript. All else is about what an agent has for itself, elsewhere.
+_OF_SESSION = frozenset({"session.created", "session.archived", "session.imported"})
+_OF_KEYS = ("board.", "branch.")
+_OF_LABELS = (".snapshot", ".restored")
+_TOLD_OF_ALL = frozenset({"type", "actor", "surface_id"})
+_MESSAGE, _RECORD, _HISTORY = "message.", "record.", "history."
 _encode = msgspec.json.Encoder().encode
 
 
@@ -51,8 +61,8 @@ class _NativeVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     step: Name | None = None
     tokens: Count = 0
     expires_at: _Micros | None = None
-    readable_by: tuple[Pattern, ...] | None = None
-    writable_by: tuple[Pattern, ...] | None = None
+    readable_by: _Patterns | None = None
+    writable_by: _Patterns | None = None
 
 
 class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,12 +73,26 @@ class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     visibility: Visibility
     sender: Name
     sender_type: Name
-    recipient_id: Name | None
+    recipient_id: Name | None = None
     message_type: Name
     category: Name
-    parent_message_id: Ordinal | None
+    parent_message_id: Ordinal | None = None
     sent_at: _Micros
     metadata: dict[str, Any]
+    author: Id | None = None
+
+
+class _EventFacts(Struct, frozen=True, kw_only=True):
+    """What Weft reads of what an event says; beside it, an event may say anything."""
+
+    type: Id
+    actor: Id
+    life: Ordinal = 1
+    version: Count = 0
+    commit: Count = 0
+    branch: Name | None = None
+    context_id: Id | None = None
+    record_type: RecordType | None = None
 
 
 class BoardVersion(NamedTuple):
@@ -119,27 +143,49 @@ def message(item: ContextItem, text: str | None, session_id: str) -> Message | N
         sent_at=native.sent_at,
         content=text,
         metadata=_encode(native.metadata).decode() if native.metadata else NO_METADATA,
+        author=native.author,
     )
 
 
 def event(record: ContextEvent, participants: tuple[str, ...], readable_by: tuple[str, ...]) -> Recorded | None:
-    """Return the event of a log that a record tells of; None if it is none of Weft's own."""
-    event_type, actor = record.data.get("type"), record.data.get("actor")
+    """Return the event of a session's log that a record tells of; None if it is none of those."""
+    facts, during = _converted(record.data, _EventFacts), _during(record)
     number = record.event_id.removeprefix(f"{record.source}#")
-    during = _during(record)
-    if not (isinstance(event_type, str) and isinstance(actor, str)) or number == record.event_id or during is None:
+    if facts is None or during is None or number == record.event_id:
         return None
     told = Event(
         seq=0,
-        type=event_type,
+        type=facts.type,
         session_id=record.session_id or None,
         subject=record.subject or "",
-        actor=actor,
+        actor=facts.actor,
         at=record.time,
-        data={name: value for name, value in record.data.items() if name not in {"type", "actor"}},
+        data={name: value for name, value in record.data.items() if name not in _TOLD_OF_ALL},
     )
-    is_ours = class_of(told) == record.event_type and (not event_type.startswith(_MESSAGE) or told.subject.isdigit())
-    return Recorded(told, participants, readable_by, during, Origin(record.source, number)) if is_ours else None
+    if class_of(told) != record.event_type or not _is_of_session(told, facts):
+        return None
+    recorded = Recorded(told, participants, readable_by, during, Origin(record.source, number))
+    # What an event is about is told with it, and follows from what it says.
+    ids = ids_told_by(recorded)
+    data = {name: value for name, value in told.data.items() if ids.get(name) != value}
+    return replace(recorded, event=structs.replace(told, data=data))
+
+
+def _is_of_session(event: Event, facts: _EventFacts) -> bool:
+    """Tell whether an event can have happened to a session, to its board or its transcript."""
+    sort, line = event.type, line_of(event.session_id or "")
+    if sort in EVENT_CLASSES or sort in _OF_SESSION or sort.startswith(_RECORD):
+        return True
+    if sort.startswith(_MESSAGE):
+        return MessageName.parse(f"message:{event.session_id}/{event.subject}") is not None
+    if sort.startswith(_OF_KEYS):
+        has_branch = (facts.branch is not None) is sort.startswith("branch.")
+        return has_branch and (sort.endswith(_OF_LABELS) or _is_version(event.data))
+    return sort.startswith(_HISTORY) and (facts.context_id is None or trunk_of(facts.context_id) == line)
+
+
+def _is_version(data: dict[str, Any]) -> bool:
+    return "life" in data and data.get("version", 0) > 0
 
 
 def redaction(item: ContextItem, session_id: str, now: int) -> Redaction | None:
@@ -149,12 +195,17 @@ def redaction(item: ContextItem, session_id: str, now: int) -> Redaction | None:
         return None
     by = item.redacted_by if isinstance(item.redacted_by, str) else "unknown"
     words = item.content if state == "summarized" and isinstance(item.content, str) else None
-    return Redaction(item.item_id, session_id, state, item.redaction_method or "", "imported", by, now, words)
+    told = (state, item.redaction_method or "", "imported", by, now)
+    return Redaction(item.item_id, session_id, *told, replacement=words, came_with=item.policy_refs)
 
 
 def _native(item: ContextItem, kind: type[T]) -> T | None:
+    return _converted(item.metadata.get("weft"), kind)
+
+
+def _converted(value: Any, kind: type[T]) -> T | None:  # noqa: ANN401 - JSON of any shape
     try:
-        return msgspec.convert(item.metadata.get("weft"), kind)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError:
         return None
 

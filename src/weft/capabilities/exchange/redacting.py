@@ -1,4 +1,4 @@
-"""Redacting an item: it is not shown any more in records and exports, although it is still kept.
+"""Redacting an item, a summary or an assembly: it is not shown any more in records and exports, but still kept.
 
 The board and the transcript stay as they are: what must go from there is deleted there, or given to other readers.
 """
@@ -12,15 +12,15 @@ import msgspec
 
 from weft.capabilities.board.last_words import last_words
 from weft.capabilities.board.model import common_readers
-from weft.capabilities.exchange.finding import Finder
-from weft.capabilities.exchange.listing import TOOL, RecordId
-from weft.capabilities.exchange.naming import item_named
-from weft.capabilities.memory.model import scope_of
+from weft.capabilities.exchange.finding import Finder, session_of_line
+from weft.capabilities.exchange.listing import TOOL, OfSession, RecordId
+from weft.capabilities.exchange.withholding import QUOTING
 from weft.capabilities.records.item_names import MessageName, VersionName
 from weft.capabilities.records.model import ContextItem
+from weft.capabilities.records.naming import KeptName, Named, item_named
 from weft.capabilities.records.recording import RecordNotFound
 from weft.capabilities.records.store import RecordStore, Redaction
-from weft.capabilities.sessions.model import session_of
+from weft.capabilities.sessions.model import SessionNotFound, lock_session
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent, Outbox
@@ -41,18 +41,21 @@ _METHODS = {
     "encrypted_ref": "content named by its digest",
     "policy_blocked": "content withheld by policy",
 }
+# Of which nothing can be found out that was hidden before.
+_SHOW_NOTHING = frozenset({"removed", "policy_blocked"})
 _item = msgspec.json.Decoder(ContextItem).decode
 
 
 class RedactItem(Request):
-    """Which item, and what becomes of what it says."""
+    """Which item, summary or assembly, and what becomes of what it says."""
 
     item_id: RecordId
     state: Annotated[
         Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked"],
         msgspec.Meta(
             description="masked: secrets and personal data are masked; removed, policy_blocked: nothing is shown; "
-            "summarized: the replacement is; encrypted_ref: only the digest; none: shown again, which admins may say."
+            "summarized: the replacement is; encrypted_ref: only the digest; none: shown again. Only admins may "
+            "show more than was shown since it was redacted."
         ),
     ]
     reason: Annotated[ShortText, msgspec.Meta(min_length=1, description="Why; admins see it in the audit log.")]
@@ -61,6 +64,7 @@ class RedactItem(Request):
         Annotated[str, msgspec.Meta(min_length=1, max_length=10_000)] | None,
         msgspec.Meta(description="With summarized: what is shown instead."),
     ] = None
+    session_id: OfSession = None
 
 
 class ItemRedacted(Response):
@@ -74,9 +78,14 @@ class ItemRedacted(Response):
 
 
 class _Owned(NamedTuple):
-    """An item as those who may change it know it: whose it is, where it stands and who may be told of it."""
+    """An item as those who may change it know it: whose it is, where it stands and who may be told of it.
 
+    ``redacted`` if something was redacted of it before.
+    """
+
+    named: Named
     author: bool
+    redacted: bool
     session: Session | None
     readers: tuple[str, ...]
 
@@ -90,21 +99,45 @@ class Redactions(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
 
-    async def owned(self, item_id: str) -> _Owned:
+    async def owned(self, item_id: str, session_id: str | None) -> _Owned:
         """Return what must be known of an item to redact it; to whoever may not see it there is none."""
-        look = self.finder.look()
-        found = await look.record(item_named(item_id))
-        if found is None:
-            shown = item_id[:100]
-            raise RecordNotFound(f"There is no item '{shown}'.", resource_type="record", resource_id=shown)
-        session_id = _session_of(found, item_id)
-        session = None if session_id is None else await look.session(session_id)
-        return _Owned(self._is_author(found), session, await self._readers(found, item_id))
+        found = await self._found(item_id, session_id)
+        session = await self._lock(found)
+        if session is not None:
+            # Before the lock, the session may have gone and another of its name come.
+            found = await self._found(item_id, session.session_id)
+        readers = await self._readers(found, found.named.id)
+        return _Owned(found.named, self._is_author(found), found.redaction is not None, session, readers)
 
-    def check(self, request: RedactItem, *, is_author: bool) -> None:
+    async def _found(self, item_id: str, session_id: str | None) -> Found:
+        """Return what says something under an id: an item or, where there is none, a summary or an assembly."""
+        look = await self.finder.look(session_id)
+        named = [item_named(item_id), *(Named(kind, item_id, KeptName(kind, item_id)) for kind in QUOTING)]
+        found = next((each for each in await look.records(named) if each is not None), None)
+        if found is None:
+            raise _no_item(item_id)
+        return found
+
+    async def _lock(self, found: Found) -> Session | None:
+        """Return the session of an item, which nobody deletes or redacts in until the transaction ends."""
+        session_id = _session_of(found, found.named.id)
+        if session_id is None:
+            return None
+        try:
+            session, _ = await lock_session(session_id, self.actor, self.finder.sessions)
+        except SessionNotFound as error:
+            raise _no_item(found.named.id) from error
+        return session
+
+    def check(self, request: RedactItem, owned: _Owned) -> None:
         if request.state == "none" and not self.actor.is_admin:
             raise PermissionDenied("Showing again what was redacted needs the permission 'admin'.")
-        if not (is_author or self.actor.is_admin):
+        if owned.redacted and request.state not in _SHOW_NOTHING and not self.actor.is_admin:
+            raise PermissionDenied(
+                "Showing more of what was redacted needs the permission 'admin'.",
+                hint=f"Without it, redact it further: {' or '.join(sorted(_SHOW_NOTHING))}.",
+            )
+        if not (owned.author or self.actor.is_admin):
             raise PermissionDenied(
                 "An item is redacted by whoever wrote it, or by an admin.",
                 hint="Ask its author, or an admin of your tenant, and name the item_id.",
@@ -118,17 +151,21 @@ class Redactions(msgspec.Struct, frozen=True):
         event = NewEvent(
             type="context.redaction.applied",
             session_id=redaction.session_id,
-            subject=redaction.item_id,
+            subject=redaction.record_id,
             actor=self.actor.participant,
             participants=owned.session.audience if owned.session else ANYONE,
             readable_by=owned.readers,
-            data={"redaction_state": redaction.state, "redaction_method": redaction.method},
+            data={
+                "redaction_state": redaction.state,
+                "redaction_method": redaction.method,
+                "redacted_type": redaction.type,
+            },
         )
         await self.outbox.publish(event)
 
     def _is_author(self, found: Found) -> bool:
         if found.kept is not None:
-            return found.kept.recorded_by == self.actor.participant
+            return found.kept.is_by(self.actor)
         native = _item(found.body).metadata.get("weft", {})
         return bool(native.get("principal_id", native.get("sender")) == self.actor.principal_id)
 
@@ -156,18 +193,19 @@ class Redactions(msgspec.Struct, frozen=True):
     effect=Effect.WRITE,
     audited=True,
     off_record=("replacement",),
-    errors=(RecordNotFound, PermissionDenied),
+    errors=(RecordNotFound, SessionNotFound, PermissionDenied),
 )
 async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedacted:
     """Stop showing what an item says: in records, in exports and in what is told of it, but not where it is kept.
 
-    An item is one version of a key, one message, or one recorded item; its author may redact it, and admins. To take
-    something off the board or the transcript itself, delete the key or change the message's visibility.
+    An item is one version of a key, one message, or one recorded item, summary or assembly; its author may redact it,
+    and admins. To take something off the board or the transcript itself, delete the key or change the message's
+    visibility.
     """
-    owned = await redactions.owned(request.item_id)
-    redactions.check(request, is_author=owned.author)
+    owned = await redactions.owned(request.item_id, request.session_id)
+    redactions.check(request, owned)
     redaction = Redaction(
-        item_id=request.item_id,
+        record_id=owned.named.id,
         session_id=owned.session.session_id if owned.session else None,
         state=request.state,
         method=request.method or _METHODS[request.state],
@@ -175,16 +213,22 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         redacted_by=redactions.actor.participant,
         redacted_at=to_micros(redactions.clock.now()),
         replacement=request.replacement,
+        type=owned.named.type,
     )
     await redactions.records.redact(redaction)
     await redactions.tell(redaction, owned)
     return ItemRedacted(
-        item_id=redaction.item_id,
+        item_id=redaction.record_id,
         redaction_state=redaction.state,
         redaction_method=redaction.method,
         redacted_by=redaction.redacted_by,
         redacted_at=from_micros(redaction.redacted_at),
     )
+
+
+def _no_item(item_id: str) -> RecordNotFound:
+    shown = item_id[:100]
+    return RecordNotFound(f"There is no item '{shown}'.", resource_type="record", resource_id=shown)
 
 
 def _session_of(found: Found, item_id: str) -> str | None:
@@ -193,12 +237,7 @@ def _session_of(found: Found, item_id: str) -> str | None:
     message, version = MessageName.parse(item_id), VersionName.parse(item_id)
     if message is not None:
         return message.session_id
-    if version is None:
-        return None
-    memory = scope_of(version.line_id)
-    if memory is not None:
-        return memory.session_id
-    return session_of(version.line_id) if version.line_id.startswith("board:") else None
+    return None if version is None else session_of_line(version.line_id)
 
 
 def _owner_of(line_id: str) -> str:

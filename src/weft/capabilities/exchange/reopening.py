@@ -2,45 +2,45 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, structs
 
-from weft.capabilities.board.model import Entry
 from weft.capabilities.board.store import EntryStore
-from weft.capabilities.events.model import EventStore, PastEvents, Wanted
+from weft.capabilities.events.model import EventStore, PastEvents
 from weft.capabilities.exchange import rebuilding
 from weft.capabilities.exchange.bundles import RecordEntry, Snapshot
-from weft.capabilities.exchange.surveying import pieces, read
-from weft.capabilities.history.model import SYSTEM, Act, Author, Commit, Head, Tag, Version
+from weft.capabilities.exchange.renaming import Renaming
+from weft.capabilities.exchange.replaying import Board, Group
+from weft.capabilities.exchange.surveying import made_of, pieces, read
 from weft.capabilities.history.store import LineStore
+from weft.capabilities.messages.model import Message
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.records.model import ContextEvent, ContextItem
 from weft.capabilities.records.recording import RecordExists, items_of, status_of
-from weft.capabilities.records.refs import Link
-from weft.capabilities.records.store import Kept, RecordStore
+from weft.capabilities.records.store import Kept, RecordStore, Redaction
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.events import Event, NewEvent, Outbox, Recorded
-from weft.kernel.identity import ANYONE, Actor
+from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import BinaryIO
 
-    from weft.capabilities.exchange.surveying import Piece, Survey
-    from weft.capabilities.messages.model import Message
+    from weft.capabilities.exchange.surveying import Made, Piece, Survey
     from weft.capabilities.records.model import Record
     from weft.capabilities.sessions.model import Session
 
 IMPORTED = "session.imported"
-# So many commits may be missing before it takes too long to go past them.
-_MOST_MISSING = 100_000
-_MOST_TOLD = 1_000
-_NOT_HERE = "not in the bundle"
 _UNCLASSED = "record.added"
+_UNTOLD = 0
+_AT_ONCE = 200
 _encode = msgspec.json.Encoder().encode
 
 
@@ -66,124 +66,150 @@ class Reopening:
     needs: Stores
     found: Survey
     session: Session
-    board: _Board = field(init=False)
-    counts: dict[str, int] = field(default_factory=dict)
+    renaming: Renaming | None = None
 
     async def take(self, file: BinaryIO) -> dict[str, int]:
         """Make everything again and return how much of what."""
         needs, session = self.needs, self.session
         await needs.lines.create(line_of(session.session_id))
-        self.board = _Board(needs, session.session_id, Head.of_new_line(line_of(session.session_id)), self.found)
-        begun_at = await needs.outbox.last_seq()
-        for piece in pieces(read(file)):
-            await self._put(piece)
-        await self.board.finish(is_open=session.archived_at is None)
-        # Behind the events, because a record knows the one that last told of it.
-        for piece in pieces(read(file)):
-            if self._is_kept(piece):
-                await self._keep(piece, begun_at)
+        await self._rename(file)
+        await self._make(file)
+        # From here on others must wait for the numbers of their events, so this comes last.
+        counts = await self._tell(file)
         if session.archived_at is not None:
             await needs.sessions.archive(session.session_id, session.archived_at)
         await self._announce()
-        return self.counts
+        return counts
 
-    async def _put(self, piece: Piece) -> None:
-        """Put a version, a message, an event or a snapshot where it was."""
-        made = self._made_of(piece)
-        if made is None:
+    async def rehearse(self, file: BinaryIO) -> dict[str, int]:
+        """Return how much of what would be made, having looked only."""
+        await self._rename(file)
+        kept = (piece for piece in self._pieces(file) if piece.line.number in self.found.kept)
+        return self.found.counts | await count_unknown(kept, self.needs.records)
+
+    async def _rename(self, file: BinaryIO) -> None:
+        """Find out what has to be called otherwise here, if the session is."""
+        old, new = self.found.session_id or "", self.session.session_id
+        if old == new:
             return
-        if isinstance(made, rebuilding.BoardVersion):
-            await self.board.add(made.version, piece)
-            self._count("versions")
-        elif isinstance(made, Recorded):
-            await self.needs.past.republish(made)
-            self._count("events")
-        elif isinstance(made, Snapshot):
-            await self.board.name(made, piece)
-            self._count("snapshots")
-        else:
-            await self.board.say(made, piece)
-            self._count("messages")
-        await self._redact(piece)
+        self.renaming = Renaming(old, new)
+        taken: set[str] = set()
+        for some in in_groups(piece for piece in self._pieces(file) if piece.line.number in self.found.kept):
+            known = await self.needs.records.find_several([name_of(piece) for piece in some])
+            taken |= {each.record_id for each in known}
+        self.renaming = Renaming(old, new, taken)
 
-    async def _redact(self, piece: Piece) -> None:
+    def _pieces(self, file: BinaryIO) -> Iterator[Piece]:
+        """Yield what is in the bundle as it is called here."""
+        found = pieces(read(file))
+        return found if self.renaming is None else map(self.renaming.piece, found)
+
+    def _made_of(self, piece: Piece) -> Made | None:
+        return made_of(piece, self.found.header, self.session.session_id, self.session.audience)
+
+    async def _make(self, file: BinaryIO) -> None:
+        """Put versions, messages and snapshots where they were."""
+        needs, session_id = self.needs, self.session.session_id
+        board = Board(needs.lines, needs.entries, session_id, history=self.found.header.history)
+        messages = Group[Message](partial(needs.messages.add_all, session_id))
+        redactions = Group[Redaction](lambda some: needs.records.redact(*some))
+        sent_at: int | None = None
+        for piece in self._pieces(file):
+            made = None if isinstance(piece.line.record, ContextEvent) else self._made_of(piece)
+            match made:
+                case rebuilding.BoardVersion():
+                    await board.add(made)
+                case Message():
+                    sent_at = max(made.sent_at, sent_at or 0)
+                    await messages.add(structs.replace(made, sent_at=sent_at), len(made.content))
+                case Snapshot():
+                    await board.name(made)
+            redaction = self._redaction(piece, made)
+            if redaction is not None:
+                await redactions.add(redaction)
+        await messages.finish()
+        await redactions.finish()
+        await needs.messages.go_on_behind(session_id, self.found.last_message, sent_at)
+        await board.finish(self.found.lost, to_micros(needs.clock.now()), is_open=self.session.archived_at is None)
+
+    def _redaction(self, piece: Piece, made: Made | None) -> Redaction | None:
+        """Return what was redacted of something that is made again; a record says so itself."""
         item = piece.line.record
-        if isinstance(item, ContextItem):
-            redacted = rebuilding.redaction(item, self.session.session_id, to_micros(self.needs.clock.now()))
-            if redacted is not None:
-                await self.needs.records.redact(redacted)
-
-    def _made_of(self, piece: Piece) -> rebuilding.BoardVersion | Message | Recorded | Snapshot | None:
-        """Return what an entry was before it was a record; None if it is kept as one, or not at all."""
-        entry, record = piece.entry, piece.line.record
-        if isinstance(entry, Snapshot):
-            return entry if self.found.header.history else None
-        if not isinstance(entry, RecordEntry) or entry.stored is not UNSET:
+        is_silent = isinstance(made, rebuilding.BoardVersion) and made.is_silent
+        if made is None or is_silent or not isinstance(item, ContextItem):
             return None
-        session_id = self.session.session_id
-        if isinstance(record, ContextEvent) and record.session_id == session_id:
-            return rebuilding.event(record, self.session.audience, entry.readable_by)
-        if not isinstance(record, ContextItem):
-            return None
-        version = rebuilding.board_version(record, piece.text, session_id)
-        if version is not None:
-            gone = version.is_silent or version.version.change.key in self.found.silent
-            return None if gone else version
-        return rebuilding.message(record, piece.text, session_id)
+        return rebuilding.redaction(item, self.session.session_id, to_micros(self.needs.clock.now()))
 
-    def _is_kept(self, piece: Piece) -> bool:
-        """Tell whether an entry is kept as a record: all that were, and what nothing else can be made of."""
-        entry, record = piece.entry, piece.line.record
-        if not isinstance(entry, RecordEntry) or record is None:
-            return False
-        of_session = entry.stored is UNSET and record.type in {"context_surface", "context_source_ref"}
-        return not of_session and self._made_of(piece) is None
+    async def _tell(self, file: BinaryIO) -> dict[str, int]:
+        """Add events and records to those that are here, a record with the event that told of it last."""
+        first = number = await self.needs.past.reserve(self.found.counts["events"])
+        events = Group[Recorded](self.needs.past.republish)
+        counts = {"records": 0, "skipped": 0}
+        records = Group[Piece](partial(self._keep, first, counts))
+        for piece in self._pieces(file):
+            if piece.line.number in self.found.kept:
+                await records.add(piece, len(piece.content or b""))
+            elif isinstance(piece.line.record, ContextEvent):
+                await events.add(self._numbered(piece, number))
+                number += 1
+        await events.finish()
+        await records.finish()
+        return self.found.counts | counts
 
-    async def _keep(self, piece: Piece, begun_at: int) -> None:
-        entry, record = piece.entry, piece.line.record
+    def _numbered(self, piece: Piece, number: int) -> Recorded:
+        made = self._made_of(piece)
+        if not isinstance(made, Recorded):
+            raise piece.line.damaged("the event cannot be told of a session with another id")
+        return replace(made, event=structs.replace(made.event, seq=number))
+
+    async def _keep(self, first: int, counts: dict[str, int], some: Sequence[Piece]) -> None:
+        needs = self.needs
+        new = await unknown_of(some, needs.records)
+        kept = [self._kept(piece, first) for piece in new]
+        untold = [place for place, record in enumerate(kept) if record.seq < first]
+        if untold:
+            number = await needs.past.reserve(len(untold))
+            for place in untold:
+                kept[place] = structs.replace(kept[place], seq=number)
+                number += 1
+            await needs.past.republish([self._told_now(kept[place]) for place in untold])
+        await needs.records.add_all([(record, items_of(record_of(piece))) for record, piece in zip(kept, new, strict=True)])
+        for piece in new:
+            await keep_content(needs.records, self.session.session_id, piece)
+        counts["records"] += len(new)
+        counts["skipped"] += len(some) - len(new)
+
+    def _kept(self, piece: Piece, first: int) -> Kept:
+        """Return how a record is kept; with no number if no event came with it."""
+        entry, record = piece.entry, record_of(piece)
         assert isinstance(entry, RecordEntry)  # noqa: S101 - what is kept is a record
-        assert record is not None  # noqa: S101 - likewise
-        if await is_known(self.needs.records, record):
-            self._count("skipped")
-            return
         now = to_micros(self.needs.clock.now())
         stored = None if entry.stored is UNSET else entry.stored
-        by = stored.by if stored else self.needs.actor.participant
-        at = to_micros(stored.at) if stored else now
-        kept = Kept(
+        told = self.found.kept[piece.line.number]
+        return Kept(
             type=record.type,
             record_id=record.id,
             session_id=self.session.session_id,
             status=status_of(record),
-            recorded_by=by,
-            recorded_at=at,
+            recorded_by=stored.by if stored else self.needs.actor.participant,
+            recorded_at=to_micros(stored.at) if stored else now,
             changed_at=to_micros(stored.changed_at) if stored else now,
-            seq=await self._told_by(record, entry.readable_by, by, at, begun_at),
+            seq=_UNTOLD if told is None else first + told,
             readable_by=entry.readable_by,
             body=_encode(record),
         )
-        await self.needs.records.add(kept, items_of(record))
-        await keep_content(self.needs.records, self.session.session_id, piece)
-        self._count("records")
 
-    async def _told_by(self, record: Record, readable_by: tuple[str, ...], by: str, at: int, begun_at: int) -> int:
-        """Return the event that last told of a record; one that no event came with is told of now."""
-        wanted = Wanted(session_id=self.session.session_id, subject=record.id)
-        told = await self.needs.events.find(wanted, begun_at, _MOST_TOLD)
-        known = [recorded for recorded in told if recorded.event.data.get("record_type") == record.type]
-        if known:
-            return known[-1].event.seq
-        told_now = Event(
-            seq=0,
+    def _told_now(self, kept: Kept) -> Recorded:
+        event = Event(
+            seq=kept.seq,
             type=_UNCLASSED,
             session_id=self.session.session_id,
-            subject=record.id,
-            actor=by,
-            at=from_micros(at),
-            data={"record_type": record.type},
+            subject=kept.record_id,
+            actor=kept.recorded_by,
+            at=from_micros(kept.recorded_at),
+            data={"record_type": kept.type},
         )
-        await self.needs.past.republish(Recorded(told_now, self.session.audience, readable_by))
-        return await self.needs.outbox.last_seq()
+        return Recorded(event, self.session.audience, kept.readable_by)
 
     async def _announce(self) -> None:
         header, session = self.found.header, self.session
@@ -199,123 +225,53 @@ class Reopening:
             )
         )
 
-    def _count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
+
+def in_groups(found: Iterable[Piece]) -> Iterator[list[Piece]]:
+    """Yield entries several at a time, so that many are looked up at once."""
+    found = iter(found)
+    while some := list(islice(found, _AT_ONCE)):
+        yield some
 
 
-@dataclass(slots=True)
-class _Board:
-    """A board and a transcript that are made again, commit by commit and message by message."""
-
-    needs: Stores
-    session_id: str
-    head: Head
-    found: Survey
-    standing: dict[str, Entry] = field(default_factory=dict)
-    weight: int = 0
-    _commit: dict[str, Version] = field(default_factory=dict)
-    _last_seq: int = 0
-    _last_message: int = 0
-    _last_sent_at: int = 0
-
-    async def add(self, version: Version, piece: Piece) -> None:
-        """Add a change; those of one commit come together."""
-        if version.seq < self._last_seq or (version.change.key in self._commit and version.seq == self._last_seq):
-            raise piece.line.damaged("a version is out of order")
-        if version.seq != self._last_seq:
-            await self._finish_commit()
-            await self._go_past(version, piece)
-            self._last_seq = version.seq
-        self._commit[version.change.key] = version
-
-    async def say(self, message: Message, piece: Piece) -> None:
-        if message.message_id <= self._last_message:
-            raise piece.line.damaged("a message is out of order")
-        self._last_message, self._last_sent_at = message.message_id, max(message.sent_at, self._last_sent_at)
-        await self.needs.messages.add(self.session_id, msgspec.structs.replace(message, sent_at=self._last_sent_at))
-
-    async def name(self, snapshot: Snapshot, piece: Piece) -> None:
-        await self._finish_commit()
-        tag = Tag(snapshot.label, snapshot.seq, snapshot.created_by, to_micros(snapshot.created_at), snapshot.automatic)
-        if tag.seq > self.head.seq:
-            raise piece.line.damaged("a snapshot is of a version that is not there")
-        if not await self.needs.lines.tag(self.head.line_id, tag):
-            raise piece.line.damaged("two snapshots have one label")
-
-    async def finish(self, *, is_open: bool) -> None:
-        """Put what stands where it is read, and have it end when its time is over."""
-        await self._finish_commit()
-        for entry in self.standing.values():
-            await self.needs.entries.put(self.session_id, entry)
-        ends = [entry.expires_at for entry in self.standing.values() if entry.expires_at is not None]
-        await self.needs.lines.set_next_expiry(self.head.line_id, min(ends, default=None) if is_open else None)
-
-    async def _go_past(self, version: Version, piece: Piece) -> None:
-        """Leave room for commits that did not come along, so that every later one has the number it had."""
-        if not self.found.header.history:
-            return
-        missing = version.seq - self.head.seq - 1
-        if missing > _MOST_MISSING:
-            raise piece.line.damaged("too many versions are missing before this one")
-        for _ in range(missing):
-            await self._append(SYSTEM, version.committed_at, _NOT_HERE, None, ())
-
-    async def _finish_commit(self) -> None:
-        versions = tuple(self._commit.values())
-        if not versions:
-            return
-        self._commit = {}
-        for version in versions:
-            await self._stand(version)
-        first = versions[0]
-        author = Author(first.author, first.principal_id)
-        await self._append(author, first.committed_at, first.reason, first.step, versions)
-
-    async def _stand(self, version: Version) -> None:
-        change, meta = version.change, version.change.meta
-        before = self.standing.pop(change.key, None)
-        self.weight -= before.tokens if before else 0
-        if change.act is not Act.WRITE or change.blob_hash is None or version.value is None:
-            return
-        self.weight += meta.tokens
-        await self.needs.lines.put_blob(change.blob_hash, version.value)
-        self.standing[change.key] = Entry(
-            key=change.key,
-            life=change.life,
-            version=change.version,
-            blob_hash=change.blob_hash,
-            tokens=meta.tokens,
-            written_by=version.author,
-            written_at=version.committed_at,
-            expires_at=meta.expires_at,
-            readable_by=meta.readable_by or ANYONE,
-            writable_by=meta.writable_by or ANYONE,
-        )
-
-    async def _append(
-        self, author: Author, at: int, reason: str, step: str | None, versions: tuple[Version, ...]
-    ) -> None:
-        changes = tuple(version.change for version in versions)
-        commit = Commit(self.head.line_id, self.head.seq + 1, author, at, reason, step, changes)
-        self.head = await self.needs.lines.append(self.head, commit, weight=self.weight, next_expiry_at=None)
+async def unknown_of(found: Sequence[Piece], records: RecordStore) -> list[Piece]:
+    """Return those records that are not here, word for word; refuse one that is here in other words."""
+    known = {(each.type, each.record_id): each.body for each in await records.find_several(list(map(name_of, found)))}
+    unknown = []
+    for piece in found:
+        name, body = name_of(piece), _encode(piece.line.record)
+        if name not in known:
+            unknown.append(piece)
+        elif known[name] != body:
+            shown = name[1][:100]
+            raise RecordExists(
+                f"There is a {name[0]} '{shown}' already, and it says something else.", resource_id=shown
+            )
+        known[name] = body
+    return unknown
 
 
-async def is_known(records: RecordStore, record: Record) -> bool:
-    """Tell whether a record is here, word for word; refuse one that is here in other words."""
-    known = await records.find(record.type, record.id)
-    if known is None:
-        return False
-    if known.body == _encode(record):
-        return True
-    raise RecordExists(
-        f"There is a {record.type} '{record.id[:100]}' already, and it says something else.",
-        resource_id=record.id[:100],
-    )
+async def count_unknown(found: Iterable[Piece], records: RecordStore) -> dict[str, int]:
+    """Return how many records would be kept, and how many are here."""
+    counts = {"records": 0, "skipped": 0}
+    for some in in_groups(found):
+        unknown = await unknown_of(some, records)
+        counts["records"] += len(unknown)
+        counts["skipped"] += len(some) - len(unknown)
+    return counts
+
+
+def record_of(piece: Piece) -> Record:
+    record = piece.line.record
+    assert record is not None  # noqa: S101 - what is kept is a record
+    return record
+
+
+def name_of(piece: Piece) -> tuple[str, str]:
+    record = record_of(piece)
+    return record.type, record.id
 
 
 async def keep_content(records: RecordStore, session_id: str | None, piece: Piece) -> None:
     item = piece.line.record
-    if piece.content is None or not isinstance(item, ContextItem) or not isinstance(item.content_ref, Link):
-        return
-    digest = bytes.fromhex(str(item.content_ref.digest).removeprefix("sha256:"))
-    await records.put_content(session_id, digest, piece.content)
+    if piece.content is not None and isinstance(item, ContextItem):
+        await records.put_content(session_id, item.item_id, piece.content)

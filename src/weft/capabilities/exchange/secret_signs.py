@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from weft.capabilities.access.model import KEY_PREFIX, parse_key
-from weft.capabilities.exchange.signs import Finder, Sign, Span, not_behind
+from weft.capabilities.exchange.signs import Sign, SignFinder, Span, not_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -132,7 +132,7 @@ _GIVEN = (
 )
 
 # Whatever stands first wins where two find the same.
-SECRETS: tuple[Finder, ...] = (
+SECRETS: tuple[SignFinder, ...] = (
     PrivateKeys(),
     _made("weft key", "weft.", rf"{KEY_PREFIX}\.[\w-]{{1,100}}\.key_[0-9a-f]{{16}}\.[\w-]{{20,100}}", _is_our_key),
     _made("jwt", "eyj", r"eyJ[\w-]{10,}\.[\w-]{2,}\.[\w-]*(?:\.[\w-]+){0,2}"),

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from weft.capabilities.events.model import Wanted
+from weft.capabilities.exchange.contents import JSON_KEPT, content_of
 from weft.capabilities.exchange.finding import Finder, Found, Look
-from weft.capabilities.exchange.listing import TOOL, RecordId
-from weft.capabilities.exchange.naming import (
+from weft.capabilities.exchange.listing import TOOL, OfSession, RecordId
+from weft.capabilities.records.model import RECORD_TYPES, ContextItem
+from weft.capabilities.records.naming import (
+    KeptName,
     Named,
     PullName,
-    Stored,
     event_number,
     item_named,
     named_by,
+    source_named,
     surface_named,
 )
-from weft.capabilities.records.model import RECORD_TYPES, ContextItem
 from weft.capabilities.records.recording import RecordNotFound
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.words import RecordType
+from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import InvalidInput
-from weft.kernel.identity import Permission
+from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
-# Under these kinds a record names content that Weft keeps for it: as text, or as JSON of any other kind.
-TEXT_KEPT, JSON_KEPT = "content", "content_json"
+if TYPE_CHECKING:
+    from weft.capabilities.records.store import Redaction
+
 _item = msgspec.json.Decoder(ContextItem).decode
 
 
@@ -43,6 +47,7 @@ class ShowRecord(Request):
     with_content: Annotated[
         bool, msgspec.Meta(description="Also what an item says that is kept by reference, if you may read it.")
     ] = False
+    session_id: OfSession = None
 
 
 class NamingRecord(Response):
@@ -54,13 +59,13 @@ class NamingRecord(Response):
 
 
 class RedactionInfo(Response):
-    """What was redacted of an item, how, by whom and why."""
+    """What was redacted, how and by whom; why is for admins to know."""
 
     state: str
     method: str
-    reason: str
     redacted_by: str
     redacted_at: datetime
+    reason: str | None = None
 
 
 class RecordShown(Response):
@@ -91,16 +96,16 @@ class RecordShown(Response):
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.READ,
-    errors=(RecordNotFound,),
+    errors=(RecordNotFound, SessionNotFound),
 )
 async def show_record(request: ShowRecord, finder: Finder) -> RecordShown:
     """Look at one record by its id, whether it is kept as such or follows from what the engine keeps.
 
     Of an item it also says which records name it, and what was redacted of it; what was redacted is not shown.
     """
-    look = finder.look()
+    look = await finder.look(request.session_id)
     found = await _find(request, look)
-    shown = _shown(found)
+    shown = _shown(found, finder.actor)
     if found.named.type != ContextItem.type:
         return shown
     return msgspec.structs.replace(
@@ -111,8 +116,10 @@ async def show_record(request: ShowRecord, finder: Finder) -> RecordShown:
 
 
 async def _find(request: ShowRecord, look: Look) -> Found:
-    named = await _meant(request, look)
-    found = [each for each in await look.records(named) if each is not None]
+    found: list[Found] = []
+    for named in (await _derived(request.record_id, look), _kept(request.record_id)):
+        wanted = [each for each in named if request.type in {None, each.type}]
+        found = found or [each for each in await look.records(wanted) if each is not None]
     if len(found) > 1:
         raise InvalidInput(
             "type: records of several types have this id; say which one you mean",
@@ -125,14 +132,16 @@ async def _find(request: ShowRecord, look: Look) -> Found:
     return found[0]
 
 
-async def _meant(request: ShowRecord, look: Look) -> list[Named]:
-    """Return what an id may mean: the one thing it is derived from, or records of every type that can have it."""
-    record_id = request.record_id
-    candidates = [item_named(record_id), surface_named(record_id)]
-    derived = [each for each in candidates if not isinstance(each.origin, Stored)]
-    derived += await _told(record_id, look)
-    stored = [Named(kind, record_id, Stored(kind, record_id)) for kind in RECORD_TYPES]
-    return [each for each in derived or stored if request.type in {None, each.type}]
+async def _derived(record_id: str, look: Look) -> list[Named]:
+    """Return what an id means that the engine itself has given."""
+    candidates = (item_named(record_id), surface_named(record_id), source_named(record_id))
+    derived = [each for each in candidates if not isinstance(each.origin, KeptName)]
+    return derived or await _told(record_id, look)
+
+
+def _kept(record_id: str) -> list[Named]:
+    """Return records of every type that can have an id; what was imported keeps the one that it had."""
+    return [Named(kind, record_id, KeptName(kind, record_id)) for kind in RECORD_TYPES]
 
 
 async def _told(record_id: str, look: Look) -> list[Named]:
@@ -140,37 +149,39 @@ async def _told(record_id: str, look: Look) -> list[Named]:
     finder, pull = look.finder, PullName.parse(record_id)
     if pull is not None:
         moment = Wanted(session_id=pull.session_id, subject=pull.owner, since=pull.at, until=pull.at + 1)
-        events = [recorded for recorded in await finder.events.find(moment, 0, 10) if finder.may_be_told(recorded)]
+        events = [recorded for recorded in await finder.events.find(moment, 0, 10) if look.may_be_told(recorded)]
         named = {each.id: each for recorded in events for each in named_by(recorded)}
         return [named[record_id]] if record_id in named else []
     number = event_number(record_id, await look.source())
     if number is None:
         return []
-    events = [recorded for recorded in await finder.events.numbered([number]) if finder.may_be_told(recorded)]
+    events = [recorded for recorded in await finder.events.numbered([number]) if look.may_be_told(recorded)]
     of_events = await look.named_in(events, events=True)
     return [each for named in of_events for each in named if each.id == record_id]
 
 
-def _shown(found: Found) -> RecordShown:
-    kept, redaction = found.kept, found.redaction
+def _shown(found: Found, actor: Actor) -> RecordShown:
+    kept = found.kept
     return RecordShown(
         type=found.named.type,
         id=found.named.id,
         record=msgspec.json.decode(found.body),
         digest=found.digest,
-        redaction=None
-        if redaction is None
-        else RedactionInfo(
-            state=redaction.state,
-            method=redaction.method,
-            reason=redaction.reason,
-            redacted_by=redaction.redacted_by,
-            redacted_at=from_micros(redaction.redacted_at),
-        ),
+        redaction=None if found.redaction is None else _redaction(found.redaction, actor),
         recorded_by=None if kept is None else kept.recorded_by,
         recorded_at=None if kept is None else from_micros(kept.recorded_at),
         changed_at=None if kept is None or kept.changed_at == kept.recorded_at else from_micros(kept.changed_at),
         seq=None if kept is None else kept.seq,
+    )
+
+
+def _redaction(redaction: Redaction, actor: Actor) -> RedactionInfo:
+    return RedactionInfo(
+        state=redaction.state,
+        method=redaction.method,
+        redacted_by=redaction.redacted_by,
+        redacted_at=from_micros(redaction.redacted_at),
+        reason=redaction.reason if actor.is_admin else None,
     )
 
 
@@ -187,16 +198,13 @@ async def _content(found: Found, finder: Finder) -> dict[str, Any]:
     is_redacted = found.redaction is not None and found.redaction.state != "none"
     if found.kept is None or is_redacted:
         return {} if found.text is None else {"content": found.text}
-    ref = _item(found.body).content_ref
-    if not isinstance(ref, Link) or ref.kind not in {TEXT_KEPT, JSON_KEPT} or not isinstance(ref.digest, str):
-        return {}
-    digest = bytes.fromhex(ref.digest.removeprefix("sha256:"))
-    content = await finder.records.content(found.kept.session_id, digest)
-    return {} if content is None else _said(content, ref.kind)
+    item = _item(found.body)
+    content = await content_of(item, found.kept.session_id, finder.records)
+    return {} if content is None else _said(content, item)
 
 
-def _said(content: bytes, kind: str) -> dict[str, Any]:
-    if kind == JSON_KEPT:
+def _said(content: bytes, item: ContextItem) -> dict[str, Any]:
+    if isinstance(item.content_ref, Link) and item.content_ref.kind == JSON_KEPT:
         return {"content": msgspec.json.decode(content)}
     try:
         return {"content": content.decode()}

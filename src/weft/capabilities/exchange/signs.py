@@ -22,7 +22,7 @@ class Span(NamedTuple):
     same: str
 
 
-class Finder(Protocol):
+class SignFinder(Protocol):
     """Finds one sort of thing in a text: where any of its ``hints`` stands, and so many digits as that takes.
 
     Hints are in small letters.

@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from weft.capabilities.exchange.finding import Finder, Found, Look
-from weft.capabilities.exchange.listing import TOOL, RecordId
-from weft.capabilities.exchange.naming import Named, Stored, item_named
+from weft.capabilities.exchange.items import digest_of
+from weft.capabilities.exchange.listing import TOOL, OfSession, RecordId
 from weft.capabilities.history.model import LATEST, line_name
 from weft.capabilities.records.checking import check_record
-from weft.capabilities.records.item_names import MessageName, VersionName
+from weft.capabilities.records.item_names import MessageName, VersionName, is_engine_item
 from weft.capabilities.records.markup import MarkupReader
 from weft.capabilities.records.misfits import Misfit
 from weft.capabilities.records.model import ContextItem, ContextSourceRef
+from weft.capabilities.records.naming import KeptName, Named, SourceName, item_named
 from weft.capabilities.records.recording import RecordNotFound
 from weft.capabilities.records.resolving import Resolution, lost, resolve
-from weft.capabilities.sessions.model import line_of
+from weft.capabilities.records.words import SCHEMA_VERSION
+from weft.capabilities.sessions.model import SessionNotFound, line_of
 from weft.kernel.errors import InvalidInput, NotFound, Rejected
 from weft.kernel.given_json import encode_given
 from weft.kernel.identity import Actor, Permission
@@ -42,6 +45,9 @@ MediaType = Annotated[
 _ENTRY = re.compile(r"board://([^/?#]+)/([^/?#]+)(?:\?([^#]*))?\Z")
 _MESSAGE = re.compile(r"session://([^/?#]+)#message-([0-9]{1,15})\Z")
 _GONE = "The source is not there (any more), or not for you."
+# Threads of its own: those that all share are for what is soon done.
+_COMPARING = ThreadPoolExecutor(max_workers=2, thread_name_prefix="weft-resolve")
+_NO_TEXT = "This is where many items come from, and no text: name one of them, as in board://SESSION/KEY."
 _item = msgspec.json.Decoder(ContextItem).decode
 _source_ref = msgspec.json.Decoder(ContextSourceRef).decode
 
@@ -57,7 +63,9 @@ class SourceElsewhere(Rejected):
 class ResolveSource(Request):
     """Which source ref, and what its source says now if Weft does not know that."""
 
-    source_id: Annotated[RecordId | None, msgspec.Meta(description="A source ref that was recorded.")] = None
+    source_id: Annotated[
+        RecordId | None, msgspec.Meta(description="A source ref that was recorded, or an address as below.")
+    ] = None
     source_ref: Annotated[dict[str, Any] | None, msgspec.Meta(description="Or a source ref itself.")] = None
     against: Annotated[
         Content | None,
@@ -69,6 +77,7 @@ class ResolveSource(Request):
     media_type: Annotated[
         MediaType | None, msgspec.Meta(description="What that is, such as text/html; told by itself if left out.")
     ] = None
+    session_id: OfSession = None
 
 
 class SourceResolved(Resolution, kw_only=True):
@@ -109,7 +118,7 @@ class _Asked(NamedTuple):
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(RecordNotFound, SourceElsewhere),
+    errors=(RecordNotFound, SourceElsewhere, SessionNotFound),
 )
 async def resolve_source(
     request: ResolveSource, actor: Actor, lookups: Lookups, markup: MarkupReader
@@ -123,7 +132,8 @@ async def resolve_source(
     if said.text is None:
         return _told(ref, lost(said.why))
     # Outside of any transaction: comparing takes as long as the source is long.
-    return _told(ref, await asyncio.to_thread(resolve, ref, said.text, said.media_type, markup))
+    loop = asyncio.get_running_loop()
+    return _told(ref, await loop.run_in_executor(_COMPARING, resolve, ref, said.text, said.media_type, markup))
 
 
 def _told(ref: ContextSourceRef, resolution: Resolution) -> SourceResolved:
@@ -146,7 +156,9 @@ def _given(request: ResolveSource) -> ContextSourceRef | None:
 
 
 async def _asked(request: ResolveSource, given: ContextSourceRef | None, finder: Finder) -> _Asked:
-    look = finder.look()
+    look = await finder.look(request.session_id)
+    if given is None and _is_address(request.source_id or ""):
+        return await _addressed(request, look)
     ref = given or await _recorded(request.source_id or "", look)
     if request.against is not None:
         return _Asked(ref, _Said(request.against, request.media_type))
@@ -154,9 +166,31 @@ async def _asked(request: ResolveSource, given: ContextSourceRef | None, finder:
     return _Asked(ref, said._replace(media_type=request.media_type or said.media_type))
 
 
+async def _addressed(request: ResolveSource, look: Look) -> _Asked:
+    """Return what is at an address of Weft itself: it means whatever stands there, so it is exact unless it is gone."""
+    uri = request.source_id or ""
+    said = await _said_now(uri, look)
+    ref = ContextSourceRef(
+        schema_version=SCHEMA_VERSION,
+        source_id=uri,
+        uri=uri,
+        source_kind="weft_item",
+        digest=UNSET if said.text is None else digest_of(said.text),
+    )
+    if request.against is None or said.text is None:
+        return _Asked(ref, said)
+    return _Asked(ref, _Said(request.against, request.media_type))
+
+
+def _is_address(source_id: str) -> bool:
+    """Tell whether an id says itself where its source is: Weft gives such ids to nothing else."""
+    is_uri = _ENTRY.match(source_id) or _MESSAGE.match(source_id) or SourceName.parse(source_id)
+    return is_uri is not None or is_engine_item(source_id)
+
+
 async def _recorded(source_id: str, look: Look) -> ContextSourceRef:
     kind = ContextSourceRef.type
-    found = await look.record(Named(kind, source_id, Stored(kind, source_id)))
+    found = await look.record(Named(kind, source_id, KeptName(kind, source_id)))
     if found is None:
         shown = source_id[:100]
         raise RecordNotFound(f"There is no source ref '{shown}'.", resource_type="record", resource_id=shown)
@@ -165,13 +199,15 @@ async def _recorded(source_id: str, look: Look) -> ContextSourceRef:
 
 async def _said_now(uri: str, look: Look) -> _Said:
     """Return what a source that Weft keeps says now, as the caller may read it."""
+    if SourceName.parse(uri) is not None:
+        return _Said(None, why=_NO_TEXT)
     entry, message = _ENTRY.match(uri), _MESSAGE.match(uri)
     if entry is not None:
         name = await _entry(entry[1], entry[2], _query(entry[3] or ""), look)
         return _Said(None) if name is None else _of_item(await look.record(item_named(str(name))))
     item_id = uri if message is None else str(MessageName(message[1], int(message[2])))
     named = item_named(item_id)
-    if isinstance(named.origin, Stored):
+    if isinstance(named.origin, KeptName):
         raise SourceElsewhere(f"Weft does not keep what '{uri[:200]}' says.", uri=uri[:200])
     return _of_item(await look.record(named))
 

@@ -127,6 +127,8 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     # The value is kept outside the database, and what the blob holds is where.
     outside: bool = False
     media_type: str | None = None
+    # The value did not come along with an import: here the key ends, and a record says what is known of the version.
+    left_behind: bool = False
 
 
 class Change(msgspec.Struct, frozen=True):

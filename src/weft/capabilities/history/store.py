@@ -98,8 +98,16 @@ class LineStore(Protocol):
         """Keep a value under its hash; keeping it twice is keeping it once. ``outside`` is where it points to."""
         ...
 
+    async def put_blobs(self, contents: Mapping[bytes, str]) -> None:
+        """Keep many values under their hashes."""
+        ...
+
     async def append(self, head: Head, commit: Commit, *, weight: int, next_expiry_at: int | None) -> Head:
         """Add a commit behind ``head`` and return the new head."""
+        ...
+
+    async def append_all(self, head: Head, commits: Sequence[tuple[Commit, int]]) -> Head:
+        """Add many commits behind ``head``, each with what the line weighs then, and return the new head."""
         ...
 
     async def set_next_expiry(self, line_id: str, next_expiry_at: int | None) -> None:

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from weft.capabilities.records.item_names import memory_line
 from weft.kernel.errors import Conflict, ContentTooLarge, NotFound
 
 ScopeName = Literal["global", "session"]
@@ -64,8 +65,8 @@ class MemoryScope(msgspec.Struct, frozen=True):
 
     @property
     def line_id(self) -> str:
-        """Return the line that keeps this part's history. Names hold no colon, so no two parts share one."""
-        return f"{_LINE}{self.owner}" if self.session_id is None else f"{_LINE}{self.owner}:{self.session_id}"
+        """Return the line that keeps this part's history."""
+        return memory_line(self.owner, self.session_id)
 
 
 def scope_of(line_id: str) -> MemoryScope | None:

@@ -35,7 +35,10 @@ class MessageNotFound(NotFound):
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One envelope of a session's transcript; ``metadata`` is JSON text."""
+    """One envelope of a session's transcript; ``metadata`` is JSON text.
+
+    ``author`` is the name that others see on the sender's work, if it is known.
+    """
 
     message_id: int
     audience: str
@@ -49,6 +52,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     sent_at: int
     content: str
     metadata: str
+    author: str | None = None
 
     @property
     def size(self) -> int:

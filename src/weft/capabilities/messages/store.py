@@ -19,6 +19,14 @@ class MessageStore(Protocol):
         """Add the next message of a session."""
         ...
 
+    async def add_all(self, session_id: str, messages: Sequence[Message]) -> None:
+        """Add many messages at once, under the numbers they have. Say then where the session goes on."""
+        ...
+
+    async def go_on_behind(self, session_id: str, message_id: int, sent_at: int | None) -> None:
+        """Give the next message of a session the number behind this one; ``sent_at`` is when the last was sent."""
+        ...
+
     async def find(self, session_id: str, message_id: int) -> Message | None: ...
 
     async def find_several(self, session_id: str, message_ids: Sequence[int]) -> Sequence[Message]:

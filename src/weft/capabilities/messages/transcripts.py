@@ -199,6 +199,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
             sent_at=max(to_micros(self.clock.now()), session.last_message_at or 0),
             content=draft.content,
             metadata=draft.metadata,
+            author=self.actor.participant,
         )
 
     def _changed(self, session: Session, message: Message, once: str) -> NewEvent:

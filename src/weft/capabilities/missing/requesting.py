@@ -24,7 +24,7 @@ from weft.capabilities.missing.model import (
     task_text,
 )
 from weft.capabilities.missing.operations import MissingId, OfSession, Prose
-from weft.capabilities.missing.retrieving import candidates, look_for, selection_of
+from weft.capabilities.missing.retrieving import candidates, look_for, select
 from weft.capabilities.missing.store import GapErrands
 from weft.capabilities.records.gaps import TASK, Asked, RequestForm, answer_key, noted, question_key
 from weft.capabilities.records.model import CandidateSource
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from weft.capabilities.access.model import Principal
     from weft.capabilities.missing.gaps import Gaps
     from weft.capabilities.missing.model import Gap
-    from weft.capabilities.missing.retrieving import Retrieved
     from weft.capabilities.records.model import MissingContext
+    from weft.capabilities.search.choices import Choice
     from weft.capabilities.sessions.model import Session
 
 _USER = "user"
@@ -75,7 +75,10 @@ class RequestMissing(Request):
 
 
 class MissingRequested(Response):
-    """It was asked for. What is found by retrieval is among its candidate_sources."""
+    """It was asked for; ``already_requested`` if exactly so before, and nothing is new.
+
+    What is found by retrieval is among its candidate_sources.
+    """
 
     missing_id: str
     status: MissingStatus
@@ -87,6 +90,7 @@ class MissingRequested(Response):
     message_id: int | None = None
     selection_id: str | None = None
     candidate_sources: tuple[CandidateSource, ...] = ()
+    already_requested: bool = False
 
 
 class _Asking(NamedTuple):
@@ -94,7 +98,7 @@ class _Asking(NamedTuple):
 
     gaps: Gaps
     gap: Gap
-    found: Retrieved | None
+    found: Choice | None
     asked: Asked
 
 
@@ -123,10 +127,11 @@ async def request_missing(
 ) -> MissingRequested:
     """Ask for what is missing: the user, what was said before, a tool, a policy, or a peer.
 
-    It may be asked for several times and in several forms; all of them are kept.
+    It may be asked for in several forms and of several; all of it is kept. Asking once more in the same way changes
+    nothing, but for a retrieval, which may find more by then.
     """
     _check(request)
-    found: Retrieved | None = None
+    found: Choice | None = None
     if request.form == "retrieval":
         # A search takes transactions of its own, and more time than a write may.
         gap = await errands.read(actor, lambda gaps: gaps.to_read(request.missing_id, request.session_id))
@@ -134,12 +139,15 @@ async def request_missing(
     return await errands.write(actor, lambda gaps: _ask(request, gaps, found))
 
 
-async def _ask(request: RequestMissing, gaps: Gaps, found: Retrieved | None) -> MissingRequested:
+async def _ask(request: RequestMissing, gaps: Gaps, found: Choice | None) -> MissingRequested:
     gap = await gaps.to_ask(request.missing_id, request.session_id)
-    notes = gap.notes
+    notes, note = gap.notes, _note(request, gap, gaps)
+    before = await _asked_before(note, gap, gaps)
+    if before is not None:
+        return structs.replace(_requested(before, gap.record), already_requested=True)
     if len(notes.requests) >= MOST_REQUESTS:
         raise MissingContextLimit(f"This was asked for {MOST_REQUESTS} times already.", limit=MOST_REQUESTS)
-    asked = await _carried_out(_Asking(gaps, gap, found, _note(request, gap, gaps)))
+    asked = await _carried_out(_Asking(gaps, gap, found, note))
     sources = gap.record.candidate_sources
     if found is not None:
         sources = candidates(found, gap, session_of(gap).session_id)
@@ -152,6 +160,19 @@ async def _ask(request: RequestMissing, gaps: Gaps, found: Retrieved | None) -> 
     )
     await gaps.recorder.change(gap.kept, record, gap.session)
     return _requested(asked, record)
+
+
+async def _asked_before(note: Asked, gap: Gap, gaps: Gaps) -> Asked | None:
+    """Return the request that says the same and still stands."""
+    same = [each for each in gap.notes.requests if _what(each) == _what(note) and each.form != "retrieval"]
+    if not same or same[-1].key is None:
+        return same[-1] if same else None
+    board = await gaps.boards.to_write(session_of(gap).session_id, MAIN)
+    return same[-1] if same[-1].key in await board.read([same[-1].key]) else None
+
+
+def _what(asked: Asked) -> tuple[str | None, ...]:
+    return asked.form, asked.requested_from, asked.tool, asked.detail
 
 
 async def _carried_out(asking: _Asking) -> Asked:
@@ -215,8 +236,7 @@ def _task(gap: MissingContext, asked: Asked) -> Draft:
 async def _selected(asking: _Asking) -> Asked:
     gaps, gap, found, asked = asking
     assert found is not None  # noqa: S101 - a search comes before the transaction that keeps what it found
-    selection = selection_of(found, gap, session_of(gap).session_id, gaps)
-    await gaps.recorder.add(selection, gap.session, readable_by=closed_to(gap))
+    selection = await select(found, gap, session_of(gap), gaps.recorder, closed_to(gap))
     return structs.replace(asked, selection_id=selection.selection_id)
 
 

@@ -73,11 +73,6 @@ class _Piece(NamedTuple):
     raw: bytes
 
 
-def problems_in(document: bytes) -> list[Problem]:
-    """Return everything that is wrong with a document of records."""
-    return check_document(document).problems
-
-
 def check_document(document: bytes) -> Checked:
     """Check one record, a JSON array of records or one record a line; each bare, or as ``{"type", "record"}``."""
     problems: list[Problem] = []

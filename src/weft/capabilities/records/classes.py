@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import UNSET, Struct, structs
 
 from weft.capabilities.records.model import ContextEvent
+from weft.capabilities.records.naming import SessionName, ids_told_by
 from weft.capabilities.records.refs import Link, Maybe, McpMapping, OpenTelemetryMapping
 from weft.capabilities.records.words import EVENT_CLASSES, SCHEMA_VERSION, EventClass
 from weft.kernel.correlation import UNRELATED, Correlation
 
 if TYPE_CHECKING:
-    from weft.capabilities.records.refs import Mapping
+    from collections.abc import Mapping
+
+    from weft.capabilities.records.refs import Mapping as NativeIds
     from weft.kernel.events import Event, Recorded
 
 # What keeps its own name among Weft's events, and what it is to Agent Context.
@@ -28,13 +31,14 @@ _CLASSES: dict[str, EventClass] = {
     "branch.restored": "context.surface.updated",
     "message.added": "context.item.added",
     "message.visibility_changed": "context.item.updated",
-    "context.pushed": "context.item.updated",
     "context.pulled": "context.injection.applied",
-    "agent.defined": "context.item.updated",
     **dict.fromkeys(("board.deleted", "branch.deleted", "memory.deleted"), "context.item.removed"),
     **dict.fromkeys(("board.expired", "branch.expired", "memory.expired"), "context.item.removed"),
 }
+# One event for several entries, which counts those that are new, changed and gone.
+_OF_SEVERAL = frozenset({"context.pushed", "agent.defined"})
 _WRITES = frozenset({"board.written", "branch.written", "memory.written"})
+_OF_SURFACE = "context.surface."
 # The ids of a context_event that a correlation has under the same name.
 _SHARED_IDS = tuple(name for name in Correlation.__struct_fields__ if name in ContextEvent.__struct_fields__)
 
@@ -69,6 +73,8 @@ def class_of(event: Event) -> EventClass | None:
         return cast("EventClass", event.type)
     if event.type in _WRITES:
         return "context.item.added" if event.data.get("version") == 1 else "context.item.updated"
+    if event.type in _OF_SEVERAL:
+        return _class_of_several(event.data)
     if event.type.startswith("history."):
         return "context.surface.updated"
     return _CLASSES.get(event.type)
@@ -91,7 +97,7 @@ def context_event(recorded: Recorded, source: str) -> ContextEvent | None:
         session_id=event.session_id or UNSET,
         telemetry_refs=() if during.trace_id is None else (Link(kind="trace", id=during.trace_id),),
         external_mappings=_mappings(during),
-        data={"type": event.type, "actor": event.actor, **event.data},
+        data={"type": event.type, "actor": event.actor, **event.data, **_record_ids(recorded, event_class)},
         **_ids(during),
     )
 
@@ -122,6 +128,21 @@ def cloud_event(recorded: Recorded, source: str) -> CloudEvent:
     )
 
 
+def _class_of_several(data: Mapping[str, Any]) -> EventClass:
+    done = {name for name in ("added", "updated", "removed") if data.get(name)}
+    if done == {"added"}:
+        return "context.item.added"
+    return "context.item.removed" if done == {"removed"} else "context.item.updated"
+
+
+def _record_ids(recorded: Recorded, event_class: EventClass) -> dict[str, str]:
+    """Return the ids by which an event is joined to the records it is about; what changes a session is about that."""
+    session_id = recorded.event.session_id
+    of_session = event_class.startswith(_OF_SURFACE) and session_id is not None
+    surface = {"surface_id": str(SessionName(session_id or ""))} if of_session else {}
+    return {**surface, **ids_told_by(recorded)}
+
+
 def _identity(recorded: Recorded, source: str) -> tuple[str, str]:
     """Return the log an event first stood in, and its id there."""
     origin = recorded.origin
@@ -134,11 +155,12 @@ def _ids(during: Correlation) -> dict[str, Any]:
     return {name: value for name in _SHARED_IDS if (value := getattr(during, name)) is not None}
 
 
-def _mappings(during: Correlation) -> tuple[Mapping, ...]:
+def _mappings(during: Correlation) -> tuple[NativeIds, ...]:
     if during is UNRELATED:
         return ()
+    request_id = during.jsonrpc_request_id
     mcp = McpMapping(
-        mcp_session_id=during.mcp_session_id or UNSET, jsonrpc_request_id=during.jsonrpc_request_id or UNSET
+        mcp_session_id=during.mcp_session_id or UNSET, jsonrpc_request_id=UNSET if request_id is None else request_id
     )
     trace = OpenTelemetryMapping(trace_id=during.trace_id or UNSET, span_id=during.span_id or UNSET)
     return tuple(mapping for mapping in (mcp, trace) if any(value is not UNSET for value in structs.astuple(mapping)))

@@ -49,5 +49,16 @@ class MessageName(NamedTuple):
         return cls(session_id, int(number))
 
 
+def is_engine_item(item_id: str) -> bool:
+    """Tell whether an item is one that the engine itself makes, so that what it says beside its content is known."""
+    return MessageName.parse(item_id) is not None or VersionName.parse(item_id) is not None
+
+
+def memory_line(owner: str, session_id: str | None) -> str:
+    """Return the line that keeps a part of an agent's memory. Names hold no colon, so no two parts share one."""
+    return f"memory:{owner}" if session_id is None else f"memory:{owner}:{session_id}"
+
+
 def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 16  # noqa: PLR2004 - as many digits as a number keeps
+    # Nothing has two names: what is redacted under one of them would still be shown under the other.
+    return not text.startswith("0") and text.isascii() and text.isdigit() and len(text) < 16  # noqa: PLR2004 - as many digits as a number keeps

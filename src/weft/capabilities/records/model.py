@@ -18,6 +18,7 @@ from weft.capabilities.records.refs import (
     Maybe,
     Moment,
     Part,
+    Place,
     Ref,
     Refs,
     Selector,
@@ -50,7 +51,7 @@ class Record(Part):
     type: ClassVar[RecordType]
     id_field: ClassVar[str]
 
-    schema_version: Annotated[Literal["0.1.0"], Meta(description="The version of Agent Context this record follows.")]
+    schema_version: Literal["0.1.0"]
     policy_refs: Refs = ()
     evidence_refs: Refs = ()
     artifact_refs: Refs = ()
@@ -233,6 +234,7 @@ class ContextBudget(Record, kw_only=True):
 
     type = "context_budget"
     id_field = "budget_id"
+    rules = (InOrder("reserved_tokens", "max_tokens"),)
 
     budget_id: Id
     target: Id
@@ -241,9 +243,12 @@ class ContextBudget(Record, kw_only=True):
     reserved_tokens: Maybe[Count] = UNSET
     max_bytes: Maybe[Count] = UNSET
     max_items: Maybe[Count] = UNSET
+    max_seconds: Maybe[Place] = UNSET
+    visibility: Visibility = ()
     actual_tokens: Maybe[Count] = UNSET
     actual_bytes: Maybe[Count] = UNSET
     actual_items: Maybe[Count] = UNSET
+    actual_seconds: Maybe[Place] = UNSET
     overflow_strategy: Maybe[OverflowStrategy] = UNSET
     truncation_records: tuple[Truncation, ...] = ()
     window_segments: tuple[Segment, ...] = ()
@@ -377,6 +382,11 @@ class ContextSummary(Record, kw_only=True):
     validation: Maybe[Id | Validation] = UNSET
     refresh_policy: Maybe[Policy] = UNSET
     token_estimate: Maybe[Count] = UNSET
+    sensitivity: Maybe[Id] = UNSET
+    retention_hint: Maybe[Text] = UNSET
+    redaction_state: Maybe[RedactionState] = UNSET
+    redaction_method: Maybe[Text] = UNSET
+    redacted_by: Maybe[Ref] = UNSET
 
 
 class CandidateSource(Part):

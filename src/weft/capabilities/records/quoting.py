@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
 
 # Places of a quote that are looked at on either side of where it is expected; one letter stands everywhere.
 _MOST_PLACES = 5_000
+# Characters of all the places together that are looked at: of a long quote fewer places than of a short one.
+_FOUND_IN_ALL = 20_000_000
 # How much of what stands around a quote tells places apart, once all of it fits nowhere.
 _AROUND = 64
 # What is alike at least so much counts as what a passage has become; of shorter ones too much would be.
@@ -127,16 +128,30 @@ def _between_ends(exact: str, text: str, start: int, end: int) -> Near | None:
 
 def _places(words: str, text: str, near: int) -> list[int]:
     """Return where words stand: so many places before another one and so many from it on."""
-    before = deque(_each(words, text, 0, near + len(words) - 1), maxlen=_MOST_PLACES)
-    return [*before, *islice(_each(words, text, near, len(text)), _MOST_PLACES)]
+    most = max(1, min(_MOST_PLACES, _FOUND_IN_ALL // len(words)))
+    return [*_before(words, text, near, most), *islice(_each(words, text, near, len(text), 1), most)]
 
 
-def _each(words: str, text: str, start: int, end: int) -> Iterator[int]:
+def _before(words: str, text: str, near: int, most: int) -> list[int]:
+    """Return the last places before another one, looked for further and further away from it.
+
+    Far away, what overlaps with a place is left out: it would take as long as all places are long together.
+    """
+    found: list[int] = []
+    end, width, step = min(near, len(text)), most, 1
+    while end > 0 and len(found) < most:
+        start = max(0, end - width)
+        found = [*_each(words, text, start, end + len(words) - 1, step), *found]
+        end, width, step = start, 2 * width, len(words)
+    return found[-most:]
+
+
+def _each(words: str, text: str, start: int, end: int, step: int) -> Iterator[int]:
     # Not backwards: only looking forwards takes no longer than a text is long, whatever it is made of.
     place = text.find(words, start, end)
     while place >= 0:
         yield place
-        place = text.find(words, place + 1, end)
+        place = text.find(words, place + step, end)
 
 
 def _alike(one: str, other: str) -> int:

@@ -59,6 +59,13 @@ _EVENTS = {
 }
 
 
+# What has a beginning that is told before anything is known of how it ends.
+_BEGINNINGS = {
+    "context_selection": "context.selection.started",
+    "context_compaction": "context.compaction.started",
+}
+
+
 class RecordExists(Conflict):
     """There is a record of this type and id, and it says something else."""
 
@@ -102,7 +109,7 @@ class Recorder(msgspec.Struct, frozen=True):
             if known.body == body and self._may_read(known, session):
                 return known
             raise RecordExists(f"There is a {record.type} '{record.id[:100]}' already.", resource_id=record.id[:100])
-        told = readable_by or (ANYONE if session else (f"{PRINCIPAL}{self.actor.principal_id}",))
+        told = readable_by or self._usual_readers(session)
         now = to_micros(self.clock.now())
         kept = Kept(
             type=record.type,
@@ -110,6 +117,7 @@ class Recorder(msgspec.Struct, frozen=True):
             session_id=session.session_id if session else None,
             status=status_of(record),
             recorded_by=self.actor.participant,
+            principal_id=self.actor.principal_id,
             recorded_at=now,
             changed_at=now,
             seq=await self._tell(record, session, told, told_as or event_type_of(record, again=False)),
@@ -119,6 +127,17 @@ class Recorder(msgspec.Struct, frozen=True):
         if not await self.records.add(kept, items_of(record)):
             raise RecordExists(f"There is a {record.type} '{record.id[:100]}' already.", resource_id=record.id[:100])
         return kept
+
+    async def begin(
+        self,
+        record: ContextSelection | ContextCompaction,
+        session: Session | None,
+        *,
+        readable_by: tuple[str, ...] | None = None,
+    ) -> None:
+        """Tell that something has begun which a record will say the outcome of, to those who may read that."""
+        told = readable_by or self._usual_readers(session)
+        await self._publish(_BEGINNINGS[record.type], record, session, told, {record.id_field: record.id})
 
     async def change(self, kept: Kept, record: Record, session: Session | None) -> Kept:
         """Let a record that has a life say where it is in it now, and tell of that."""
@@ -133,6 +152,12 @@ class Recorder(msgspec.Struct, frozen=True):
         return changed
 
     async def _tell(self, record: Record, session: Session | None, told: tuple[str, ...], event_type: str) -> int:
+        await self._publish(event_type, record, session, told, {"record_type": record.type, **_said(record)})
+        return await self.outbox.last_seq()
+
+    async def _publish(
+        self, event_type: str, record: Record, session: Session | None, told: tuple[str, ...], data: dict[str, Any]
+    ) -> None:
         event = NewEvent(
             type=event_type,
             session_id=session.session_id if session else None,
@@ -140,10 +165,12 @@ class Recorder(msgspec.Struct, frozen=True):
             actor=self.actor.participant,
             participants=session.audience if session else ANYONE,
             readable_by=told,
-            data={"record_type": record.type, **_said(record)},
+            data=data,
         )
         await self.outbox.publish(event)
-        return await self.outbox.last_seq()
+
+    def _usual_readers(self, session: Session | None) -> tuple[str, ...]:
+        return ANYONE if session else (f"{PRINCIPAL}{self.actor.principal_id}",)
 
     def _may_read(self, kept: Kept, session: Session | None) -> bool:
         return kept.session_id == (session.session_id if session else None) and self.actor.matches(kept.readable_by)

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 Outcome = Literal["exact", "moved", "lost"]
 # Tell of a passage to the character.
 _PRECISE = (TextPosition, ByteRange)
+_IN_PLACE = "The passage is where it was and says what it said."
+_IN_WORDS = "What was quoted is there, with what stood around it."
 _WORDLESS = (PageRegion, MediaTimeRange, CustomSelector)
 # How much is looked through for a passage of which only the digest is known.
 _MOST_WINDOWS, _MOST_HASHED = 20_000, 32 * 2**20
@@ -112,7 +114,7 @@ class _Search:
             return self._lost("The reference contradicts itself: its quote does not have its passage_digest.")
         exact = self._exact()
         if exact is not None:
-            return self._told("exact", exact, "The passage is where it was and says what it said.")
+            return self._told("exact", exact, _IN_WORDS if exact.found_by == "text_quote" else _IN_PLACE)
         moved = next(self._moved(), None)
         if moved is not None:
             return self._told("moved", moved, _how_it_moved(moved))

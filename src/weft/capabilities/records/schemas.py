@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weft.capabilities.records.meanings import meaning_of
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.refs import Part
 from weft.capabilities.records.words import SCHEMA_VERSION
@@ -65,9 +66,12 @@ def published_schema(record_type: str) -> dict[str, Any]:
 
 
 def _abiding(kind: type[Part], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a part with what its rules demand."""
-    demands = [rule.schema(schema["properties"]) for rule in kind.rules]
-    return {**schema, "allOf": demands} if demands else schema
+    """Return the schema of a part with what its fields mean and what its rules demand."""
+    fields = {
+        name: {**field, "description": meaning_of(kind.__name__, name)} for name, field in schema["properties"].items()
+    }
+    demands = [rule.schema(fields) for rule in kind.rules]
+    return {**schema, "properties": fields, **({"allOf": demands} if demands else {})}
 
 
 def _without_discriminators(schema: Any) -> Any:  # noqa: ANN401 - any part of a JSON Schema

@@ -6,14 +6,23 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from weft.capabilities.records.refs import Ref
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from weft.kernel.identity import Actor
+
+
+# The type of what is redacted mostly.
+ITEM = "context_item"
 
 
 class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """A record as it is kept. ``body`` is its JSON; ``seq`` is the event that last told of it.
 
-    ``status`` is an envelope's lifecycle, or that of missing context.
+    ``status`` is an envelope's lifecycle, or that of missing context. ``recorded_by`` is a name, which several may go
+    by; ``principal_id`` is who it was, and nobody of this installation for what was imported.
     """
 
     type: str
@@ -26,15 +35,21 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     readable_by: tuple[str, ...]
     body: bytes
+    principal_id: str | None = None
+
+    def is_by(self, actor: Actor) -> bool:
+        """Tell whether this very caller recorded it."""
+        return self.principal_id == actor.principal_id
 
 
 class Redaction(msgspec.Struct, frozen=True):
-    """What must not be shown of an item any more, how that is done, by whom and why.
+    """What must not be shown any more of an item, a summary or an assembly, how that is done, by whom and why.
 
-    ``replacement`` is what a summarized item says instead.
+    ``replacement`` is what is said instead if that is a summary. Of an item that was imported as it is to be shown,
+    ``came_with`` are the policies it names.
     """
 
-    item_id: str
+    record_id: str
     session_id: str | None
     state: str
     method: str
@@ -42,6 +57,8 @@ class Redaction(msgspec.Struct, frozen=True):
     redacted_by: str
     redacted_at: int
     replacement: str | None = None
+    came_with: tuple[Ref, ...] | None = None
+    type: str = ITEM
 
 
 class RecordStore(Protocol):
@@ -49,6 +66,10 @@ class RecordStore(Protocol):
 
     async def add(self, record: Kept, items: Iterable[str]) -> bool:
         """Add a record and the items it names; False if the id is taken."""
+        ...
+
+    async def add_all(self, records: Sequence[tuple[Kept, Iterable[str]]]) -> None:
+        """Add many records whose ids are not taken, each with the items it names."""
         ...
 
     async def replace(self, record: Kept, items: Iterable[str]) -> None:
@@ -85,16 +106,16 @@ class RecordStore(Protocol):
         """Return missing context by its ids, behind one: of one session or of all."""
         ...
 
-    async def put_content(self, session_id: str | None, digest: bytes, content: bytes) -> None:
-        """Keep what a record names by digest."""
+    async def put_content(self, session_id: str | None, item_id: str, content: bytes) -> None:
+        """Keep what an item says beside its record."""
         ...
 
-    async def content(self, session_id: str | None, digest: bytes) -> bytes | None: ...
+    async def content(self, session_id: str | None, item_id: str) -> bytes | None: ...
 
-    async def redact(self, redaction: Redaction) -> None:
-        """Note what must not be shown any more; a later word on the same item replaces an earlier one."""
+    async def redact(self, *redactions: Redaction) -> None:
+        """Note what must not be shown any more; a later word on the same record replaces an earlier one."""
         ...
 
-    async def redactions(self, item_ids: Sequence[str]) -> dict[str, Redaction]:
-        """Return what was redacted of these items and is not shown again."""
+    async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM) -> dict[str, Redaction]:
+        """Return what was redacted of these items, or records of another type, and is not shown again."""
         ...

@@ -6,11 +6,13 @@ import time
 from typing import Annotated, Literal
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.messages.model import Visibility
+from weft.capabilities.search.choices import Choice, ChoiceDesk, ChoiceRecords
 from weft.capabilities.search.searching import Found, Searcher, SearchResult, Wanted
-from weft.capabilities.sessions.model import SessionId, SessionNotFound
-from weft.kernel.errors import InvalidInput
+from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
+from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.given_json import encode_given
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -20,6 +22,9 @@ _SCOPES: dict[str, tuple[Visibility, ...]] = {
     "public": ("public",),
     "private": ("private",),
 }
+# Of what was not taken, so many are named on record, however bad.
+_LEFT_AT_MOST = 20
+_ANY_SCORE = 0.0
 
 
 class SearchContext(Request):
@@ -38,10 +43,16 @@ class SearchContext(Request):
         Literal["all", "public", "private"],
         msgspec.Meta(description="All messages for you, only public ones, or only your private ones."),
     ] = "all"
+    record: Annotated[
+        bool, msgspec.Meta(description="Also put on record what was found and what was left out, as a selection.")
+    ] = False
 
 
 class SearchResults(Response, kw_only=True, omit_defaults=False):
-    """The best matches first; ``searched_count`` is how many messages were searched: all that you may see."""
+    """The best matches first; ``searched_count`` is how many messages were searched: all that you may see.
+
+    ``selection_id`` is the record of it, if one was asked for.
+    """
 
     success: Literal[True] = True
     results: list[SearchResult]
@@ -53,6 +64,7 @@ class SearchResults(Response, kw_only=True, omit_defaults=False):
     performance_note: str
     cache_hit: bool
     searched_count: int
+    selection_id: str | msgspec.UnsetType = msgspec.UNSET
 
 
 @operation(
@@ -62,25 +74,16 @@ class SearchResults(Response, kw_only=True, omit_defaults=False):
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(SessionNotFound,),
+    errors=(SessionNotFound, SessionArchived, PermissionDenied),
 )
-async def search_context(request: SearchContext, actor: Actor, searcher: Searcher) -> SearchResults:
+async def search_context(request: SearchContext, actor: Actor, searcher: Searcher, desk: ChoiceDesk) -> SearchResults:
     """Search a session's messages, however old: by words that may be misspelt, or with a question.
 
     A score of 100 means that everything asked for is there, or that what is there tells this message from all others.
     """
-    encode_given("query", request.query)
-    if not request.query.strip():
-        raise InvalidInput("query: nothing to search for", field="query")
+    _check(request, actor)
     started = time.perf_counter()
-    wanted = Wanted(
-        request.query,
-        request.fuzzy_threshold,
-        request.limit,
-        request.search_metadata,
-        _SCOPES[request.search_scope],
-    )
-    found = await searcher.find(actor, request.session_id, wanted)
+    found = await searcher.find(actor, request.session_id, _wanted(request))
     return SearchResults(
         results=found.results,
         query=request.query,
@@ -91,6 +94,40 @@ async def search_context(request: SearchContext, actor: Actor, searcher: Searche
         performance_note=_note(found),
         cache_hit=found.cache_hit,
         searched_count=found.searched,
+        selection_id=await _recorded(request, actor, found, searcher, desk) if request.record else msgspec.UNSET,
+    )
+
+
+def _check(request: SearchContext, actor: Actor) -> None:
+    encode_given("query", request.query)
+    if not request.query.strip():
+        raise InvalidInput("query: nothing to search for", field="query")
+    if request.record and Permission.WRITE not in actor.permissions:
+        raise PermissionDenied("Putting a search on record needs the permission 'write'.")
+
+
+async def _recorded(request: SearchContext, actor: Actor, found: Found, searcher: Searcher, desk: ChoiceDesk) -> str:
+    """Put on record what a search took, beside the best of what it did not take."""
+    wider = structs.replace(_wanted(request), threshold=_ANY_SCORE, limit=request.limit + _LEFT_AT_MOST)
+    others = await searcher.find(actor, request.session_id, wider)
+    taken = {result.message.id for result in found.results}
+    left = [result for result in others.results if result.message.id not in taken][:_LEFT_AT_MOST]
+    choice = Choice(request.query, found.searched, found.results, left, request.fuzzy_threshold, request.limit)
+
+    async def keep(records: ChoiceRecords) -> str:
+        session, _ = await lock_active_session(request.session_id, actor, records.sessions)
+        return (await records.add(choice, session)).selection_id
+
+    return await desk.write(actor, keep)
+
+
+def _wanted(request: SearchContext) -> Wanted:
+    return Wanted(
+        request.query,
+        request.fuzzy_threshold,
+        request.limit,
+        request.search_metadata,
+        _SCOPES[request.search_scope],
     )
 
 

@@ -33,6 +33,7 @@ _GONE = 410
 _BUSY = frozenset({429, 503})
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - what every secret begins with
 _SECRET_BYTES = range(24, 65)
+_SHOWN_OF_PATH = 8
 
 State = Literal["enabled", "disabled"]
 DeliveryState = Literal["pending", "dead"]
@@ -111,10 +112,21 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
     def host(self) -> str:
         return host_of(self.url)
 
+    @property
+    def shown_url(self) -> str:
+        """Return enough of the address to know it by: the rest of a path, and a query, may be as good as a secret."""
+        parts = urlsplit(self.url)
+        path = parts.path if len(parts.path) <= _SHOWN_OF_PATH else f"{parts.path[:_SHOWN_OF_PATH]}..."
+        return f"{parts.scheme}://{parts.netloc}{path}{'?...' if parts.query else ''}"
+
     def wants(self, recorded: Recorded, maker: Actor) -> bool:
-        """Tell whether an event is to be sent: it was asked for, and may be told to whoever made the webhook."""
+        """Tell whether an event is to be sent: it was asked for, and may be told to whoever made the webhook.
+
+        What happened elsewhere, before it was imported, is no news.
+        """
         interest = Interest(self.session_id, types=self.types)
-        return interest.covers(recorded, maker) and interest.wants_type(recorded.event)
+        is_news = recorded.origin is None
+        return is_news and interest.covers(recorded, maker) and interest.wants_type(recorded.event)
 
 
 class Attempt(NamedTuple):

@@ -102,7 +102,7 @@ class ReplayWebhook(Request):
 
 
 class WebhookInfo(Response, omit_defaults=False):
-    """A webhook without its secret. ``behind`` is how much of the log it was not looked at for yet."""
+    """A webhook; its secret is not told, its address shortened. ``behind`` is how much of the log it has before it."""
 
     webhook_id: str
     url: str
@@ -198,7 +198,7 @@ class Registered(msgspec.Struct, frozen=True):
         tally = await self.webhooks.tally(webhook.webhook_id)
         return WebhookInfo(
             webhook_id=webhook.webhook_id,
-            url=webhook.url,
+            url=webhook.shown_url,
             types=webhook.types,
             session_id=webhook.session_id,
             description=webhook.description,

@@ -8,10 +8,14 @@ from weft.storage.sql.content import pack, text_of
 from weft.storage.sql.objects import SqlObjectIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from weft.storage.sql.database import Transaction
 
+_PUT = """
+INSERT INTO blobs (tenant, hash, content, object) VALUES ($1, $2, $3, $4)
+ON CONFLICT (tenant, hash) DO UPDATE SET object = COALESCE(blobs.object, excluded.object)
+"""
 _SWEEP_AT_ONCE = 200
 # A statement for so many at once; the last is named again where there are fewer.
 _READ_AT_ONCE = 50
@@ -33,16 +37,12 @@ class SqlBlobs:
     async def put(self, blob_hash: bytes, content: str, outside: str | None) -> None:
         # The update takes the row's lock, so that nobody forgets the value meanwhile. Someone may have said in so many
         # words what now leads outside: from then on the row knows where, or what lies there would never go.
-        await self._tx.run(
-            """
-            INSERT INTO blobs (tenant, hash, content, object) VALUES ($1, $2, $3, $4)
-            ON CONFLICT (tenant, hash) DO UPDATE SET object = COALESCE(blobs.object, excluded.object)
-            """,
-            self._tenant,
-            blob_hash,
-            pack(content),
-            outside,
-        )
+        await self._tx.run(_PUT, self._tenant, blob_hash, pack(content), outside)
+
+    async def put_all(self, contents: Mapping[bytes, str]) -> None:
+        """Keep many values. In one order, as others may keep some of them at the same time."""
+        rows = [(self._tenant, blob_hash, pack(content), None) for blob_hash, content in sorted(contents.items())]
+        await self._tx.many(_PUT, rows)
 
     async def read(self, hashes: Iterable[bytes]) -> dict[bytes, str]:
         """Return those of the values that are kept, by their hashes."""

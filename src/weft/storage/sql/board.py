@@ -13,7 +13,7 @@ from weft.storage.sql.patterns import decode_patterns, encode_patterns
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.storage.sql.database import Row, Transaction
+    from weft.storage.sql.database import Row, Transaction, Value
 
 _COLUMNS = """
 e.key, e.life, e.version, e.blob_hash, e.tokens, e.written_by, e.written_at, e.expires_at, e.readable_by, e.writable_by,
@@ -23,6 +23,15 @@ _ENTRY = f"SELECT {_COLUMNS} FROM entries e "  # noqa: S608 - our own column nam
 _WITH_VALUE = f"""
 SELECT {_COLUMNS}, b.content FROM entries e JOIN blobs b ON b.tenant = e.tenant AND b.hash = e.blob_hash
 """  # noqa: S608 - our own column names
+_PUT = """
+INSERT INTO entries (tenant, session_id, key, life, version, blob_hash, tokens, written_by, written_at,
+                     expires_at, readable_by, writable_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+ON CONFLICT (tenant, session_id, key) DO UPDATE SET
+    life = excluded.life, version = excluded.version, blob_hash = excluded.blob_hash,
+    tokens = excluded.tokens, written_by = excluded.written_by, written_at = excluded.written_at,
+    expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by
+"""
 
 
 class SqlEntryStore:
@@ -66,16 +75,13 @@ class SqlEntryStore:
         return [_with_value(row) for row in rows]
 
     async def put(self, session_id: str, entry: Entry) -> None:
-        await self._tx.run(
-            """
-            INSERT INTO entries (tenant, session_id, key, life, version, blob_hash, tokens, written_by, written_at,
-                                 expires_at, readable_by, writable_by)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-            ON CONFLICT (tenant, session_id, key) DO UPDATE SET
-                life = excluded.life, version = excluded.version, blob_hash = excluded.blob_hash,
-                tokens = excluded.tokens, written_by = excluded.written_by, written_at = excluded.written_at,
-                expires_at = excluded.expires_at, readable_by = excluded.readable_by, writable_by = excluded.writable_by
-            """,
+        await self._tx.run(_PUT, *self._row_of(session_id, entry))
+
+    async def put_all(self, session_id: str, entries: Sequence[Entry]) -> None:
+        await self._tx.many(_PUT, [self._row_of(session_id, entry) for entry in entries])
+
+    def _row_of(self, session_id: str, entry: Entry) -> tuple[Value, ...]:
+        return (
             self._tenant,
             session_id,
             entry.key,

@@ -62,6 +62,10 @@ class Transaction(Protocol):
         """Run a statement for its effect and return how many rows it changed: cheaper on SQLite than RETURNING."""
         ...
 
+    async def many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
+        """Run a statement for its effect, once for each of these rows of values, and wait only once."""
+        ...
+
 
 class Database(Protocol):
     """A database that keeps everything Weft knows."""

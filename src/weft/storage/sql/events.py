@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.events.model import Wanted
     from weft.kernel.clock import Clock
-    from weft.storage.sql.database import Row, Transaction
+    from weft.storage.sql.database import Row, Transaction, Value
 
 _EVENT = """
 SELECT seq, type, session_id, subject, actor, at, data, participants, readable_by,
@@ -34,6 +34,12 @@ SELECT CAST($1 AS TEXT), event_seq, CAST($2 AS TEXT), CAST($3 AS TEXT), CAST($4 
        CAST($10 AS TEXT), CAST($11 AS TEXT), CAST($12 AS TEXT), CAST($13 AS TEXT), CAST($14 AS TEXT)
 FROM tenants WHERE tenant = $1
 """
+_INSERT_NUMBERED = """
+INSERT INTO events (tenant, seq, session_id, type, subject, actor, at, participants, readable_by, data,
+                    turn_id, task_id, tool_call_id, runtime, origin)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+"""
+_TAKE_NUMBERS = "UPDATE tenants SET event_seq = event_seq + $1 WHERE tenant = $2"
 _AT_ONCE = 50
 # Nothing has this number; it fills up a query made for several.
 _NO_EVENT = 0
@@ -90,27 +96,21 @@ class SqlOutbox:
             await self._add(event, at, *told, None)
         self._tx.published.extend(events)
 
-    async def republish(self, recorded: Recorded) -> None:
-        event = recorded.event
-        fact = NewEvent(
-            type=event.type,
-            session_id=event.session_id,
-            subject=event.subject,
-            actor=event.actor,
-            participants=recorded.participants,
-            readable_by=recorded.readable_by,
-            data=event.data,
-        )
-        origin = None if recorded.origin is None else _encode(recorded.origin).decode()
-        await self._add(fact, to_micros(event.at), *_columns(recorded.during), origin)
+    async def reserve(self, count: int) -> int:
+        # Taking numbers locks the tenant's counter until commit, so numbers become visible in their own order
+        # and a reader that has seen one has seen all before it.
+        await self._tx.run(_TAKE_NUMBERS, count, self._tx.tenant)
+        return await self.last_seq() - count + 1
+
+    async def republish(self, past: Sequence[Recorded]) -> None:
+        await self._tx.many(_INSERT_NUMBERED, [self._row_of(recorded) for recorded in past])
 
     async def last_seq(self) -> int:
         return await SqlEventStore(self._tx).last_seq()
 
     async def _add(self, event: NewEvent, at: int, *told: str | None) -> None:
-        # Taking a number locks the tenant's counter until commit, so numbers become visible in their own order
-        # and a reader that has seen one has seen all before it. Operations publish last, to hold it briefly.
-        await self._tx.run("UPDATE tenants SET event_seq = event_seq + 1 WHERE tenant = $1", self._tx.tenant)
+        # As above; operations publish last, to hold the counter briefly.
+        await self._tx.run(_TAKE_NUMBERS, 1, self._tx.tenant)
         await self._tx.run(
             _INSERT,
             self._tx.tenant,
@@ -123,6 +123,23 @@ class SqlOutbox:
             encode_patterns(event.readable_by),
             _encode(event.data).decode(),
             *told,
+        )
+
+    def _row_of(self, recorded: Recorded) -> tuple[Value, ...]:
+        event = recorded.event
+        return (
+            self._tx.tenant,
+            event.seq,
+            event.session_id,
+            event.type,
+            event.subject,
+            event.actor,
+            to_micros(event.at),
+            encode_patterns(recorded.participants),
+            encode_patterns(recorded.readable_by),
+            _encode(event.data).decode(),
+            *_columns(recorded.during),
+            None if recorded.origin is None else _encode(recorded.origin).decode(),
         )
 
     async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:

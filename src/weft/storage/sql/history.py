@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.model import Change, Commit, Damage, Point, Recorded, Version
     from weft.capabilities.history.store import Limits, Place, Pruned, Spot
-    from weft.storage.sql.database import Row, Transaction
+    from weft.storage.sql.database import Row, Transaction, Value
 
 _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "
 _LINE = "SELECT line_id, seq, head, weight, next_expiry_at, step, trunk, base_line, base_seq FROM lines "
@@ -110,6 +110,15 @@ JOIN blobs b ON b.tenant = c.tenant AND b.hash = c.blob_hash AND b.object IS NOT
 WHERE c.tenant = $1 AND c.line_id = $2 AND c.pruned = 0 AND c.blob_hash > $3
 ORDER BY b.hash LIMIT $4
 """
+_ADD_COMMIT = """
+INSERT INTO commits (tenant, line_id, seq, hash, author, principal_id, committed_at, reason, step, weight,
+                     merged_line, merged_seq, merged_hash)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+"""
+_ADD_CHANGE = """
+INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+"""
 _HASH_DIGITS = 64
 _encode = msgspec.json.Encoder().encode
 
@@ -181,25 +190,38 @@ class SqlLineStore:
     async def put_blob(self, blob_hash: bytes, content: str, *, outside: str | None = None) -> None:
         await self._blobs.put(blob_hash, content, outside)
 
+    async def put_blobs(self, contents: Mapping[bytes, str]) -> None:
+        await self._blobs.put_all(contents)
+
     async def append(self, head: Head, commit: Commit, *, weight: int, next_expiry_at: int | None) -> Head:
-        merged = commit.merged
-        parents = (head.hash,) if merged is None else (head.hash, merged.hash)
-        commit_hash = commit.hash_after(*parents, weight=weight)
-        new = Head(commit.line_id, commit.seq, commit_hash, weight, next_expiry_at, commit.step or head.step)
-        await self._add_commit(commit, new)
+        new = self._after(head, commit, weight, next_expiry_at)
+        await self._tx.run(_ADD_COMMIT, *self._commit_row(commit, new))
         for change in commit.changes:
-            await self._add_change(commit, change)
+            await self._tx.run(_ADD_CHANGE, *self._change_row(commit, change))
         await self._move_head(new)
         return new
 
-    async def _add_commit(self, commit: Commit, new: Head) -> None:
+    async def append_all(self, head: Head, commits: Sequence[tuple[Commit, int]]) -> Head:
+        rows = []
+        for commit, weight in commits:
+            head = self._after(head, commit, weight, None)
+            rows.append(self._commit_row(commit, head))
+        await self._tx.many(_ADD_COMMIT, rows)
+        changes = [self._change_row(commit, change) for commit, _ in commits for change in commit.changes]
+        await self._tx.many(_ADD_CHANGE, changes)
+        await self._move_head(head)
+        return head
+
+    def _after(self, head: Head, commit: Commit, weight: int, next_expiry_at: int | None) -> Head:
+        """Return where a line stands after a commit."""
         merged = commit.merged
-        await self._tx.run(
-            """
-            INSERT INTO commits (tenant, line_id, seq, hash, author, principal_id, committed_at, reason, step, weight,
-                                 merged_line, merged_seq, merged_hash)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
-            """,
+        parents = (head.hash,) if merged is None else (head.hash, merged.hash)
+        commit_hash = commit.hash_after(*parents, weight=weight)
+        return Head(commit.line_id, commit.seq, commit_hash, weight, next_expiry_at, commit.step or head.step)
+
+    def _commit_row(self, commit: Commit, new: Head) -> tuple[Value, ...]:
+        merged = commit.merged
+        return (
             self._tenant,
             commit.line_id,
             commit.seq,
@@ -213,12 +235,8 @@ class SqlLineStore:
             *((None, None, None) if merged is None else (merged.line_id, merged.seq, merged.hash)),
         )
 
-    async def _add_change(self, commit: Commit, change: Change) -> None:
-        await self._tx.run(
-            """
-            INSERT INTO changes (tenant, line_id, key, seq, life, version, act, blob_hash, meta)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-            """,
+    def _change_row(self, commit: Commit, change: Change) -> tuple[Value, ...]:
+        return (
             self._tenant,
             commit.line_id,
             change.key,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from weft.capabilities.messages.model import LAST, Message, Tally
@@ -11,11 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.messages.model import Excerpt, Part
-    from weft.storage.sql.database import Row, Transaction
+    from weft.storage.sql.database import Row, Transaction, Value
 
 _MESSAGE = """
 SELECT m.message_id, m.audience, m.visibility, m.sender, m.sender_type, m.recipient_id, m.message_type, m.category,
-       m.parent_id, m.sent_at, m.content, m.metadata
+       m.parent_id, m.sent_at, m.content, m.metadata, m.author
 FROM messages m
 """
 # Nobody belongs to this audience; it fills up a query made for four.
@@ -79,6 +80,12 @@ SELECT COUNT(*) FROM senders WHERE senders.sender IS NOT NULL AND EXISTS (
     SELECT 1 FROM messages m WHERE m.tenant = $1 AND m.session_id = $2 AND m.sender = senders.sender
       AND m.audience IN ($3, $4, $5, $6))
 """
+_MOVE_ON = "UPDATE sessions SET message_count = $1, last_message_at = $2 WHERE tenant = $3 AND session_id = $4"
+_ADD = """
+INSERT INTO messages (tenant, session_id, message_id, audience, visibility, sender, sender_type,
+                      recipient_id, message_type, category, parent_id, sent_at, content, metadata, author)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+"""
 
 
 class SqlMessageStore:
@@ -91,19 +98,20 @@ class SqlMessageStore:
         self._tenant = transaction.tenant
 
     async def add(self, session_id: str, message: Message) -> None:
-        await self._tx.run(
-            "UPDATE sessions SET message_count = $1, last_message_at = $2 WHERE tenant = $3 AND session_id = $4",
-            message.message_id,
-            message.sent_at,
-            self._tenant,
-            session_id,
-        )
-        await self._tx.run(
-            """
-            INSERT INTO messages (tenant, session_id, message_id, audience, visibility, sender, sender_type,
-                                  recipient_id, message_type, category, parent_id, sent_at, content, metadata)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-            """,
+        await self._tx.run(_MOVE_ON, message.message_id, message.sent_at, self._tenant, session_id)
+        await self._tx.run(_ADD, *self._row_of(session_id, message))
+        await self._count(session_id, message.audience, 1)
+
+    async def add_all(self, session_id: str, messages: Sequence[Message]) -> None:
+        await self._tx.many(_ADD, [self._row_of(session_id, message) for message in messages])
+        for audience, number in Counter(message.audience for message in messages).items():
+            await self._count(session_id, audience, number)
+
+    async def go_on_behind(self, session_id: str, message_id: int, sent_at: int | None) -> None:
+        await self._tx.run(_MOVE_ON, message_id, sent_at, self._tenant, session_id)
+
+    def _row_of(self, session_id: str, message: Message) -> tuple[Value, ...]:
+        return (
             self._tenant,
             session_id,
             message.message_id,
@@ -118,8 +126,8 @@ class SqlMessageStore:
             message.sent_at,
             message.content.encode(),
             message.metadata,
+            message.author,
         )
-        await self._count(session_id, message.audience, 1)
 
     async def find(self, session_id: str, message_id: int) -> Message | None:
         row = await self._tx.one(
@@ -253,5 +261,5 @@ def _four(audiences: Sequence[str]) -> tuple[str, ...]:
 
 
 def _message(row: Row) -> Message:
-    *plain, content, metadata = row
-    return Message(*plain, content.decode(), metadata)  # type: ignore[call-arg]
+    *plain, content, metadata, author = row
+    return Message(*plain, content.decode(), metadata, author)  # type: ignore[call-arg]

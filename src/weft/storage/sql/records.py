@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import TYPE_CHECKING
 
-from msgspec import structs
+import msgspec
 
-from weft.capabilities.records.store import Kept, Redaction
+from weft.capabilities.records.refs import Ref
+from weft.capabilities.records.store import ITEM, Kept, Redaction
 from weft.storage.sql.content import pack, text_of
 from weft.storage.sql.patterns import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weft.storage.sql.database import Row, Transaction
+    from weft.storage.sql.database import Row, Transaction, Value
 
 _RECORD = """
-SELECT type, record_id, session_id, status, recorded_by, recorded_at, changed_at, seq, readable_by, body FROM records
+SELECT type, record_id, session_id, status, recorded_by, recorded_at, changed_at, seq, readable_by, body, principal_id
+FROM records
 """
 _ONE = f"{_RECORD} WHERE tenant = $1 AND type = $2 AND record_id = $3 "
 # Nothing has this in place of an id; it fills up a query made for several.
 _NOTHING = ""
 _AT_ONCE = 50
+_encode = msgspec.json.Encoder().encode
+_refs = msgspec.json.Decoder(tuple[Ref, ...])
 _MOST_OF_ITEM = 1_000
 _SEVERAL = f"""
 {_RECORD} WHERE tenant = $1 AND type = $2 AND record_id IN
 ({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
 """
 _REDACTIONS = f"""
-SELECT item_id, session_id, state, method, reason, redacted_by, redacted_at FROM redactions
-WHERE tenant = $1 AND item_id IN ({", ".join(f"${place}" for place in range(2, 2 + _AT_ONCE))})
+SELECT record_id, session_id, state, method, reason, redacted_by, redacted_at, replacement, came_with, type
+FROM redactions
+WHERE tenant = $1 AND type = $2 AND record_id IN ({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
 """  # noqa: S608 - placeholders
 _OPEN = "type = 'missing_context' AND status <> 'resolved'"
 _OF_TENANT = f"{_RECORD} WHERE tenant = $1 AND type = 'missing_context' AND record_id > $2"
@@ -42,6 +46,21 @@ _MISSING = {
     (True, False): f"{_OF_SESSION} ORDER BY record_id LIMIT $4",
     (True, True): f"{_OF_SESSION} AND status <> 'resolved' ORDER BY record_id LIMIT $4",
 }
+_ADD = """
+INSERT INTO records (tenant, type, record_id, session_id, status, recorded_by, recorded_at, changed_at,
+                     seq, readable_by, body, principal_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+"""
+_NAME_ITEM = "INSERT INTO record_items (tenant, item_id, type, record_id) VALUES ($1, $2, $3, $4)"
+_REDACT = """
+INSERT INTO redactions (tenant, record_id, session_id, state, method, reason, redacted_by, redacted_at,
+                        replacement, came_with, type)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+ON CONFLICT (tenant, type, record_id) DO UPDATE SET
+    state = excluded.state, method = excluded.method, reason = excluded.reason,
+    redacted_by = excluded.redacted_by, redacted_at = excluded.redacted_at,
+    replacement = excluded.replacement, came_with = excluded.came_with
+"""
 
 
 class SqlRecordStore:
@@ -54,12 +73,18 @@ class SqlRecordStore:
         self._tenant = transaction.tenant
 
     async def add(self, record: Kept, items: Iterable[str]) -> bool:
-        added = await self._tx.changed(
-            """
-            INSERT INTO records (tenant, type, record_id, session_id, status, recorded_by, recorded_at, changed_at,
-                                 seq, readable_by, body)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING
-            """,
+        added = await self._tx.changed(f"{_ADD} ON CONFLICT DO NOTHING", *self._row_of(record))
+        if added:
+            await self._name_items(record, items)
+        return bool(added)
+
+    async def add_all(self, records: Sequence[tuple[Kept, Iterable[str]]]) -> None:
+        await self._tx.many(_ADD, [self._row_of(record) for record, _ in records])
+        named = [row for record, items in records for row in self._items_named(record, items)]
+        await self._tx.many(_NAME_ITEM, named)
+
+    def _row_of(self, record: Kept) -> tuple[Value, ...]:
+        return (
             self._tenant,
             record.type,
             record.record_id,
@@ -71,10 +96,8 @@ class SqlRecordStore:
             record.seq,
             encode_patterns(record.readable_by),
             pack(record.body.decode()),
+            record.principal_id,
         )
-        if added:
-            await self._name_items(record, items)
-        return bool(added)
 
     async def replace(self, record: Kept, items: Iterable[str]) -> None:
         await self._tx.run(
@@ -162,80 +185,57 @@ class SqlRecordStore:
         rows = await self._tx.all(_MISSING[bool(where), only_open], self._tenant, *where, after, limit)
         return [_kept(row) for row in rows]
 
-    async def put_content(self, session_id: str | None, digest: bytes, content: bytes) -> None:
+    async def put_content(self, session_id: str | None, item_id: str, content: bytes) -> None:
         await self._tx.run(
             """
-            INSERT INTO record_contents (tenant, session_id, digest, content) VALUES ($1, $2, $3, $4)
+            INSERT INTO record_contents (tenant, session_id, item_id, content) VALUES ($1, $2, $3, $4)
             ON CONFLICT DO NOTHING
             """,
             self._tenant,
             session_id or _NOTHING,
-            digest,
+            item_id,
             content,
         )
 
-    async def content(self, session_id: str | None, digest: bytes) -> bytes | None:
+    async def content(self, session_id: str | None, item_id: str) -> bytes | None:
         row = await self._tx.one(
-            "SELECT content FROM record_contents WHERE tenant = $1 AND session_id = $2 AND digest = $3",
+            "SELECT content FROM record_contents WHERE tenant = $1 AND session_id = $2 AND item_id = $3",
             self._tenant,
             session_id or _NOTHING,
-            digest,
+            item_id,
         )
         return None if row is None else bytes(row[0])
 
-    async def redact(self, redaction: Redaction) -> None:
-        await self._tx.run(
-            """
-            INSERT INTO redactions (tenant, item_id, session_id, state, method, reason, redacted_by, redacted_at)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-            ON CONFLICT (tenant, item_id) DO UPDATE SET
-                state = excluded.state, method = excluded.method, reason = excluded.reason,
-                redacted_by = excluded.redacted_by, redacted_at = excluded.redacted_at
-            """,
+    async def redact(self, *redactions: Redaction) -> None:
+        await self._tx.many(_REDACT, [self._row_of_redaction(redaction) for redaction in redactions])
+
+    def _row_of_redaction(self, redaction: Redaction) -> tuple[Value, ...]:
+        return (
             self._tenant,
-            redaction.item_id,
+            redaction.record_id,
             redaction.session_id or _NOTHING,
             redaction.state,
             redaction.method,
             redaction.reason,
             redaction.redacted_by,
             redaction.redacted_at,
+            None if redaction.replacement is None else redaction.replacement.encode(),
+            None if redaction.came_with is None else _encode(redaction.came_with).decode(),
+            redaction.type,
         )
-        await self._replace_words(redaction)
 
-    async def redactions(self, item_ids: Sequence[str]) -> dict[str, Redaction]:
+    async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM) -> dict[str, Redaction]:
         found: dict[str, Redaction] = {}
-        for some in _in_groups(item_ids):
-            for item_id, session_id, *rest in await self._tx.all(_REDACTIONS, self._tenant, *some):
-                found[item_id] = Redaction(item_id, session_id or None, *rest)
-        found = {item_id: redaction for item_id, redaction in found.items() if redaction.state != "none"}
-        for item_id, redaction in found.items():
-            if redaction.state == "summarized":
-                words = await self.content(redaction.session_id, _place_of_words(item_id))
-                found[item_id] = structs.replace(redaction, replacement=None if words is None else words.decode())
-        return found
-
-    async def _replace_words(self, redaction: Redaction) -> None:
-        """Keep what an item says instead among the contents, under the digest of its name."""
-        place = _place_of_words(redaction.item_id)
-        await self._tx.run(
-            "DELETE FROM record_contents WHERE tenant = $1 AND session_id = $2 AND digest = $3",
-            self._tenant,
-            redaction.session_id or _NOTHING,
-            place,
-        )
-        if redaction.replacement is not None:
-            await self.put_content(redaction.session_id, place, redaction.replacement.encode())
+        for some in _in_groups(record_ids):
+            rows = await self._tx.all(_REDACTIONS, self._tenant, record_type, *some)
+            found |= {row[0]: _redaction(row) for row in rows}
+        return {record_id: redaction for record_id, redaction in found.items() if redaction.state != "none"}
 
     async def _name_items(self, record: Kept, items: Iterable[str]) -> None:
-        for item_id in sorted(set(items)):
-            await self._tx.run(
-                "INSERT INTO record_items (tenant, item_id, type, record_id) VALUES ($1, $2, $3, $4)",
-                self._tenant,
-                item_id,
-                record.type,
-                record.record_id,
-            )
+        await self._tx.many(_NAME_ITEM, self._items_named(record, items))
+
+    def _items_named(self, record: Kept, items: Iterable[str]) -> list[tuple[Value, ...]]:
+        return [(self._tenant, item_id, record.type, record.record_id) for item_id in sorted(set(items))]
 
 
 async def erase_record_items(transaction: Transaction, session_id: str) -> None:
@@ -250,18 +250,21 @@ async def erase_record_items(transaction: Transaction, session_id: str) -> None:
     )
 
 
-def _place_of_words(item_id: str) -> bytes:
-    return hashlib.sha256(f"instead of {item_id}".encode()).digest()
-
-
 def _in_groups(values: Sequence[str]) -> list[list[str]]:
     """Return values in groups of one size, filled up with what nothing is called."""
     groups = [list(values[start : start + _AT_ONCE]) for start in range(0, len(values), _AT_ONCE)]
     return [[*group, *[_NOTHING] * (_AT_ONCE - len(group))] for group in groups]
 
 
+def _redaction(row: Row) -> Redaction:
+    record_id, session_id, state, method, reason, by, at, replacement, came_with, record_type = row
+    words = None if replacement is None else bytes(replacement).decode()
+    refs = None if came_with is None else _refs.decode(came_with)
+    return Redaction(record_id, session_id or None, state, method, reason, by, at, words, refs, record_type)
+
+
 def _kept(row: Row) -> Kept:
-    record_type, record_id, session_id, status, by, at, changed_at, seq, readable_by, body = row
+    record_type, record_id, session_id, status, by, at, changed_at, seq, readable_by, body, principal_id = row
     return Kept(
         type=record_type,
         record_id=record_id,
@@ -273,4 +276,5 @@ def _kept(row: Row) -> Kept:
         seq=seq,
         readable_by=decode_patterns(readable_by),
         body=text_of(body).encode(),
+        principal_id=principal_id,
     )

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from weft.capabilities.events.model import Wanted
 from weft.kernel.clock import from_micros
@@ -29,6 +32,13 @@ def told(subject: str, at: int, during: Correlation = UNRELATED, origin: Origin 
         seq=1, type="record.added", session_id="s1", subject=subject, actor="system", at=from_micros(at), data={}
     )
     return Recorded(happened, ("*",), ("*",), during, origin)
+
+
+async def republish(stores: Stores, *past: Recorded) -> None:
+    first = await stores.past.reserve(len(past))
+    await stores.past.republish(
+        [replace(each, event=structs.replace(each.event, seq=seq)) for seq, each in enumerate(past, first)]
+    )
 
 
 class EventStoreContract:
@@ -61,8 +71,9 @@ class EventStoreContract:
 
     async def test_events_are_found_by_what_they_say(self, stores: Stores) -> None:
         await stores.outbox.publish(event("a"), event("b", "s2"), event("c"))
-        await stores.past.republish(told("d", at=5, during=Correlation(turn_id="t1", task_id="x", run_id="r")))
-        await stores.past.republish(told("e", at=7, during=Correlation(turn_id="t1", tool_call_id="c1")))
+        part = Correlation(turn_id="t1", task_id="x", run_id="r")
+        other = Correlation(turn_id="t1", tool_call_id="c1")
+        await republish(stores, told("d", at=5, during=part), told("e", at=7, during=other))
 
         async def subjects(after: int = 0, limit: int = 9, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of Wanted
             return [each.event.subject for each in await stores.events.find(Wanted(**wanted), after, limit)]
@@ -81,7 +92,7 @@ class EventStoreContract:
 
     async def test_events_are_found_by_their_time_whatever_their_number(self, stores: Stores) -> None:
         for subject, at in (("late", 9), ("early", 3), ("middle", 6)):
-            await stores.past.republish(told(subject, at=at))
+            await republish(stores, told(subject, at=at))
 
         async def subjects(after: int = 0, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of Wanted
             return [each.event.subject for each in await stores.events.find(Wanted(**wanted), after, 9)]
@@ -103,9 +114,16 @@ class EventStoreContract:
         self, stores: Stores
     ) -> None:
         during = Correlation(turn_id="t1", trace_id="0" * 32, mcp_session_id="m")
-        await stores.past.republish(told("a", at=5, during=during, origin=Origin("urn:there", "77")))
+        await republish(stores, told("a", at=5, during=during, origin=Origin("urn:there", "77")))
         (found,) = await stores.events.find(Wanted(turn_id="t1"), 0, 9)
         assert (found.during, found.origin, found.event.at) == (during, Origin("urn:there", "77"), from_micros(5))
+
+    async def test_numbers_are_reserved_in_a_row_behind_all_there_are(self, stores: Stores, elsewhere: Stores) -> None:
+        await stores.outbox.publish(event("a"), event("b"))
+        assert await stores.past.reserve(3) == 3
+        await stores.outbox.publish(event("c"))
+        assert await stores.events.last_seq() == 6
+        assert await elsewhere.past.reserve(1) == 1
 
     async def test_tenants_count_their_own_events(self, stores: Stores, elsewhere: Stores) -> None:
         await stores.outbox.publish(event("a"), event("b"))

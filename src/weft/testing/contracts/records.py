@@ -7,11 +7,10 @@ from typing import Any
 
 import msgspec
 
+from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import Kept, Redaction
 from weft.testing.contracts.sessions import session
 from weft.testing.contracts.stores import Stores
-
-_DIGEST = bytes(range(32))
 
 
 def kept(record_id: str, **changed: Any) -> Kept:  # noqa: ANN401 - fields of any type
@@ -26,6 +25,7 @@ def kept(record_id: str, **changed: Any) -> Kept:  # noqa: ANN401 - fields of an
         seq=1,
         readable_by=("subagent:*", "principal:ada"),
         body='{"nested":[1,1.0,null,"é"]}'.encode(),
+        principal_id="ada",
     )
     return msgspec.structs.replace(plain, **changed)
 
@@ -47,7 +47,7 @@ class RecordStoreContract:
     """Records are kept as they were given, and found by id, session, item and state."""
 
     async def test_a_record_comes_back_as_it_was_added(self, stores: Stores) -> None:
-        record, of_none = kept("r1"), kept("r2", session_id=None, status=None, readable_by=("*",))
+        record, of_none = kept("r1"), kept("r2", session_id=None, status=None, readable_by=("*",), principal_id=None)
         await fill(stores, record, of_none)
         assert await stores.records.find("context_envelope", "r1") == record
         assert await stores.records.find("context_envelope", "r2") == of_none
@@ -130,13 +130,14 @@ class RecordStoreContract:
         assert sorted(readers) == [("*",), ("subagent:*", "principal:ada")]
         assert await stores.records.open_missing_readers("s2") == []
 
-    async def test_content_is_kept_once_for_each_session(self, stores: Stores) -> None:
+    async def test_content_is_kept_once_for_each_item(self, stores: Stores) -> None:
         for content in (b"\x00first", b"second"):
-            await stores.records.put_content("s1", _DIGEST, content)
-        await stores.records.put_content(None, _DIGEST, b"of none")
-        assert await stores.records.content("s1", _DIGEST) == b"\x00first"
-        assert await stores.records.content(None, _DIGEST) == b"of none"
-        assert await stores.records.content("s2", _DIGEST) is None
+            await stores.records.put_content("s1", "i", content)
+        await stores.records.put_content(None, "i", b"of none")
+        assert await stores.records.content("s1", "i") == b"\x00first"
+        assert await stores.records.content(None, "i") == b"of none"
+        assert await stores.records.content("s2", "i") is None
+        assert await stores.records.content("s1", "j") is None
 
     async def test_the_last_word_on_an_item_is_how_it_is_redacted(self, stores: Stores) -> None:
         for each in (redaction("i"), redaction("j"), redaction("i", "removed")):
@@ -157,20 +158,27 @@ class RecordStoreContract:
         await stores.records.redact(redaction("i", "summarized"))
         assert await stores.records.redactions(["i"]) == {"i": redaction("i", "summarized")}
 
+    async def test_what_was_imported_as_it_is_shown_keeps_the_policies_it_names(self, stores: Stores) -> None:
+        came = msgspec.structs.replace(redaction("i"), came_with=("p", Link(kind="export_policy", id="q")))
+        none = msgspec.structs.replace(redaction("j"), came_with=())
+        for each in (came, none):
+            await stores.records.redact(each)
+        assert await stores.records.redactions(["i", "j"]) == {"i": came, "j": none}
+
     async def test_records_go_with_their_session(self, stores: Stores) -> None:
         await stores.sessions.add(session("s1"))
         await fill(stores, kept("r1"), kept("other", session_id="s2"), items=("i",))
-        await stores.records.put_content("s1", _DIGEST, b"said")
+        await stores.records.put_content("s1", "i", b"said")
         await stores.records.redact(redaction("i"))
         await stores.sessions.erase("s1")
         assert await stores.records.find("context_envelope", "r1") is None
         assert [each.record_id for each in await stores.records.of_item("i")] == ["other"]
-        assert await stores.records.content("s1", _DIGEST) is None
+        assert await stores.records.content("s1", "i") is None
         assert await stores.records.redactions(["i"]) == {}
 
     async def test_tenants_have_their_own_records(self, stores: Stores, elsewhere: Stores) -> None:
         await fill(stores, kept("r1"), gap("m1"), items=("i",))
-        await stores.records.put_content("s1", _DIGEST, b"said")
+        await stores.records.put_content("s1", "i", b"said")
         await stores.records.redact(redaction("i"))
         assert await elsewhere.records.find("context_envelope", "r1") is None
         assert await elsewhere.records.find_several([("context_envelope", "r1")]) == []
@@ -178,7 +186,7 @@ class RecordStoreContract:
         assert await elsewhere.records.open_missing(None, 9) == []
         assert await elsewhere.records.missing_from(None, "", 9, only_open=False) == []
         assert await elsewhere.records.open_missing_readers("s1") == []
-        assert await elsewhere.records.content("s1", _DIGEST) is None
+        assert await elsewhere.records.content("s1", "i") is None
         assert await elsewhere.records.redactions(["i"]) == {}
         await fill(elsewhere, kept("r1", body=b"{}"))
         assert await stores.records.find("context_envelope", "r1") == kept("r1")

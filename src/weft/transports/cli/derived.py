@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.transports.cli import events, history, missing, record_forms, records
+from weft.transports.cli import events, history, missing, policies, record_forms, records
 from weft.transports.cli.commands import JSON, Command, Group
 from weft.transports.cli.failures import FAILED
 from weft.transports.cli.fields import given, parameters
 from weft.transports.cli.render import show
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from weft.kernel.operation import Operation
     from weft.transports.cli.target import Target
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 IRREVERSIBLE = frozenset(
     {"session.delete", "history.delete_branch", "history.prune", "key.revoke", "signing_key.rotate", "webhook.delete"}
 )
-_FORMS = {**history.FORMS, **missing.FORMS, **records.FORMS, **record_forms.FORMS}
+_FORMS = {**history.FORMS, **missing.FORMS, **policies.FORMS, **records.FORMS, **record_forms.FORMS}
+# What was asked for was not done, or is not so, though nothing was refused.
+_UNDONE: dict[str, Callable[[Any], bool]] = {
+    "history.merge": lambda answer: not answer.merged,
+    "history.verify": lambda answer: not answer.intact,
+    "webhook.test": lambda answer: not answer.delivered,
+}
 _YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask whether you are sure.")
 
 
@@ -61,7 +67,7 @@ def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
             return
         answer = target.call(operation, given(ctx, operation))
         show(answer, as_json=options["as_json"], form=_FORMS.get(operation.name))
-        if operation.name in history.UNDONE and history.UNDONE[operation.name](answer):
+        if operation.name in _UNDONE and _UNDONE[operation.name](answer):
             ctx.exit(FAILED)
 
     return call

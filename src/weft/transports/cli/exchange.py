@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from weft.transports.cli.commands import JSON, Command
-from weft.transports.cli.render import show
+from weft.transports.cli.render import counted, show
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,14 +25,10 @@ if TYPE_CHECKING:
     from weft.transports.cli.target import Target
 
 _STANDARD = "-"
+# What is known by the ids that work is done under.
+_PARTS = {"tool_call_id": "tool_invocation", "turn_id": "turn", "task_id": "task"}
 # What tells the scope where it is not said, in this order.
-_TELLS = {
-    "recipient": "handoff",
-    "review_id": "review",
-    "tool_call_id": "tool_invocation",
-    "turn_id": "turn",
-    "task_id": "task",
-}
+_TELLS = {"recipient": "handoff", "review_id": "review", **_PARTS}
 _SCOPES = ("session", "turn", "task", "tool_invocation", "review", "handoff")
 
 
@@ -62,36 +58,46 @@ def export(target: Target, /, *, output: str, as_json: bool, **said: Any) -> Non
     raw = {name: value for name, value in said.items() if value is not None}
     raw.setdefault("scope", next((scope for name, scope in _TELLS.items() if name in raw), "session"))
     with _output(output) as file:
-        told = asyncio.run(_export(target, raw, file))
+        told, is_known = asyncio.run(_export(target, raw, file))
     if as_json and output != _STANDARD:
         show(told, as_json=True)
-    else:
-        click.echo(_render_export(told), err=True)
+        return
+    click.echo(_render_export(told), err=True)
+    if not is_known:
+        click.echo("Nothing that you may read belongs to it: is the id right?", err=True)
 
 
 @click.command("import", cls=Command, params=[JSON])
 @click.argument("file", metavar="FILE", help="The bundle; - is standard input.")
 @click.option("--digest", help="The digest its exporter told you: no other bundle is taken.")
+@click.option("--as-session", "session_id", metavar="NAME", help="Open its session under this id instead of its own.")
 @click.option("--dry-run", is_flag=True, help="Check everything and say what would be made; change nothing.")
 @click.pass_obj
-def import_(target: Target, /, *, file: str, digest: str | None, dry_run: bool, as_json: bool) -> None:
+def import_(target: Target, /, *, file: str, digest: str | None, as_json: bool, **said: Any) -> None:  # noqa: ANN401 - as click hands over
     """Import a bundle that this or another Weft exported: all of it, or nothing.
 
-    A session comes with its id, its history, its messages and its events. For admins.
+    A session comes with its id, its history, its messages and its events. If there is one of this id already, such as
+    an earlier handoff, open this one beside it with --as-session. For admins.
     """
     with _input(file) as bundle:
-        told = asyncio.run(_import(target, bundle, digest, dry_run=dry_run))
+        told = asyncio.run(_import(target, bundle, expected_digest=digest, **said))
     show(told, as_json=as_json, form=_render_import)
 
 
-async def _export(target: Target, raw: dict[str, Any], file: BinaryIO) -> ContextExported:
+async def _export(target: Target, raw: dict[str, Any], file: BinaryIO) -> tuple[ContextExported, bool]:
+    """Export, and tell whether anything is known of the turn, task or tool call that it is about."""
+    part = {name: raw[name] for name, scope in _PARTS.items() if scope == raw["scope"] and name in raw}
     async with target.weft() as weft:
-        return await weft.export_to(file, **raw)
+        told = await weft.export_to(file, **raw)
+        if not part:
+            return told, True
+        known = await weft.records.list(session_id=raw.get("session_id"), types=["context_event"], limit=1, **part)
+        return told, known.has_more or bool(known.records)
 
 
-async def _import(target: Target, file: BinaryIO, digest: str | None, *, dry_run: bool) -> ContextImported:
+async def _import(target: Target, file: BinaryIO, **said: Any) -> ContextImported:  # noqa: ANN401 - as click hands over
     async with target.weft() as weft:
-        return await weft.import_from(file, expected_digest=digest, dry_run=dry_run)
+        return await weft.import_from(file, **said)
 
 
 @contextmanager
@@ -160,20 +166,21 @@ def _watched(file: BinaryIO, label: str) -> Iterator[Any]:
 def _render_export(told: ContextExported) -> str:
     kept_back = [f"{number} {what}" for number, what in ((told.masked, "masked"), (told.omitted, "left out")) if number]
     by_policy = f" ({', '.join(kept_back)} by the policy {told.policy})" if kept_back else ""
-    return f"{told.bundle_id}: {told.records} records, {told.bytes} bytes{by_policy}\n{told.digest}"
+    size = f"{counted(told.records, 'record')}, {counted(told.bytes, 'byte')}"
+    return f"{told.bundle_id}: {size}{by_policy}\n{told.digest}"
 
 
 def _render_import(told: ContextImported) -> str:
     if told.unchanged:
         return f"{told.bundle_id} was imported before; nothing changed."
     counts = {
-        "versions": told.versions,
-        "messages": told.messages,
-        "events": told.events,
-        "snapshots": told.snapshots,
-        "records": told.records,
+        "version": told.versions,
+        "message": told.messages,
+        "event": told.events,
+        "snapshot": told.snapshots,
+        "record": told.records,
     }
-    made = ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "nothing"
+    made = ", ".join(counted(number, what) for what, number in counts.items() if number) or "nothing"
     where = f" into the session {told.session_id}" if told.session_id else ""
     skipped = f" {told.skipped} were here already." if told.skipped else ""
     return f"{'Would import' if told.dry_run else 'Imported'} {made}{where}.{skipped}"

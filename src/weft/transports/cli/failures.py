@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
@@ -9,7 +12,15 @@ from weft.kernel.clock import SystemClock
 from weft.kernel.errors import Forbidden, Unavailable, WeftError
 from weft.transports.cli.render import cell, harmless
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from weft.kernel.operation import Operation
+
 FAILED, FORBIDDEN, UNAVAILABLE = 1, 3, 4
+# Commands that are written by hand, in the place of those of these operations.
+_WRITTEN = {"bundle.export": "weft export", "bundle.import": "weft import"}
+_ACTION = re.compile(r"the action (\w+)(?: of \w+)?")
 
 
 def exit_code(error: WeftError) -> int:
@@ -28,16 +39,38 @@ def report(error: WeftError, *, as_json: bool) -> None:
     alternatives = error.context.get("available_alternatives")
     if alternatives:
         click.echo(f"Did you mean: {cell(alternatives)}", err=True)
-    click.echo(f"Hint: {error.hint}", err=True)
-    commands = _commands_for(error.related)
-    if commands:
-        click.echo(f"See: {', '.join(commands)}", err=True)
+    for name, value in error.context.items():
+        if f"'{name}'" in error.hint:
+            click.echo(f"{name}: {cell(value)}", err=True)
+    behind = _operations_behind(error.related)
+    click.echo(f"Hint: {_in_commands(error.hint, behind)}", err=True)
+    if behind:
+        click.echo(f"See: {', '.join(_commands(behind))}", err=True)
 
 
-def _commands_for(tools: tuple[str, ...]) -> list[str]:
-    """Return the commands behind the tools an error names; hints are written for agents, who call tools."""
+def _operations_behind(tools: tuple[str, ...]) -> list[list[Operation]]:
+    """Return the operations of the tools that an error names: it is written for agents, who call tools."""
     from weft.app.operations import all_operations  # noqa: PLC0415 - most commands end well
 
-    behind = all_operations().tools()
-    found = [behind[tool][0].name for tool in tools if len(behind.get(tool, ())) == 1]
-    return [f"weft {name.replace('.', ' ').replace('_', '-')}" for name in found]
+    known = all_operations().tools()
+    return [known[tool] for tool in tools if tool in known]
+
+
+def _in_commands(hint: str, behind: list[list[Operation]]) -> str:
+    """Return a hint with commands in the place of actions of tools."""
+    by_action = {operation.action: _command(operation) for operations in behind for operation in operations}
+    return _ACTION.sub(lambda found: by_action.get(found[1], found[0]), hint)
+
+
+def _commands(behind: list[list[Operation]]) -> Iterator[str]:
+    """Yield the command behind each tool, or where there are several, what lists them."""
+    for first, *others in behind:
+        yield f"weft {_dashed(first.group)} --help" if others else _command(first)
+
+
+def _command(operation: Operation) -> str:
+    return _WRITTEN.get(operation.name, f"weft {_dashed(operation.group)} {_dashed(operation.verb)}")
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")

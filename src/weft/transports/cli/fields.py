@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 # What most people write behind the line it belongs to, as in ``weft history show LINE 12``; the options work as well.
 _ALSO_POSITIONAL = frozenset({"version", "from_version", "to_version"})
+# What work is part of is called the same by every command.
+_PARTS_OF_WORK = {"turn_id": "--turn", "task_id": "--task", "tool_call_id": "--tool-call"}
 _SWITCHED_TO = ("history.switch", "branch")
 
 
@@ -172,6 +174,8 @@ def _parameter(operation: Operation, field: Field) -> click.Parameter:
             type=Text(),
             help=shape.description,
         )
+    if field.name in _PARTS_OF_WORK:
+        return click.Option([_PARTS_OF_WORK[field.name], field.name], type=Text(), help=_help(shape))
     if field.required:
         count = -1 if shape.many else 1
         return click.Argument([field.name], nargs=count, required=True, type=_click_type(shape), help=_help(shape))

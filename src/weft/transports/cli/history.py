@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from weft.transports.cli.render import block, cell, harmless, indent
+from weft.transports.cli.render import block, cell, counted, harmless, indent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +66,7 @@ def _commit(commit: CommitInfo, *, whole_hash: bool = False) -> Iterator[str]:
 
 
 def _change(change: ChangeInfo) -> str:
-    size = f", {_count(change.size_tokens, 'token')}" if change.size_tokens else ""
+    size = f", {counted(change.size_tokens, 'token')}" if change.size_tokens else ""
     return f"{_SIGNS.get(change.act, _EXPIRED)} {harmless(change.key)} (v{change.key_version}{size})"
 
 
@@ -88,7 +88,7 @@ def _render_merge(answer: Merged) -> str:
     if answer.review_id is None:
         taken = ", ".join(map(harmless, answer.taken)) or "nothing that was not there"
         return f"Merged: {answer.context_id} is at v{answer.version}. Taken over: {taken}."
-    keys = _count(len(answer.conflicts) + answer.hidden_conflicts, "key")
+    keys = counted(len(answer.conflicts) + answer.hidden_conflicts, "key")
     said = f"Not merged: both sides changed {keys}. The review {answer.review_id} is open; a human has to decide it."
     return "\n\n".join([said, *_conflicts(answer.review_id, answer.conflicts, answer.hidden_conflicts)])
 
@@ -120,7 +120,7 @@ def _conflicts(review_id: str, conflicts: Sequence[ConflictInfo], hidden: int) -
         shown = "\n".join(indent(_side(name, side)) for name, side in sides)
         yield f"{click.style(harmless(conflict.key), bold=True)}\n{shown}"
     if hidden:
-        yield f"And {_count(hidden, 'key')} that you may not read: leave the decision to someone who may."
+        yield f"And {counted(hidden, 'key')} that you may not read: leave the decision to someone who may."
     elif conflicts:
         example = msgspec.json.encode({conflict.key: {"take": "ours"} for conflict in conflicts}).decode()
         yield (
@@ -150,10 +150,6 @@ def _who(author: str, agent_id: str) -> str:
     return harmless(author if agent_id in author.split(":") else f"{author} ({agent_id})")
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
-
-
 # Which operations' answers are shown in a form of their own.
 FORMS: dict[str, Callable[[Any], str]] = {
     "history.log": _render_log,
@@ -162,9 +158,4 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "history.merge": _render_merge,
     "history.reviews": _render_reviews,
     "history.review": _render_review,
-}
-# What was asked for was not done, or is not so, though nothing was refused.
-UNDONE: dict[str, Callable[[Any], bool]] = {
-    "history.merge": lambda answer: not answer.merged,
-    "history.verify": lambda answer: not answer.intact,
 }

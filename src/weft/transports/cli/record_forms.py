@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from weft.capabilities.exchange.adding import RecordAdvanced, RecordsAdded
-    from weft.capabilities.exchange.listing import RecordEntry, Records
+    from weft.capabilities.exchange.listing import ListedRecord, Records
     from weft.capabilities.exchange.showing import RecordShown
 
 _WIDTH = 100
@@ -40,7 +40,7 @@ def _render_list(found: Records) -> str:
     return "\n".join([*shown, *more])
 
 
-def _entry(entry: RecordEntry) -> Iterator[str]:
+def _entry(entry: ListedRecord) -> Iterator[str]:
     seq, kind = click.style(str(entry.seq), fg="yellow"), click.style(entry.type, fg="cyan")
     yield f"{seq}  {cell(entry.at)}  {kind}  {click.style(harmless(entry.id), bold=True)}"
     told = _about(entry.record) + _said(entry.record)
@@ -82,7 +82,10 @@ def _render_record(shown: RecordShown) -> str:
 
 def _redaction(shown: RecordShown) -> str:
     told = shown.redaction
-    return "" if told is None else harmless(f"{told.state} by {told.redacted_by} ({told.method}): {told.reason}")
+    if told is None:
+        return ""
+    why = f": {told.reason}" if told.reason else ""
+    return harmless(f"{told.state} by {told.redacted_by} ({told.method}){why}")
 
 
 def _content(shown: RecordShown) -> str:

@@ -12,7 +12,7 @@ import msgspec
 from weft.kernel.operation import Response
 from weft.transports.cli.commands import JSON, Command
 from weft.transports.cli.failures import FAILED
-from weft.transports.cli.render import harmless, show
+from weft.transports.cli.render import counted, harmless, show
 from weft.transports.cli.sources import resolve
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from weft.capabilities.records.operations import RecordSchema
 
 _STANDARD_INPUT = "-"
+_IS_PROV = "is PROV-JSON, which holds no records; what is exported as ndjson or json can be checked"
 
 
 class FileProblem(Response):
@@ -52,10 +53,11 @@ class FilesChecked(Response, omit_defaults=False):
 @click.argument("files", nargs=-1, required=True, metavar="FILE...", help="Files to check; - is standard input.")
 @click.pass_context
 def validate(ctx: click.Context, *, files: tuple[str, ...], as_json: bool) -> None:
-    """Check files of records against their schemas.
+    """Check files of records, and bundles, against their schemas.
 
-    A file holds one record, a JSON array of them, or one a line. This needs no server and no database, and exits with
-    1 if anything is wrong in any file.
+    A file holds one record, a JSON array of them, or one a line; or it is a bundle of 'weft export', which is checked
+    for what was altered as well. This needs no server and no database, and exits with 1 if anything is wrong in any
+    file.
     """
     checked = [_checked_file(name) for name in files]
     answer = FilesChecked(valid=all(file.valid for file in checked), files=checked)
@@ -76,9 +78,12 @@ def _checked_file(name: str) -> FileChecked:
 
 def _check(document: bytes) -> Checked:
     from weft.capabilities.exchange.bundles import is_bundle  # noqa: PLC0415 - help needs no record types
+    from weft.capabilities.exchange.prov import is_prov  # noqa: PLC0415 - likewise
     from weft.capabilities.exchange.surveying import check_bundle  # noqa: PLC0415 - likewise
-    from weft.capabilities.records.checking import check_document  # noqa: PLC0415 - likewise
+    from weft.capabilities.records.checking import Checked, Problem, check_document  # noqa: PLC0415 - likewise
 
+    if is_prov(document):
+        return Checked(0, [Problem(1, "$", _IS_PROV)])
     return check_bundle(document) if is_bundle(document) else check_document(document)
 
 
@@ -89,8 +94,7 @@ def _render(answer: FilesChecked) -> str:
 def _render_file(file: FileChecked) -> str:
     name = harmless(file.file)
     if file.valid:
-        count = f"{file.records} record{'' if file.records == 1 else 's'}"
-        return f"{name}: {click.style('ok', fg='green')} ({count})"
+        return f"{name}: {click.style('ok', fg='green')} ({counted(file.records, 'record')})"
     return "\n".join(
         f"{name}:{problem.line} {click.style(harmless(problem.path), bold=True)}: {harmless(problem.reason)}"
         for problem in file.problems

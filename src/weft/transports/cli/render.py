@@ -53,6 +53,11 @@ def block(pairs: Mapping[str, str]) -> str:
     return "\n".join(_pair(name, value, width) for name, value in pairs.items())
 
 
+def counted(number: int, thing: str) -> str:
+    """Say how many there are of something."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def _parts(response: msgspec.Struct) -> Iterable[str]:
     """Yield the plain fields as one block, then each nested thing under its own heading."""
     values = {name: value for name, value in _fields(response) if name != "success"}

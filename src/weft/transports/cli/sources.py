@@ -30,6 +30,14 @@ _COLOURS = {"exact": "green", "moved": "yellow", "lost": "red"}
 )
 @click.option("--source-id", help="The id of a source ref that was recorded.")
 @click.option("--source-ref", type=Json(), help="A source ref itself. Given as JSON, @FILE or -.")
+@click.option(
+    "--session",
+    "-s",
+    "session_id",
+    envvar="WEFT_SESSION",
+    show_envvar=True,
+    help="The session it belongs to; only needed to be sure of that.",
+)
 @click.option("--against", metavar="FILE", help="What the source says now; what Weft keeps of it if left out.")
 @click.option("--media-type", help="What that is, such as text/html; told by the file's name if left out.")
 @click.pass_context
@@ -39,6 +47,7 @@ def resolve(
     ref: str | None,
     source_id: str | None,
     source_ref: Any,  # noqa: ANN401 - any JSON; what it must be is the operation's to say
+    session_id: str | None,
     against: str | None,
     media_type: str | None,
     as_json: bool,
@@ -56,9 +65,9 @@ def resolve(
         answer = _offline(source_ref, _read(against), media_type)
     else:
         named = {"source_id": source_id or ref} if source_ref is None else {"source_ref": source_ref}
-        said = {} if against is None else {"against": _text(_read(against))}
-        said |= {} if media_type is None else {"media_type": media_type}
-        answer = _asked(ctx.obj, {**named, **said})
+        now = None if against is None else _text(_read(against))
+        said = {"against": now, "media_type": media_type, "session_id": session_id}
+        answer = _asked(ctx.obj, {**named, **{name: value for name, value in said.items() if value is not None}})
     show(answer, as_json=as_json, form=render_resolution)
     ctx.exit(FAILED if answer.outcome == "lost" else 0)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeGuard, TypeVar
 
 import mcp_types as types
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, authorization_context
@@ -21,6 +21,7 @@ from weft.app.dispatch import Arrival
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import NotFound, WeftError
+from weft.kernel.fields import LARGEST
 from weft.kernel.trace_context import TRACEPARENT, ids_of_meta, is_native_id, is_sampled, with_ids
 from weft.transports.resources import Resource, parse_uri
 from weft.transports.tools import LINE_FIELDS
@@ -49,13 +50,13 @@ class Caller:
 
     def telling(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> Caller:
         """Return the caller of one request, with what the request says it is part of beside what is known of it."""
-        ids = ids_of_meta(meta)
+        ids: dict[str, str | int] = {**ids_of_meta(meta)}
         known = self.arrival.correlation
         if not ids and known is UNRELATED:
             # The ids of MCP alone lead nowhere, and would make a small event half as large again.
             return self
-        native = {"jsonrpc_request_id": str(request_id), "mcp_session_id": connection_id or ""}
-        ids |= {name: value for name, value in native.items() if is_native_id(value)}
+        native = {"jsonrpc_request_id": request_id, "mcp_session_id": connection_id}
+        ids |= {name: value for name, value in native.items() if _is_kept(value)}
         sampled = is_sampled(meta[TRACEPARENT]) if TRACEPARENT in meta else self.arrival.sampled
         return replace(self, arrival=structs.replace(self.arrival, correlation=with_ids(known, ids), sampled=sampled))
 
@@ -131,6 +132,11 @@ class WeftUser(AuthenticatedUser):
         user = copy(self)
         user.caller = caller
         return user
+
+
+def _is_kept(given: object) -> TypeGuard[str | int]:
+    """Tell whether something is an id that is kept as it is: a text, or the number of a JSON-RPC request."""
+    return is_native_id(given) if isinstance(given, str) else isinstance(given, int) and abs(given) <= LARGEST
 
 
 def caller_of(context: Context) -> Caller:

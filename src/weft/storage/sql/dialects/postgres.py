@@ -142,6 +142,11 @@ class PostgresTransaction:
         done: str = await self._connection.execute(_rendered(sql), *values)
         return int(done.rpartition(" ")[2])
 
+    async def many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
+        if rows:
+            self._usage.statements += len(rows)
+            await self._connection.executemany(_rendered(sql), rows)
+
 
 @cache
 def _rendered(sql: str) -> str:

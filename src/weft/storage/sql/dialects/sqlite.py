@@ -94,6 +94,11 @@ class SqliteTransaction:
         await self.run(sql, *values)
         return self._cursor.connection.changes()
 
+    async def many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
+        if rows:
+            self._usage.statements += len(rows)
+            self._cursor.executemany(_rendered(sql), rows)
+
 
 @cache
 def _rendered(sql: str) -> str:

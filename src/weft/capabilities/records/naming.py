@@ -5,20 +5,22 @@ Nothing here reads anything. What an event says by itself is enough to name a re
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.history.model import LATEST, line_name
-from weft.capabilities.memory.model import MemoryScope
-from weft.capabilities.records.item_names import MessageName, VersionName
+from weft.capabilities.history.model import LATEST, line_name, trunk_of
+from weft.capabilities.records.item_names import MessageName, VersionName, is_engine_item, memory_line
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.clock import to_micros
+from weft.kernel.fields import LARGEST
 from weft.kernel.identity import PRINCIPAL
 
 if TYPE_CHECKING:
     from weft.kernel.events import Event, Recorded
 
 _SURFACE = "session:"
+_SOURCE = re.compile(r"(?:(board|session)://([^/?#]+)|(agent)://([^/?#]+)/(memory|context|agent))\Z")
 _PULL = "pull:"
 _INJECTION = "/injection"
 # What the ids of events of any Weft begin with.
@@ -52,7 +54,23 @@ class SessionName(NamedTuple):
         return f"{_SURFACE}{self.session_id}"
 
 
-class Stored(NamedTuple):
+class SourceName(NamedTuple):
+    """Where items come from that the engine keeps: the board or the transcript of a session, a part of an agent."""
+
+    place: str
+    owner: str
+    part: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}://{self.owner}" + (f"/{self.part}" if self.part else "")
+
+    @classmethod
+    def parse(cls, source_id: str) -> SourceName | None:
+        found = _SOURCE.match(source_id)
+        return None if found is None else cls(*(part for part in found.groups() if part))
+
+
+class KeptName(NamedTuple):
     """A record that is kept as such."""
 
     type: str
@@ -95,7 +113,7 @@ class Told(NamedTuple):
     about: VersionAt | MessageName | None
 
 
-Origin = VersionAt | MessageName | SessionName | Stored | Pull | Told
+Origin = VersionAt | MessageName | SessionName | SourceName | KeptName | Pull | Told
 
 
 class Named(NamedTuple):
@@ -122,9 +140,9 @@ def named_by(recorded: Recorded) -> list[Named]:
     event = recorded.event
     stored = event.data.get("record_type")
     if isinstance(stored, str) and stored in RECORD_TYPES:
-        return [Named(stored, event.subject, Stored(stored, event.subject))]
+        return [Named(stored, event.subject, KeptName(stored, event.subject))]
     if event.type == "context.redaction.applied":
-        return [item_named(event.subject)]
+        return [_redacted(event)]
     if event.type == "context.pulled" and event.session_id is not None:
         return _pulled(event)
     if event.type in _OPENING and event.session_id is not None:
@@ -134,24 +152,29 @@ def named_by(recorded: Recorded) -> list[Named]:
     return [] if about is None else [_item(about)]
 
 
+def ids_told_by(recorded: Recorded) -> dict[str, str]:
+    """Return the ids of the records that an event names, each under the name that records of its type have for it."""
+    named = (each for each in named_by(recorded) if each.type != "context_event")
+    return {RECORD_TYPES[each.type].id_field: each.id for each in named}
+
+
 def about_of(recorded: Recorded) -> VersionAt | MessageName | None:
     """Return the item that an event of a key or a message is about."""
     event = recorded.event
     sort, _, done = event.type.partition(".")
     if sort == "message":
         return MessageName.parse(f"message:{event.session_id}/{event.subject}")
-    life, version, commit = (event.data.get(name) for name in ("life", "version", "commit"))
-    if sort not in {"board", "branch", "memory"} or not isinstance(life, int) or not isinstance(version, int):
+    life, version, commit = (_number_in(event, name) for name in ("life", "version", "commit"))
+    if sort not in {"board", "branch", "memory"} or life is None or version is None:
         return None
     name = VersionName(_line_of(recorded, sort), event.subject, life, version, done in _ENDS)
-    told = commit if isinstance(commit, int) else None
-    return VersionAt(name, told, to_micros(event.at), recorded.origin is not None)
+    return VersionAt(name, commit, to_micros(event.at), recorded.origin is not None)
 
 
 def push_of(event: Event) -> Push | None:
     """Return the commit that has to be looked into to know what an event of an agent's memory is about."""
-    version, context_id = event.data.get("version"), event.data.get("context_id")
-    if not isinstance(version, int):
+    version, context_id = _number_in(event, "version"), event.data.get("context_id")
+    if version is None:
         return None
     if event.type == "agent.defined":
         return Push(f"agent:{event.subject}", version)
@@ -167,23 +190,28 @@ def item_named(item_id: str) -> Named:
     if version is not None:
         return _item(VersionAt(version))
     message = MessageName.parse(item_id)
-    return Named("context_item", item_id, message or Stored("context_item", item_id))
+    return Named("context_item", item_id, message or KeptName("context_item", item_id))
 
 
 def surface_named(surface_id: str) -> Named:
     """Return what an id of a surface means."""
-    session_id = surface_id.removeprefix(_SURFACE)
-    is_session = surface_id.startswith(_SURFACE)
-    return Named(
-        "context_surface", surface_id, SessionName(session_id) if is_session else Stored("context_surface", surface_id)
-    )
+    kind = "context_surface"
+    if surface_id.startswith(_SURFACE):
+        return Named(kind, surface_id, SessionName(surface_id.removeprefix(_SURFACE)))
+    return Named(kind, surface_id, KeptName(kind, surface_id))
 
 
-def is_derived(record_id: str) -> bool:
+def source_named(source_id: str) -> Named:
+    """Return what an id of a source ref means."""
+    kind = "context_source_ref"
+    return Named(kind, source_id, SourceName.parse(source_id) or KeptName(kind, source_id))
+
+
+def is_reserved(record_id: str) -> bool:
     """Tell whether an id is of the sort that the engine itself gives."""
-    if record_id.startswith((_SURFACE, _PULL, _OF_WEFT)):
+    if record_id.startswith((_SURFACE, _PULL, _OF_WEFT)) or is_engine_item(record_id):
         return True
-    return VersionName.parse(record_id) is not None or MessageName.parse(record_id) is not None
+    return SourceName.parse(record_id) is not None
 
 
 def event_number(event_id: str, source: str) -> int | None:
@@ -215,9 +243,22 @@ def _item(about: VersionAt | MessageName) -> Named:
     return Named("context_item", str(about.name if isinstance(about, VersionAt) else about), about)
 
 
+def _redacted(event: Event) -> Named:
+    kind = event.data.get("redacted_type", "context_item")
+    return (
+        item_named(event.subject)
+        if kind == "context_item"
+        else Named(kind, event.subject, KeptName(kind, event.subject))
+    )
+
+
 def _pulled(event: Event) -> list[Named]:
-    name = PullName(event.session_id or "", event.subject, event.data.get("version") or 0, to_micros(event.at))
-    pull = Pull(name, event.data.get("context_id") or "", event.data.get("hash"))
+    """Return what a pull put together and showed: of the context of the one it is told of, and of nothing else."""
+    version, context_id, taken = _number_in(event, "version"), event.data.get("context_id"), event.data.get("hash")
+    if version is None or not isinstance(context_id, str) or trunk_of(context_id) != f"context:{event.subject}":
+        return []
+    name = PullName(event.session_id or "", event.subject, version, to_micros(event.at))
+    pull = Pull(name, context_id, taken if isinstance(taken, str) else None)
     return [
         Named("context_assembly", str(name), pull),
         Named("context_injection", f"{name}{_INJECTION}", pull),
@@ -228,8 +269,14 @@ def _line_of(recorded: Recorded, sort: str) -> str:
     event = recorded.event
     if sort == "memory":
         owner = next(iter(recorded.readable_by)).removeprefix(PRINCIPAL)
-        return MemoryScope(owner, event.session_id).line_id
-    return line_name(line_of(event.session_id or ""), event.data.get("branch"))
+        return memory_line(owner, event.session_id)
+    branch = event.data.get("branch")
+    return line_name(line_of(event.session_id or ""), branch if isinstance(branch, str) else None)
+
+
+def _number_in(event: Event, name: str) -> int | None:
+    number = event.data.get(name)
+    return number if isinstance(number, int) and 0 <= number <= LARGEST else None
 
 
 def _is_number(text: str) -> bool:
