@@ -43,6 +43,8 @@ _CLIENT_SETTINGS = (
     ),
     ("WEFT_API_KEY", "none", "API key or token that the clients and the command line show."),
     ("WEFT_SESSION", "none", "Session that commands act in when none is named."),
+    ("WEFT_TURN", "none", "Turn that what commands do is part of, by its id."),
+    ("WEFT_TASK", "none", "Task that what commands do is part of, by its id."),
 )
 _PARAMETER_HEAD = ("type", "required or default", "range", "meaning")
 _FIELD_HEAD = ("field", "type", "left out")

@@ -85,6 +85,20 @@ def test_records_validate_accepts_exports_and_finds_what_was_altered(filled: Com
         assert problem["line"] == content[:place].count(b"\n") + 1
 
 
+def test_a_second_handoff_is_opened_beside_the_first(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    filled.run("export", "--to", "bob", "-o", str(first))
+    other.run("import", str(first))
+    filled.run("board", "write", "goal", "Ship today")
+    filled.run("export", "--to", "bob", "-o", str(second))
+    refused = other.run("import", str(second), code=1)
+    assert "--as-session" in refused.stderr
+    made = other.run("import", str(second), "--as-session", "launch-2")
+    assert "into the session launch-2" in made.stdout
+    for session, value in (("launch", "Ship later"), ("launch-2", "Ship today")):
+        assert other.json("board", "read", "goal", "--session", session)["value"] == value
+
+
 def test_a_rehearsal_changes_nothing(filled: CommandLine, other: CommandLine, tmp_path: Path) -> None:
     file = tmp_path / "bundle"
     filled.run("export", "-o", str(file))

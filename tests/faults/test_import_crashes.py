@@ -11,6 +11,7 @@ from test_history_crashes import Crash, Fuse, Fused
 
 from support.bundles import exported, imported, records
 from support.world import SESSION, Caller
+from weft.capabilities.exchange import replaying
 from weft.capabilities.exchange.bundles import BundleDamaged
 from weft.kernel.errors import InternalError
 from weft.storage.sql.database import Scope
@@ -84,6 +85,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_an_import_that_crashes_at_any_statement_leaves_no_trace(
     world: World, monkeypatch: pytest.MonkeyPatch, files: Path
 ) -> None:
+    # So few at once that it can crash between any two.
+    monkeypatch.setattr(replaying, "_MOST_ROWS", 1)
     await lived_in(world)
     bundle = await exported(world.admin)
     before = await picture(world, world.other_tenant)

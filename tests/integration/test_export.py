@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,8 +11,11 @@ import msgspec
 import pytest
 
 from support.bundles import contents, entries, exported, items, records, seal_of, texts
+from support.statements import written_by
 from support.world import SESSION, Caller, on_the_wire, refused
+from weft.app import exchange
 from weft.app.dispatch import Arrival
+from weft.capabilities.exchange.applying import AppliedPolicy
 from weft.capabilities.exchange.bundles import Header, SessionEntry, Snapshot
 from weft.capabilities.records.store import Redaction
 from weft.kernel.correlation import Correlation
@@ -302,6 +307,24 @@ async def test_what_is_too_large_for_text_is_refused_without_a_trace(world: Worl
     assert len(await exported(board)) > 1_500_000
 
 
+@pytest.mark.parametrize("form", ["ndjson", "json", "prov"])
+async def test_what_is_too_large_for_text_is_read_no_further_than_that(
+    world: World, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    for _ in range(40):
+        await world.planner.say("word " * 300)
+    before = await world.last_event()
+    looked_at = []
+    item = AppliedPolicy.item
+    monkeypatch.setattr(AppliedPolicy, "item", lambda *args: looked_at.append(1) or item(*args))
+    monkeypatch.setattr(exchange, "MOST_BYTES", 30_000)
+    with refused("CONTENT_TOO_LARGE"):
+        await world.planner.call("bundle.export", session_id=SESSION, format=form)
+    assert len(looked_at) < 20
+    assert await world.last_event() == before
+    assert not await exports_on_record(world)
+
+
 async def test_more_than_a_page_of_anything_leaves(world: World) -> None:
     board = await world.planner.create_session("long", max_total_tokens=1_000_000, keep_versions=1_000_000)
     for number in range(520):
@@ -328,3 +351,76 @@ async def test_whoever_loses_access_meanwhile_gets_nothing(world: World) -> None
     other = replace(world.planner, credential=world.planner.credential[:-1] + "x")
     with refused("INVALID_API_KEY"):
         await exported(other)
+
+
+@pytest.mark.parametrize("how", ["stream", "text"])
+@pytest.mark.parametrize(
+    "what", [{}, {"format": "prov"}, {"scope": "handoff", "recipient": "closer"}], ids=["session", "prov", "handoff"]
+)
+async def test_what_an_export_writes_does_not_depend_on_how_much_leaves(
+    world: World, monkeypatch: pytest.MonkeyPatch, how: str, what: dict[str, Any]
+) -> None:
+    async def export() -> None:
+        if how == "stream":
+            await exported(world.planner, **what)
+        else:
+            await world.planner.call("bundle.export", session_id=SESSION, **what)
+
+    await world.planner.write("goal", "ship")
+    before = await written_by(export, world.app.database, monkeypatch)
+    for number in range(12):
+        await world.planner.write(f"k{number}", "x")
+        await world.planner.say("hello")
+    assert await written_by(export, world.app.database, monkeypatch) == before
+    locks = next(place for place, statement in enumerate(before) if "FROM lines l JOIN sessions s" in statement)
+    assert locks < next(place for place, statement in enumerate(before) if statement.startswith("UPDATE tenants"))
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+async def test_a_session_that_goes_while_it_is_exported_is_not_there(
+    world: World, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch, *, comes_back: bool
+) -> None:
+    await lived_in(world)
+    database = world.app.database
+    read = database.read
+
+    async def read_and_lose(scope: Any, work: Any, *, heavy: bool = False) -> Any:
+        found = await read(scope, work, heavy=heavy)
+        if heavy:
+            await world.admin.call("session.delete", session_id=SESSION)
+            clock.advance(seconds=1)
+            if comes_back:
+                await world.planner.create_session(SESSION)
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(database, "read", read_and_lose)
+        with refused("SESSION_NOT_FOUND"):
+            await exported(world.planner)
+    assert not await exports_on_record(world)
+    assert not await world.rows("SELECT record_id FROM records WHERE tenant = $1", world.tenant)
+
+
+async def test_an_export_keeps_nobody_else_waiting(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(130):
+        await world.planner.say(f"message {number}")
+    stretches, threads, is_done = [0], set[int](), asyncio.Event()
+    item = AppliedPolicy.item
+
+    def counted(self: AppliedPolicy, *args: Any) -> Any:
+        stretches[-1] += 1
+        threads.add(threading.get_ident())
+        return item(self, *args)
+
+    async def others() -> None:
+        while not is_done.is_set():
+            await asyncio.sleep(0)
+            stretches.append(0)
+
+    monkeypatch.setattr(AppliedPolicy, "item", counted)
+    turns = asyncio.create_task(others())
+    await exported(world.planner)
+    is_done.set()
+    await turns
+    assert sum(stretches) == 130
+    assert max(stretches) <= 50 or threading.get_ident() not in threads

@@ -176,7 +176,9 @@ async def test_what_an_agent_took_into_the_session_leaves_with_it_as_it_is_liste
     await push(world.planner, known("facts", "private words"), if_version=0)
     await pull(world.planner)
     await world.planner.remember("note", "private words", session_id=SESSION)
-    listed = {(each["type"], each["id"]): each["record"] for each in await everything(world.planner, session_id=SESSION)}
+    listed = {
+        (each["type"], each["id"]): each["record"] for each in await everything(world.planner, session_id=SESSION)
+    }
     bundle = await exported(world.planner)
     left = records(bundle)
     taken = {name: record for name, record in listed.items() if name[1].startswith("pull:")}

@@ -121,8 +121,8 @@ async def test_the_sources_of_items_are_records(world: World) -> None:
     for private in ("agent://planner/memory", "agent://planner/context"):
         with refused("RECORD_NOT_FOUND"):
             await shown(world.admin, private)
-    in_bundle = records(await exported(world.planner), "context_source_ref").keys()
-    assert in_bundle >= {"board://s1", "session://s1"}
+    in_bundle = records(await exported(world.planner), "context_source_ref")
+    assert {source_id for _, source_id in in_bundle} >= {"board://s1", "session://s1"}
     with refused("INVALID_INPUT_FORMAT"):
         own = {"schema_version": "0.1.0", "source_id": "board://s1", "uri": "board://s1", "source_kind": "x"}
         await world.planner.call("records.add", session_id=SESSION, records=[own])
@@ -182,7 +182,7 @@ async def test_a_search_is_put_on_record_where_that_is_asked_for(world: World) -
     assert left == {f"message:{SESSION}/1": "budget", f"message:{SESSION}/5": "low_relevance"}
     budget = await shown(world.review, selection["budget_ref"])
     assert (budget["max_items"], budget["actual_items"]) == (3, 3)
-    events = [event for event in await told(world.review, session_id=SESSION)][-3:]
+    events = (await told(world.review, session_id=SESSION))[-3:]
     assert [event["event_type"] for event in events] == [
         "context.selection.started",
         "context.budget.applied",

@@ -366,7 +366,11 @@ async def test_a_redaction_is_an_event_and_on_record_without_what_was_said(world
     await redact(world.planner, GOAL, "summarized", replacement="somebody")
     (event,) = (await world.review.events(session_id=SESSION, types=["context.redaction.applied"]))["events"]
     assert (event["subject"], event["actor"]) == (GOAL, "orchestrator")
-    assert event["data"] == {"redaction_state": "summarized", "redaction_method": "content replaced by a summary"}
+    assert event["data"] == {
+        "redaction_state": "summarized",
+        "redaction_method": "content replaced by a summary",
+        "redacted_type": "context_item",
+    }
     assert "context.redaction.applied" in await told(world.review, session_id=SESSION, types=["context_event"])
     (row,) = [row for row in await world.admin.audit() if row["action"] == "records.redact"]
     assert (row["target"], row["detail"]["state"]) == (GOAL, "summarized")

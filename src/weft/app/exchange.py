@@ -48,14 +48,6 @@ class ExportFile:
     format: str
 
 
-class _Rehearsed(Exception):
-    """Everything went well, and shall not have happened."""
-
-    def __init__(self, told: ContextImported) -> None:
-        super().__init__()
-        self.told = told
-
-
 class Exchange:
     """What leaves and what comes in, as text or as a stream."""
 
@@ -161,17 +153,21 @@ class Exchange:
         found = await asyncio.to_thread(survey, file, request.expected_digest)
         scope = Scope(actor.tenant, actor.epoch)
 
+        def opened(transaction: Transaction) -> Imports:
+            imports: Imports = _opened(self._imports, actor, transaction)
+            return imports
+
+        if request.dry_run:
+            return await self._database.read(
+                scope, lambda tx: opened(tx).take(found, file, request.session_id, rehearsal=True), heavy=True
+            )
+
         async def take(transaction: Transaction) -> tuple[ContextImported, Transaction]:
-            told = await _opened(self._imports, actor, transaction).take(found, file, request.session_id)
-            if request.dry_run:
-                raise _Rehearsed(told)
+            told = await opened(transaction).take(found, file, request.session_id)
             await self._auditor.done(transaction, actor, import_context, request, told)
             return told, transaction
 
-        try:
-            told, done = await self._database.write(scope, take)
-        except _Rehearsed as rehearsal:
-            return structs.replace(rehearsal.told, dry_run=True)
+        told, done = await self._database.write(scope, take)
         log_changes(scope, done.published)
         return told
 

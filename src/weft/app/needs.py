@@ -49,6 +49,7 @@ from weft.kernel.clock import Clock
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
+from weft.kernel.turns import Turns
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.context import SqlSnapshotStore
@@ -165,6 +166,7 @@ class Resolver:
             RetentionRules: lambda call: SqlRetentionRules(call.transaction),
             PruningLog: lambda call: SqlPruningLog(call.transaction),
             EventStore: lambda call: SqlEventStore(call.transaction),
+            Turns: lambda call: call.transaction,
             PastEvents: lambda call: SqlOutbox(call.transaction, services.clock),
             RecordStore: lambda call: SqlRecordStore(call.transaction),
             ObjectIndex: lambda call: SqlObjectIndex(call.transaction),

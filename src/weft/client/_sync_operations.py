@@ -1312,8 +1312,9 @@ class SyncRecordsOperations:
     ) -> ItemRedacted:
         """Stop showing what an item says: in records, in exports and in what is told of it, but not where it is kept.
 
-        An item is one version of a key, one message, or one recorded item; its author may redact it, and admins. To
-        take something off the board or the transcript itself, delete the key or change the message's visibility.
+        An item is one version of a key, one message, or one recorded item, summary or assembly; its author may redact
+        it, and admins. To take something off the board or the transcript itself, delete the key or change the message's
+        visibility.
         """
         return self._caller.call(
             "records.redact",

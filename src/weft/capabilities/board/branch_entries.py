@@ -44,6 +44,9 @@ class BranchEntries:
     async def put(self, session_id: str, entry: Entry) -> None:
         pass
 
+    async def put_all(self, session_id: str, entries: Sequence[Entry]) -> None:
+        pass
+
     async def remove(self, session_id: str, key: str) -> None:
         pass
 

@@ -42,6 +42,7 @@ from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import Forbidden, NotFound
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
+from weft.kernel.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection, Iterable, Sequence
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
 
 # So much is in memory at once, however much there is.
 PAGE = 500
+# So many items are done in one go, and so much text takes as long as an item.
+_AT_A_STRETCH = 50
+_LIKE_AN_ITEM = 2_048
 _BOARD = "board:"
 # Events of what an agent has for itself; only itself is told of them.
 _OF_MEMORY = ("context.pulled", "context.pushed", "memory.", "agent.")
@@ -92,6 +96,7 @@ class Sources(msgspec.Struct, frozen=True):
     events: EventStore
     records: RecordStore
     finder: Finder
+    turns: Turns
 
 
 @dataclass(slots=True)
@@ -156,6 +161,7 @@ class Gathering:
     given: list[Given] = field(default_factory=list)
     remember: bool = False
     rules: RulesOfNow = field(init=False)
+    worked: int = 0
 
     def __post_init__(self) -> None:
         self.rules = RulesOfNow(self.sources.actor, self.sources.timelines.lines)
@@ -232,6 +238,7 @@ class Gathering:
             await self._of_memory(page)
             for recorded in page:
                 add_event(recorded, source, self.applied, self.sink)
+                await self._give_way()
 
     async def told(self, wanted: Wanted) -> AsyncIterator[Sequence[Recorded]]:
         """Yield the events that the caller may be told of, a page at a time."""
@@ -281,6 +288,7 @@ class Gathering:
         """Write items as far as they may leave, each with what it says behind it."""
         redactions = await self.sources.records.redactions([each.item.record.item_id for each in items])
         for item, readable_by, stored in items:
+            await self._give_way(len(item.text or ""))
             leaving = self.applied.item(item, redactions.get(item.record.item_id), readable_by)
             if leaving is None:
                 continue
@@ -301,7 +309,9 @@ class Gathering:
                 self._write(record, each.readable_by, made)
 
     async def _versions(self, line_id: str, versions: Sequence[Version]) -> None:
-        seen = await self.rules.seen(line_id, versions)
+        # Of what did not come along with an import, a record says what is known.
+        here = [version for version in versions if not version.change.meta.left_behind]
+        seen = await self.rules.seen(line_id, here)
         seen.sort(key=lambda each: (each[0].seq, each[0].change.key))
         await self.items([Leaving(version_item(line_id, version), readers) for version, readers in seen])
 
@@ -400,6 +410,13 @@ class Gathering:
         """Return those stored records among what was named that are of this session, or of none."""
         found = await self.sources.records.find_several([*names.stored])
         return [kept for kept in found if self._readable(kept) and self._is_here(kept.session_id)]
+
+    async def _give_way(self, characters: int = 0) -> None:
+        """Let others have a turn once so much was done; a page of an export takes as long as hundreds of calls."""
+        self.worked += 1 + characters // _LIKE_AN_ITEM
+        if self.worked >= _AT_A_STRETCH:
+            self.worked = 0
+            await self.sources.turns.give_way()
 
     def _readable(self, kept: Kept) -> bool:
         return kept.readable_by == ANYONE or self.sources.actor.matches(kept.readable_by)

@@ -124,7 +124,7 @@ def _saying(record: ContextItem, text: str) -> ContextItem:
     if is_engine_item(record.item_id) and isinstance(native, dict) and "tokens" in native:
         record = structs.replace(record, metadata={"weft": {**native, "tokens": max(1, approximate_tokens(text))}})
     sized = structs.replace(record, byte_size=len(text.encode()), token_estimate=approximate_tokens(text))
-    if is_engine_item(record.item_id):
+    if is_engine_item(record.item_id) and record.content_mode != "summary":
         return saying(structs.replace(sized, content_mode="opaque", content=UNSET, content_ref=UNSET), text).record
     if isinstance(record.content, str):
         return structs.replace(sized, content=text, content_ref=_undigested(record.content_ref))

@@ -16,10 +16,10 @@ from weft.capabilities.exchange.reopening import (
     count_unknown,
     in_groups,
     keep_content,
+    pieces_by_turns,
     record_of,
     unknown_of,
 )
-from weft.capabilities.exchange.surveying import pieces, read
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.records.recording import Recorder, RecordExists
 from weft.capabilities.records.refs import Digest
@@ -31,12 +31,13 @@ from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
     from typing import BinaryIO
 
     from weft.capabilities.exchange.bundles import SessionEntry
-    from weft.capabilities.exchange.surveying import Survey
+    from weft.capabilities.exchange.surveying import Piece, Survey
 
-_MOST_TOLD = 1_000
+_PAGE = 500
 
 
 class ImportContext(Request):
@@ -113,50 +114,65 @@ class Imports(msgspec.Struct, frozen=True):
     stores: Stores
     recorder: Recorder
 
-    async def take(self, found: Survey, file: BinaryIO, session_id: str | None = None) -> ContextImported:
-        """Take over a bundle that was checked, with its session under another id if one is given."""
-        told = ContextImported(bundle_id=found.header.bundle_id, scope=found.header.scope, digest=found.digest)
+    async def take(
+        self, found: Survey, file: BinaryIO, session_id: str | None = None, *, rehearsal: bool = False
+    ) -> ContextImported:
+        """Take over a bundle that was checked, with its session under another id if one is given.
+
+        A rehearsal only looks, and says what would be made.
+        """
+        told = ContextImported(
+            bundle_id=found.header.bundle_id, scope=found.header.scope, digest=found.digest, dry_run=rehearsal
+        )
         if found.session is None:
             _check_new_id(session_id, found.header.scope)
-            return structs.replace(told, **await self._keep(file))
+            counts = await (self._count(file) if rehearsal else self._keep(file))
+            return structs.replace(told, **counts)
         session = _session(found.session, session_id or found.session.session_id)
         told = structs.replace(told, session_id=session.session_id)
-        counts = await self._reopen(found, session, file)
-        return structs.replace(told, unchanged=True) if counts is None else structs.replace(told, **counts)
+        if not await self._is_free(session, rehearsal=rehearsal):
+            await self._check_is_here(found, session.session_id)
+            return structs.replace(told, unchanged=True)
+        reopening = Reopening(self.stores, found, session)
+        return structs.replace(told, **await (reopening.rehearse(file) if rehearsal else reopening.take(file)))
 
-    async def _reopen(self, found: Survey, session: Session, file: BinaryIO) -> dict[str, int] | None:
-        """Open the session of a bundle with all it came with; None if it is open already, by this very bundle."""
-        if await self.stores.sessions.add(session):
-            return await Reopening(self.stores, found, session).take(file)
-        if await self._is_here(found, session.session_id):
-            return None
-        raise SessionExists(
-            f"There is a session '{session.session_id}' already.",
-            hint="Open this one beside it, under another id: name it with session_id (weft import --as-session NAME). "
-            "A bundle that is here already changes nothing.",
-            resource_id=session.session_id,
-        )
+    async def _is_free(self, session: Session, *, rehearsal: bool) -> bool:
+        """Tell whether there is no session of this id yet; but for a rehearsal there is one then."""
+        sessions = self.stores.sessions
+        return await sessions.find(session.session_id) is None if rehearsal else await sessions.add(session)
 
     async def _keep(self, file: BinaryIO) -> dict[str, int]:
         """Keep the records of anything but a session as they are, for admins to see."""
         counts = {"records": 0, "skipped": 0}
-        for piece in pieces(read(file)):
-            record = piece.line.record
-            if record is None:
-                continue
-            if await is_known(self.stores.records, record):
-                counts["skipped"] += 1
-                continue
-            await self.recorder.add(record, None, readable_by=(ADMINS,))
-            await keep_content(self.stores.records, None, piece)
-            counts["records"] += 1
+        async for some in in_groups(self._records_in(file)):
+            new = await unknown_of(some, self.stores.records)
+            for piece in new:
+                await self.recorder.add(record_of(piece), None, readable_by=(ADMINS,))
+                await keep_content(self.stores.records, None, piece)
+            counts["records"] += len(new)
+            counts["skipped"] += len(some) - len(new)
         return counts
 
-    async def _is_here(self, found: Survey, session_id: str) -> bool:
-        """Tell whether this very bundle was imported before."""
-        told = await self.stores.events.find(Wanted(session_id=session_id, subject=session_id), 0, _MOST_TOLD)
-        return any(
-            recorded.event.type == IMPORTED and recorded.event.data.get("digest") == found.digest for recorded in told
+    async def _count(self, file: BinaryIO) -> dict[str, int]:
+        return await count_unknown(self._records_in(file), self.stores.records)
+
+    async def _records_in(self, file: BinaryIO) -> AsyncIterator[Piece]:
+        async for piece in pieces_by_turns(file, self.stores.turns):
+            if piece.line.record is not None:
+                yield piece
+
+    async def _check_is_here(self, found: Survey, session_id: str) -> None:
+        """Refuse a bundle whose session is here, unless it came with this very bundle."""
+        wanted, after = Wanted(session_id=session_id, subject=session_id), 0
+        while page := await self.stores.events.find(wanted, after, _PAGE):
+            after = page[-1].event.seq
+            if any(each.event.type == IMPORTED and each.event.data.get("digest") == found.digest for each in page):
+                return
+        raise SessionExists(
+            f"There is a session '{session_id}' already.",
+            hint="Open this one beside it, under another id: name it with session_id (weft import --as-session NAME). "
+            "A bundle that is here already changes nothing.",
+            resource_id=session_id,
         )
 
 

@@ -167,7 +167,7 @@ def event(record: ContextEvent, participants: tuple[str, ...], readable_by: tupl
     recorded = Recorded(told, participants, readable_by, during, Origin(record.source, number))
     # What an event is about is told with it, and follows from what it says.
     ids = ids_told_by(recorded)
-    data = {name: value for name, value in told.data.items() if ids.get(name) != value}
+    data = {name: value for name, value in told.data.items() if name not in ids or ids[name] != value}
     return replace(recorded, event=structs.replace(told, data=data))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +15,7 @@ from weft.capabilities.exchange import rebuilding
 from weft.capabilities.exchange.bundles import RecordEntry, Snapshot
 from weft.capabilities.exchange.renaming import Renaming
 from weft.capabilities.exchange.replaying import Board, Group
-from weft.capabilities.exchange.surveying import made_of, pieces, read
+from weft.capabilities.exchange.surveying import Piece, made_of, pieces, read
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.messages.model import Message
 from weft.capabilities.messages.store import MessageStore
@@ -28,12 +27,13 @@ from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.events import Event, NewEvent, Outbox, Recorded
 from weft.kernel.identity import Actor
+from weft.kernel.turns import Turns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Sequence
     from typing import BinaryIO
 
-    from weft.capabilities.exchange.surveying import Made, Piece, Survey
+    from weft.capabilities.exchange.surveying import Made, Survey
     from weft.capabilities.records.model import Record
     from weft.capabilities.sessions.model import Session
 
@@ -41,6 +41,7 @@ IMPORTED = "session.imported"
 _UNCLASSED = "record.added"
 _UNTOLD = 0
 _AT_ONCE = 200
+_AT_A_STRETCH = 50
 _encode = msgspec.json.Encoder().encode
 
 
@@ -57,6 +58,7 @@ class Stores(msgspec.Struct, frozen=True):
     past: PastEvents
     outbox: Outbox
     clock: Clock
+    turns: Turns
 
 
 @dataclass(slots=True)
@@ -84,8 +86,7 @@ class Reopening:
     async def rehearse(self, file: BinaryIO) -> dict[str, int]:
         """Return how much of what would be made, having looked only."""
         await self._rename(file)
-        kept = (piece for piece in self._pieces(file) if piece.line.number in self.found.kept)
-        return self.found.counts | await count_unknown(kept, self.needs.records)
+        return self.found.counts | await count_unknown(self._kept_in(file), self.needs.records)
 
     async def _rename(self, file: BinaryIO) -> None:
         """Find out what has to be called otherwise here, if the session is."""
@@ -94,15 +95,21 @@ class Reopening:
             return
         self.renaming = Renaming(old, new)
         taken: set[str] = set()
-        for some in in_groups(piece for piece in self._pieces(file) if piece.line.number in self.found.kept):
+        async for some in in_groups(self._kept_in(file)):
             known = await self.needs.records.find_several([name_of(piece) for piece in some])
             taken |= {each.record_id for each in known}
         self.renaming = Renaming(old, new, taken)
 
-    def _pieces(self, file: BinaryIO) -> Iterator[Piece]:
+    async def _pieces(self, file: BinaryIO) -> AsyncIterator[Piece]:
         """Yield what is in the bundle as it is called here."""
-        found = pieces(read(file))
-        return found if self.renaming is None else map(self.renaming.piece, found)
+        async for piece in pieces_by_turns(file, self.needs.turns):
+            yield piece if self.renaming is None else self.renaming.piece(piece)
+
+    async def _kept_in(self, file: BinaryIO) -> AsyncIterator[Piece]:
+        """Yield what stays a record."""
+        async for piece in self._pieces(file):
+            if piece.line.number in self.found.kept:
+                yield piece
 
     def _made_of(self, piece: Piece) -> Made | None:
         return made_of(piece, self.found.header, self.session.session_id, self.session.audience)
@@ -114,7 +121,7 @@ class Reopening:
         messages = Group[Message](partial(needs.messages.add_all, session_id))
         redactions = Group[Redaction](lambda some: needs.records.redact(*some))
         sent_at: int | None = None
-        for piece in self._pieces(file):
+        async for piece in self._pieces(file):
             made = None if isinstance(piece.line.record, ContextEvent) else self._made_of(piece)
             match made:
                 case rebuilding.BoardVersion():
@@ -146,7 +153,7 @@ class Reopening:
         events = Group[Recorded](self.needs.past.republish)
         counts = {"records": 0, "skipped": 0}
         records = Group[Piece](partial(self._keep, first, counts))
-        for piece in self._pieces(file):
+        async for piece in self._pieces(file):
             if piece.line.number in self.found.kept:
                 await records.add(piece, len(piece.content or b""))
             elif isinstance(piece.line.record, ContextEvent):
@@ -173,7 +180,9 @@ class Reopening:
                 kept[place] = structs.replace(kept[place], seq=number)
                 number += 1
             await needs.past.republish([self._told_now(kept[place]) for place in untold])
-        await needs.records.add_all([(record, items_of(record_of(piece))) for record, piece in zip(kept, new, strict=True)])
+        await needs.records.add_all(
+            [(record, items_of(record_of(piece))) for record, piece in zip(kept, new, strict=True)]
+        )
         for piece in new:
             await keep_content(needs.records, self.session.session_id, piece)
         counts["records"] += len(new)
@@ -226,10 +235,23 @@ class Reopening:
         )
 
 
-def in_groups(found: Iterable[Piece]) -> Iterator[list[Piece]]:
+async def pieces_by_turns(file: BinaryIO, turns: Turns) -> AsyncIterator[Piece]:
+    """Yield the entries of a bundle, and let others have a turn now and then."""
+    for number, piece in enumerate(pieces(read(file)), 1):
+        if number % _AT_A_STRETCH == 0:
+            await turns.give_way()
+        yield piece
+
+
+async def in_groups(found: AsyncIterator[Piece]) -> AsyncIterator[list[Piece]]:
     """Yield entries several at a time, so that many are looked up at once."""
-    found = iter(found)
-    while some := list(islice(found, _AT_ONCE)):
+    some: list[Piece] = []
+    async for piece in found:
+        some.append(piece)
+        if len(some) == _AT_ONCE:
+            yield some
+            some = []
+    if some:
         yield some
 
 
@@ -250,10 +272,10 @@ async def unknown_of(found: Sequence[Piece], records: RecordStore) -> list[Piece
     return unknown
 
 
-async def count_unknown(found: Iterable[Piece], records: RecordStore) -> dict[str, int]:
+async def count_unknown(found: AsyncIterator[Piece], records: RecordStore) -> dict[str, int]:
     """Return how many records would be kept, and how many are here."""
     counts = {"records": 0, "skipped": 0}
-    for some in in_groups(found):
+    async for some in in_groups(found):
         unknown = await unknown_of(some, records)
         counts["records"] += len(unknown)
         counts["skipped"] += len(some) - len(unknown)

@@ -158,8 +158,8 @@ class Board:
             written_by=version.author,
             written_at=version.committed_at,
             expires_at=meta.expires_at,
-            readable_by=meta.readable_by or ANYONE,
-            writable_by=meta.writable_by or ANYONE,
+            readable_by=ANYONE if meta.readable_by is None else meta.readable_by,
+            writable_by=ANYONE if meta.writable_by is None else meta.writable_by,
         )
 
 

@@ -147,6 +147,9 @@ class PostgresTransaction:
             self._usage.statements += len(rows)
             await self._connection.executemany(_rendered(sql), rows)
 
+    async def give_way(self) -> None:
+        await asyncio.sleep(0)
+
 
 @cache
 def _rendered(sql: str) -> str:

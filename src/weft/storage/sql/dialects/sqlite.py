@@ -99,6 +99,9 @@ class SqliteTransaction:
             self._usage.statements += len(rows)
             self._cursor.executemany(_rendered(sql), rows)
 
+    async def give_way(self) -> None:
+        """Go on: whatever takes long has a thread to itself."""
+
 
 @cache
 def _rendered(sql: str) -> str:
