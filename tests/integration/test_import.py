@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import io
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from support.bundles import entries, exported, imported, items, records, seal_of, texts
+from support.statements import written_by
 from support.world import SESSION, Caller, refused
 from weft.app.dispatch import Arrival
-from weft.capabilities.exchange.bundles import BundleWriter, Content, RecordEntry
+from weft.capabilities.exchange.bundles import BundleWriter, Content, RecordEntry, Stored
 from weft.capabilities.records.store import Redaction
 from weft.kernel.correlation import Correlation
+from weft.kernel.events import NewEvent
 from weft.storage.sql.database import Scope
+from weft.storage.sql.events import SqlOutbox
 from weft.storage.sql.records import SqlRecordStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from support.world import World
+    from weft.storage.sql.database import Transaction
     from weft.testing.clock import FrozenClock
 
 pytestmark = pytest.mark.req("AC-14")
@@ -553,6 +558,25 @@ async def test_an_event_that_no_session_can_have_stays_a_record_and_harms_nobody
     assert "2026-01-01T00:00:00Z" not in {each["at"] for each in told}
 
 
+@pytest.mark.req("AC-11")
+async def test_whatever_else_an_event_says_is_masked_and_harms_nobody(world: World, home: Caller) -> None:
+    await world.planner.write("goal", "ship")
+    odd = {"item_id": ["x"], "assembly_id": {"a": 1}, "note": "password=hunter2hunter2xyz", "deep": [{"x": 2**60}]}
+    file = io.BytesIO()
+    writer = BundleWriter(file.write)
+    event = told_of("session.archived", "context.surface.updated", SESSION, **odd)
+    for entry in (*entries(await exported(world.admin)), event):
+        writer.add(entry)
+    writer.seal()
+    await imported(home, file.getvalue())
+    await home.call("records.list", types=["context_event", "context_surface"])
+    bundle, bare = await exported(home), await exported(home, policy="metadata")
+    assert b"hunter2" not in bundle
+    name = ("context_event", "urn:weft:elsewhere#900")
+    assert records(bundle)[name]["data"]["note"] == "password=[password 1]"
+    assert "note" not in records(bare)[name]["data"]
+
+
 async def test_nobody_is_never_everybody(world: World, home: Caller) -> None:
     await world.planner.write("pay", "closed words", readable_by=["orchestrator"])
     name = f"{BOARD}/pay/1.1"
@@ -585,3 +609,129 @@ async def test_a_snapshot_arrives_even_if_what_it_is_of_did_not(world: World, ho
     await moved(world, home, policy="metadata")
     assert await home.snapshots() == await world.admin.snapshots()
     assert (await home.inspect())["history_intact"]
+
+
+async def withheld(world: World, *item_ids: str) -> None:
+    """Have items leave without what they say."""
+    for item_id in item_ids:
+        await world.admin.call("records.redact", item_id=item_id, state="removed", reason="private")
+
+
+async def test_what_came_without_its_words_keeps_its_id(world: World, home: Caller) -> None:
+    await world.planner.write("goal", "outdated")
+    await world.planner.write("goal", "hidden")
+    await world.planner.say("said")
+    await world.planner.say("hidden as well")
+    await withheld(world, f"{BOARD}/goal/1.2", f"message:{SESSION}/2")
+    bundle = await moved(world, home)
+    # It holds as well for whoever gets it from there.
+    for _ in range(2):
+        assert await home.keys() == []
+        assert await home.say("next") == 3
+        await home.write("goal", "mine")
+        again = await exported(home)
+        names = [name for kind, name in _all_records(again) if kind == "context_item"]
+        assert len(names) == len(set(names))
+        assert texts(again)[f"{BOARD}/goal/2.1"] == "mine"
+        assert items(again).items() >= items(bundle).items()
+        assert (await home.inspect())["history_intact"]
+        await home.call("session.delete", session_id=SESSION)
+        await imported(home, _without(again, f"{BOARD}/goal/2.1", f"message:{SESSION}/3"))
+
+
+def _all_records(bundle: bytes) -> list[tuple[str, str]]:
+    told = [(each.type, msgspec.json.decode(each.record)) for each in entries(bundle) if isinstance(each, RecordEntry)]
+    return [(kind, record.get("item_id", "")) for kind, record in told]
+
+
+def _without(bundle: bytes, *names: str) -> bytes:
+    def left(entry: Any) -> Any:
+        is_meant = isinstance(entry, RecordEntry) and entry.type == "context_item"
+        return None if is_meant and msgspec.json.decode(entry.record)["item_id"] in names else entry
+
+    return remade(bundle, left)
+
+
+async def test_a_snapshot_brings_nothing_older_back_than_it_named(world: World, home: Caller) -> None:
+    await world.planner.write("goal", "outdated")
+    await world.planner.write("goal", "hidden")
+    await world.planner.snapshot("mark")
+    await world.planner.write("goal", "newest")
+    await withheld(world, f"{BOARD}/goal/1.2")
+    await moved(world, home)
+    assert await home.value("goal") == "newest"
+    assert (await home.read("goal"))["version"] == 3
+    assert await home.read_snapshot("mark") == {}
+    assert (await home.inspect())["history_intact"]
+
+
+async def test_two_items_with_one_id_are_refused(world: World, home: Caller) -> None:
+    await world.planner.write("goal", "ship")
+    await world.planner.say("hello")
+    await world.planner.say("bye")
+    await withheld(world, f"message:{SESSION}/2")
+    bundle = await exported(world.admin)
+    stored = Stored("orchestrator", entries(bundle)[0].created_at, entries(bundle)[0].created_at)
+
+    def twice(name: str, *, kept: bool) -> bytes:
+        file = io.BytesIO()
+        writer = BundleWriter(file.write)
+        for entry in entries(bundle):
+            writer.add(entry)
+            if isinstance(entry, RecordEntry) and f'"{name}"'.encode() in bytes(entry.record):
+                writer.add(msgspec.structs.replace(entry, stored=stored) if kept else entry)
+        writer.seal()
+        return file.getvalue()
+
+    for name in (f"{BOARD}/goal/1.1", f"message:{SESSION}/1", f"message:{SESSION}/2"):
+        for kept in (False, True):
+            for dry_run in (True, False):
+                with refused("BUNDLE_DAMAGED"):
+                    await imported(home, twice(name, kept=kept), dry_run=dry_run)
+    await imported(home, bundle)
+
+
+async def test_an_import_takes_as_many_statements_for_more_versions_messages_and_events(
+    world: World, home: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def live(number: int) -> None:
+        await world.planner.write("goal", f"value {number}")
+        await world.planner.say(f"message {number}")
+
+    counts = []
+    for more in (1, 30):
+        for number in range(more):
+            await live(number)
+        bundle = await exported(world.admin)
+        statements = await written_by(partial(imported, home, bundle), world.app.database, monkeypatch)
+        counts.append(len(statements))
+        told = [place for place, statement in enumerate(statements) if statement.startswith("UPDATE tenants")]
+        made = [place for place, statement in enumerate(statements) if statement.startswith("INSERT INTO messages")]
+        assert max(made) < min(told), "events take their numbers last, as others wait for those"
+        await home.call("session.delete", session_id=SESSION)
+    assert counts[0] == counts[1]
+
+
+async def test_a_rehearsal_only_looks(world: World, home: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    await lived_in(world)
+    bundle = await exported(world.admin)
+    turn = await exported(world.admin, scope="turn", turn_id="t1")
+    for each in (bundle, turn):
+        assert not await written_by(partial(imported, home, each, dry_run=True), world.app.database, monkeypatch)
+    await imported(home, bundle)
+    assert (await imported(home, bundle, dry_run=True)).unchanged
+    with refused("SESSION_EXISTS"):
+        await imported(home, await exported(world.admin), dry_run=True)
+
+
+async def test_a_bundle_is_known_for_its_import_however_much_was_told_of_its_session(
+    world: World, home: Caller
+) -> None:
+    event = NewEvent(type="context.exported", session_id=SESSION, subject=SESSION, actor="orchestrator")
+
+    async def tell(transaction: Transaction) -> None:
+        await SqlOutbox(transaction, world.clock).publish(*[event] * 1_001)
+
+    await world.app.database.write(Scope(world.tenant), tell)
+    bundle = await moved(world, home)
+    assert (await imported(home, bundle)).unchanged

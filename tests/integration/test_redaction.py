@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.req("AC-11")
 GOAL = f"board:{SESSION}/goal/1.1"
-SECRET = "ring bob@example.com, pin 4711"
+SECRET = "ring bob@example.com, pin 4711-zulu"
 DIGEST = hashlib.sha256(SECRET.encode()).hexdigest()
 # What would tell how long it was, or let anyone try what it was.
 SIDEWAYS = ("byte_size", "token_estimate", "content", "content_ref")
@@ -55,7 +55,7 @@ async def test_what_was_removed_is_told_by_nothing_but_its_name(world: World, st
         assert {"reason", "tokens"}.isdisjoint(record["metadata"]["weft"])
         assert record["title"] == "goal"
     text = await all_told(world.admin, GOAL)
-    assert not [word for word in ("bob@", "4711", DIGEST) if word in text]
+    assert not [word for word in ("bob@", "4711-zulu", DIGEST) if word in text]
     exported_events = records(await exported(world.admin), "context_event").values()
     writes = [event["data"] for event in exported_events if event["data"]["type"] == "board.written"]
     assert writes
@@ -68,7 +68,7 @@ async def test_a_masked_item_shows_the_digest_and_size_of_what_it_shows(world: W
     message = f"message:{SESSION}/{number}"
     for item_id in (GOAL, message):
         await redact(world.planner, item_id, "masked")
-    masked = "ring [email 1], pin 4711"
+    masked = "ring [email 1], pin 4711-zulu"
     goal, said = await shown(world.planner, GOAL), await shown(world.planner, message)
     assert goal["record"]["content"] == goal["content"] == said["content"] == masked
     digest = f"sha256:{hashlib.sha256(masked.encode()).hexdigest()}"
@@ -90,7 +90,7 @@ async def test_a_summarized_item_says_what_was_given_instead(world: World, clock
     clock.advance(seconds=1)
     await redact(world.admin, GOAL, "summarized", replacement="call them")
     assert (await shown(world.review, GOAL))["content"] == "call them"
-    assert "4711" not in await all_told(world.review, GOAL)
+    assert "4711-zulu" not in await all_told(world.review, GOAL)
     for wrong in ({"state": "summarized"}, {"state": "removed", "replacement": "x"}):
         assert await outcome(redact(world.admin, GOAL, **wrong)) == "INVALID_INPUT_FORMAT"
 
@@ -102,7 +102,7 @@ async def test_an_encrypted_reference_is_known_by_its_digest_only(world: World) 
     assert answer["record"]["content_ref"]["digest"] == f"sha256:{DIGEST}"
     assert "content" not in answer
     assert "byte_size" not in answer["record"]
-    assert b"4711" not in await exported(world.planner)
+    assert b"4711-zulu" not in await exported(world.planner)
 
 
 async def test_the_board_and_the_transcript_stay_as_they_are(world: World) -> None:
@@ -147,7 +147,7 @@ async def test_a_recorded_item_keeps_nothing_of_what_came_with_it(world: World) 
     }
     assert (await shown(world.admin, "note-2"))["record"]["content"] == {"to": "[email 1]"}
     text = await all_told(world.admin, "note-3")
-    assert not [word for word in ("bob@", "4711", DIGEST) if word in text]
+    assert not [word for word in ("bob@", "4711-zulu", DIGEST) if word in text]
 
 
 async def test_what_quotes_a_redacted_item_names_it_and_says_no_more(world: World) -> None:
@@ -176,7 +176,7 @@ async def test_what_quotes_a_redacted_item_names_it_and_says_no_more(world: Worl
     for name, kind in (("a1", "context_assembly"), ("i1", "context_injection")):
         for record in ((await world.planner.call("records.show", record_id=name))["record"], bundle[kind, name]):
             assert "hash" not in record
-            assert "4711" not in json.dumps(record)
+            assert "4711-zulu" not in json.dumps(record)
             assert DIGEST not in json.dumps(record)
     blocks = bundle["context_assembly", "a1"]["ordered_blocks"]
     assert [block.get("content") for block in blocks] == [None, "Be kind."]
@@ -195,7 +195,7 @@ async def test_what_is_made_of_a_redacted_item_as_a_whole_says_nothing_of_it(
     await world.planner.write("goal", SECRET)
     made = {"schema_version": "0.1.0", "created_at": AT, **quoting}
     await world.planner.call("records.add", session_id=SESSION, records=[made])
-    assert "4711" in json.dumps(await shown(world.review, "q1"))
+    assert "4711-zulu" in json.dumps(await shown(world.review, "q1"))
     await redact(world.planner, GOAL)
     kinds = ["context_summary", "context_assembly"]
     told_of = [
@@ -204,7 +204,7 @@ async def test_what_is_made_of_a_redacted_item_as_a_whole_says_nothing_of_it(
     text = json.dumps([told_of, await shown(world.review, "q1")]) + (await exported(world.review)).decode()
     assert told_of
     assert GOAL in text
-    assert not [word for word in ("4711", DIGEST) if word in text]
+    assert not [word for word in ("4711-zulu", DIGEST) if word in text]
 
 
 QUOTED = {
@@ -230,7 +230,7 @@ async def test_a_summary_or_an_assembly_is_redacted_as_items_are(world: World, k
     assert in_bundle == listed["record"] == answer["record"]
     assert "bob@" not in text
     assert (DIGEST in text) == (state == "encrypted_ref")
-    assert ("pin 4711" in text) == (state == "masked")
+    assert ("pin 4711-zulu" in text) == (state == "masked")
     assert ("call them" in text) == (state == "summarized")
     assert (await told(world.review, session_id=SESSION, types=["context_event"]))[-2] == "context.redaction.applied"
     await redact(world.admin, "q1", "none")
@@ -269,7 +269,7 @@ async def test_what_was_redacted_has_no_other_name(world: World) -> None:
     turn = Correlation(turn_id="t1")
     naming = envelope("e1", item_refs=names)
     await during(turn, world.planner, "records.add", session_id=SESSION, records=[naming])
-    assert b"4711" not in await exported(world.planner, scope="turn", turn_id="t1")
+    assert b"4711-zulu" not in await exported(world.planner, scope="turn", turn_id="t1")
 
 
 async def test_what_was_written_on_a_branch_is_known_by_its_name_there(world: World) -> None:
@@ -279,7 +279,7 @@ async def test_what_was_written_on_a_branch_is_known_by_its_name_there(world: Wo
     name = f"board:{SESSION}@b/goal/1.2"
     assert (await shown(world.review, name))["content"] == SECRET
     await redact(world.planner, name)
-    assert "4711" not in json.dumps(await shown(world.review, name))
+    assert "4711-zulu" not in json.dumps(await shown(world.review, name))
 
 
 async def test_an_author_does_not_lift_what_an_admin_redacted(world: World) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from weft.app.offers import may_use
 from weft.kernel.errors import InvalidInput, UnknownOperation
+from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, SessionUse
 from weft.kernel.schema import ACTION, standalone, tool_schema
 
@@ -92,8 +93,15 @@ def _view(operations: Sequence[Operation], *, in_session: bool) -> ToolView:
         description=f"{description} {_OWN_BOARD}" if in_session and names_lines else description,
         input_schema=tool_schema(operations, without=frozenset({_SESSION} if bound else ())),
         output_schema=None if grouped else standalone(first.response),
-        read_only=all(operation.effect is not Effect.WRITE for operation in operations),
+        read_only=all(map(_only_reads, operations)),
     )
+
+
+def _only_reads(operation: Operation) -> bool:
+    """Tell whether an operation changes nothing; one that opens its own transactions does if it is put on record."""
+    if operation.effect is Effect.OWN_TRANSACTIONS:
+        return not operation.audited and operation.permission is not Permission.WRITE
+    return operation.effect is not Effect.WRITE
 
 
 _OWN_BOARD = "The context_id of your session's board is board, or board@BRANCH for a branch of it."

@@ -38,8 +38,6 @@ _IDS = frozenset(kind.id_field for kind in RECORD_TYPES.values())
 _OF_RECORDS = ("record_type", "scope", "status", "severity", "lifecycle", "redaction_state", "bundle_id")
 _OF_OTHERS = ("type", "actor", "branch", "visibility", "category", "agent_id", "recipient_id")
 _PLAIN_FACTS = frozenset((*_OF_RECORDS, *_OF_OTHERS, *_IDS))
-# So many words are known to hold nothing that is masked.
-_MOST_KNOWN = 10_000
 
 
 class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -94,7 +92,6 @@ class AppliedPolicy:
         self._mask_of_redactions = Mask(EVERYTHING)
         # Whose contents others must not give away: by what they quote, or by a digest of it.
         self._hidden: set[str] = set()
-        self._known: set[str] = set()
 
     def item(self, item: Item, redaction: Redaction | None, readable_by: tuple[str, ...] = ANYONE) -> Item | None:
         """Return an item as it may leave, with what it says as far as that may; None if it may not leave at all."""
@@ -132,7 +129,7 @@ class AppliedPolicy:
         if _is_above(sensitivity_of(readable_by), self._definition.sensitivity):
             self.omitted += 1
             return None
-        is_hidden = event.data.get("item_id") in self._hidden
+        is_hidden = str(event.data.get("item_id")) in self._hidden
         data = {
             name: said if name in _IDS else self._told(said)
             for name, said in event.data.items()
@@ -216,13 +213,9 @@ class AppliedPolicy:
         return self._definition.content != "none" or name in _PLAIN_FACTS or isinstance(said, int | None)
 
     def _told(self, said: Any) -> Any:  # noqa: ANN401 - JSON of any shape
-        """Return what an event says as it may leave. Most of it is said again and again."""
-        if said is None or isinstance(said, int) or (isinstance(said, str) and said in self._known):
+        if said is None or isinstance(said, int):
             return said
-        masked = self._mask.value(said)
-        if isinstance(said, str) and masked == said and len(self._known) < _MOST_KNOWN:
-            self._known.add(said)
-        return masked
+        return self._mask.repeated(said) if isinstance(said, str) else self._mask.value(said)
 
 
 def _level(record: ContextItem) -> Sensitivity:

@@ -25,6 +25,7 @@ Sort = Literal["secrets", "pii"]
 EVERYTHING: tuple[Sort, ...] = ("secrets", "pii")
 # Numbering more values than this would take more memory than an export should.
 _MOST_NUMBERED = 100_000
+_MOST_REMEMBERED = 1_000
 _FEWEST_DIGITS = 7
 # A document as the pieces that can hold something: names and texts, numbers, and where objects and lists begin and end.
 _JSON = re.compile(r'"(?P<text>(?:[^"\\]|\\.)*)"(?P<names>\s*:)?|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<edge>[{}\]])')
@@ -46,6 +47,7 @@ class Mask:
         self._hints = [(hint, place) for place, finder in enumerate(self._finders) for hint in finder.hints]
         self._numbers: dict[bytes, int] = {}
         self._last: Counter[str] = Counter()
+        self._harmless: set[str] = set()
         self.found: Counter[str] = Counter()
 
     def text(self, text: str) -> str:
@@ -66,9 +68,18 @@ class Mask:
             return msgspec.Raw(self.text(bytes(value).decode()).encode())
         return self._number(name, value) if type(value) is int else value
 
+    def repeated(self, text: str) -> str:
+        """Return the same as for any text, and remember what holds nothing: it is likely said again and again."""
+        if text in self._harmless:
+            return text
+        masked = self.text(text)
+        if masked == text and len(self._harmless) < _MOST_REMEMBERED:
+            self._harmless.add(text)
+        return masked
+
     def name(self, name: str) -> str:
         """Return a name without what must not leave; what stands there instead can be a name as well."""
-        masked = self.text(name)
+        masked = self.repeated(name)
         return name if masked == name else _NO_NAME.sub("-", masked).strip("-_")[:_LONGEST_NAME]
 
     def _number(self, name: str, number: int) -> int | str:

@@ -51,6 +51,12 @@ class EntryStoreContract:
         expected = entry("goal", "other", version=2, reads=3, last_read_at=6)
         assert await stores.entries.get("s1", "goal") == expected
 
+    async def test_many_are_put_at_once(self, stores: Stores) -> None:
+        await stores.entries.put("s1", entry("b", "old"))
+        await stores.entries.put_all("s1", [entry("a"), entry("b", "new", version=2)])
+        await stores.entries.put_all("s1", [])
+        assert await stores.entries.list("s1") == [entry("a"), entry("b", "new", version=2)]
+
     async def test_entries_are_listed_by_key_in_the_order_of_their_characters(self, stores: Stores) -> None:
         for key in ("b", "a_b", "ab", "a1", "_", "a:b"):
             await stores.entries.put("s1", entry(key))

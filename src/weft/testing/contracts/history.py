@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 
+from msgspec import structs
+
 from weft.capabilities.history.model import (
     EMPTY,
     LATEST,
@@ -80,6 +82,28 @@ class LineStoreContract:
         head = await commit(stores, written("a", "1"), values=("1",))
         assert (head.seq, head.weight) == (1, 1)
         assert await stores.lines.lock(LINE) == head
+
+    async def test_many_commits_are_what_they_are_one_by_one(self, stores: Stores) -> None:
+        values = ("a", "b", "a")
+        changes = [(written("k", "a"), written("l", "a")), (written("k", "b", 2),), (), (deleted("k", 2),)]
+        commits = [
+            Commit(LINE, seq, AUTHOR, seq, "write", "plan" if seq == 2 else None, tuple(made))
+            for seq, made in enumerate(changes, 1)
+        ]
+        await stores.lines.create(LINE)
+        await stores.lines.put_blobs({blob_hash(value): value for value in values})
+        head = Head.of_new_line(LINE)
+        for _ in range(2):
+            head = await stores.lines.append_all(head, [(made, made.seq) for made in commits[head.seq : head.seq + 2]])
+        one_by_one = Head.of_new_line("agent:other")
+        await stores.lines.create("agent:other")
+        for made in commits:
+            other = structs.replace(made, line_id="agent:other")
+            one_by_one = await stores.lines.append(one_by_one, other, weight=made.seq, next_expiry_at=None)
+        assert head == structs.replace(one_by_one, line_id=LINE) == await stores.lines.lock(LINE)
+        assert (head.step, head.weight) == ("plan", 4)
+        assert await state(stores, LATEST) == {"l": "a"}
+        assert await stores.lines.verify(LINE) is None
 
     async def test_the_next_expiry_can_be_noted_without_a_commit(self, stores: Stores) -> None:
         head = await commit(stores, written("a", "1"), values=("1",))

@@ -50,6 +50,19 @@ class MessageStoreContract:
         assert found is not None
         assert (found.message_count, found.last_message_at) == (1, 10)
 
+    async def test_many_are_added_at_once_and_the_session_goes_on_behind_them(self, stores: Stores) -> None:
+        some = [message(2), message(3, "principal:ada"), message(5)]
+        await fill(stores)
+        await stores.messages.add_all("s1", some)
+        await stores.messages.add_all("s1", [])
+        await stores.messages.go_on_behind("s1", 7, 50)
+        assert await stores.messages.read_any("s1", Part(limit=9)) == some
+        tallies = await stores.messages.tallies("s1", ["*", "principal:ada"])
+        assert [(tally.audience, tally.messages) for tally in tallies] == [("*", 2), ("principal:ada", 1)]
+        found = await stores.sessions.find("s1")
+        assert found is not None
+        assert (found.message_count, found.last_message_at) == (7, 50)
+
     async def test_an_excerpt_holds_its_audiences_and_no_other(self, stores: Stores) -> None:
         await fill(stores, *(message(n, _AUDIENCES[n % 4]) for n in range(1, 13)))
         read = await stores.messages.read("s1", Excerpt(("*", "type:claude"), Part(limit=100)))

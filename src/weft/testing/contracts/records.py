@@ -55,6 +55,14 @@ class RecordStoreContract:
         assert await stores.records.find("context_budget", "r1") is None
         assert await stores.records.find_locked("context_envelope", "r3") is None
 
+    async def test_many_are_added_at_once_with_what_they_name(self, stores: Stores) -> None:
+        some = [kept("r1"), kept("r2", seq=2)]
+        await stores.records.add_all([(some[0], ["i", "i"]), (some[1], ["i", "j"])])
+        await stores.records.add_all([])
+        assert await stores.records.of_session("s1", 0, 9) == some
+        assert await stores.records.of_item("i") == some
+        assert await stores.records.of_item("j") == some[1:]
+
     async def test_an_id_is_taken_once_for_each_type(self, stores: Stores) -> None:
         await fill(stores, kept("r1"), kept("r1", type="context_budget"))
         assert not await stores.records.add(kept("r1", body=b"{}"), ["i"])
