@@ -13,6 +13,8 @@ import pytest
 
 from support.team import Team, soon, team_process
 from weft.app.app import App
+from weft.capabilities.records.model import RECORD_TYPES
+from weft.capabilities.records.schemas import schema_url
 from weft.settings import Settings
 from weft.transports.http.application import HttpApplication
 
@@ -525,7 +527,7 @@ def test_tokens_are_given_only_so_often_to_each_agent(limited: Team) -> None:
         assert second.authenticate().status_code == 200
 
 
-OPEN_TO_ALL = {"/", "/health", "/ready", "/metrics", "/openapi.json"}
+OPEN_TO_ALL = {"/", "/health", "/ready", "/metrics", "/openapi.json", "/schemas", *map(schema_url, RECORD_TYPES)}
 
 
 def served_paths(folder: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
