@@ -18,7 +18,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from evals.results import Row
 from weft import Weft
-from weft.capabilities.records.checking import problems_in
+from weft.capabilities.records.checking import check_document
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.schemas import published_schema
 
@@ -124,7 +124,7 @@ def _public_examples(place: Path, schemas: dict[str, Any]) -> Iterator[Row]:
     for path in sorted((place / "examples").glob("*.json")):
         document = path.read_bytes()
         kind = next(name for name in schemas if RECORD_TYPES[name].id_field in json.loads(document))
-        ours, theirs = problems_in(document), _fits(json.loads(document), schemas[kind])
+        ours, theirs = check_document(document).problems, _fits(json.loads(document), schemas[kind])
         accepted, by_themselves = accepted + (not ours), by_themselves + theirs
         said = f"refused: {ours[0].path} {ours[0].reason}"[:_SHOWN] if ours else "accepted"
         yield Row(f"public_schemas.example.{path.stem}", float(not ours), said, float(theirs), None, None)

@@ -53,3 +53,11 @@ def test_an_unknown_benchmark_is_refused() -> None:
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "unknown: nothing" in done.stderr
+
+
+def test_evaluations_still_fit_the_product() -> None:
+    """Their data is not here, but what they import and call by name must be."""
+    command = [sys.executable, "-m", "evals", "no such evaluation"]
+    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "")
+    assert "No evaluation is named" in done.stdout
