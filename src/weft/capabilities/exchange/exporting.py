@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from weft.kernel.events import Recorded
 
 Format = Literal["ndjson", "json", "prov"]
+ExportScope = Literal["session", "turn", "task", "tool_invocation", "review", "handoff"]
 # Larger ones are streamed.
 MOST_BYTES = 2**20
 EXPORTED = "context.exported"
@@ -68,7 +69,7 @@ class ExportContext(Request):
 
     session_id: Annotated[SessionId | None, msgspec.Meta(description="The session; a review needs none.")] = None
     scope: Annotated[
-        Literal["session", "turn", "task", "tool_invocation", "review", "handoff"],
+        ExportScope,
         msgspec.Meta(description="How much: all of the session, or what one part of it is about."),
     ] = "session"
     turn_id: Annotated[NativeId | None, msgspec.Meta(description="With scope turn: which one.")] = None
@@ -111,7 +112,7 @@ class ExportTerms(TypedDict, total=False):
     """The same for those who stream an export, by keyword."""
 
     session_id: str | None
-    scope: Literal["session", "turn", "task", "tool_invocation", "review", "handoff"]
+    scope: ExportScope
     turn_id: str | None
     task_id: str | None
     tool_call_id: str | None

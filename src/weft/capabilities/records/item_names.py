@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from weft.kernel.fields import LARGEST
+
 # The sorts of lines whose versions are items.
 SORTS = frozenset({"board", "memory", "context", "agent"})
+_DIGITS = len(str(LARGEST))
 
 
 class VersionName(NamedTuple):
@@ -27,7 +30,7 @@ class VersionName(NamedTuple):
         line_id, _, rest = body.partition("/")
         key, _, numbers = rest.rpartition("/")
         life, _, version = numbers.partition(".")
-        if line_id.partition(":")[0] not in SORTS or not (key and _is_number(life) and _is_number(version)):
+        if line_id.partition(":")[0] not in SORTS or not (key and is_number(life) and is_number(version)):
             return None
         return cls(line_id, key, int(life), int(version), removed)
 
@@ -44,7 +47,7 @@ class MessageName(NamedTuple):
     @classmethod
     def parse(cls, item_id: str) -> MessageName | None:
         session_id, _, number = item_id.removeprefix("message:").partition("/")
-        if not item_id.startswith("message:") or not session_id or not _is_number(number):
+        if not item_id.startswith("message:") or not session_id or not is_number(number):
             return None
         return cls(session_id, int(number))
 
@@ -59,6 +62,10 @@ def memory_line(owner: str, session_id: str | None) -> str:
     return f"memory:{owner}" if session_id is None else f"memory:{owner}:{session_id}"
 
 
-def _is_number(text: str) -> bool:
-    # Nothing has two names: what is redacted under one of them would still be shown under the other.
-    return not text.startswith("0") and text.isascii() and text.isdigit() and len(text) < 16  # noqa: PLR2004 - as many digits as a number keeps
+def is_number(text: str) -> bool:
+    """Tell whether text is a whole number as Weft writes it.
+
+    Nothing has two names: what is redacted under one of them would still be shown under the other.
+    """
+    plain = text.isascii() and text.isdigit() and len(text) <= _DIGITS
+    return plain and (text == "0" or not text.startswith("0"))

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.history.model import LATEST, line_name, trunk_of
-from weft.capabilities.records.item_names import MessageName, VersionName, is_engine_item, memory_line
+from weft.capabilities.records.item_names import MessageName, VersionName, is_engine_item, is_number, memory_line
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.clock import to_micros
@@ -28,7 +28,6 @@ _OF_WEFT = "urn:weft:"
 _OPENING = frozenset({"session.created", "session.imported", "session.archived"})
 _ENDS = frozenset({"deleted", "expired"})
 # Of so many, every database keeps every one.
-_DIGITS = 18
 # What changes an agent's memory without an event for every entry.
 _TAKEN_OVER = frozenset({"history.rolled_back", "history.merged"})
 
@@ -93,7 +92,7 @@ class PullName(NamedTuple):
         session_id, _, rest = record_id.removeprefix(_PULL).removesuffix(_INJECTION).partition("/")
         owner, _, numbers = rest.partition("/")
         version, _, at = numbers.partition(".")
-        if not record_id.startswith(_PULL) or not (_is_number(version) and _is_number(at)):
+        if not record_id.startswith(_PULL) or not (is_number(version) and is_number(at)):
             return None
         return cls(session_id, owner, int(version), int(at))
 
@@ -217,7 +216,7 @@ def is_reserved(record_id: str) -> bool:
 def event_number(event_id: str, source: str) -> int | None:
     """Return the number of an event in the log of this name, if the id is of one."""
     number = event_id.removeprefix(f"{source}#")
-    return int(number) if number != event_id and _is_number(number) else None
+    return int(number) if number != event_id and is_number(number) else None
 
 
 def subject_of(item: Named) -> tuple[str, str | None]:
@@ -277,7 +276,3 @@ def _line_of(recorded: Recorded, sort: str) -> str:
 def _number_in(event: Event, name: str) -> int | None:
     number = event.data.get(name)
     return number if isinstance(number, int) and 0 <= number <= LARGEST else None
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
