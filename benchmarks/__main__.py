@@ -25,6 +25,8 @@ NAMES = (
     "collaboration_growth",
     "thousand_agents",
     "latency_targets",
+    "ingestion",
+    "search_scale",
     "postgres_write",
     "peer",
 )

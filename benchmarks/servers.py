@@ -19,6 +19,7 @@ import msgspec
 from weft.app.app import App
 from weft.app.callers import Local
 from weft.app.dispatch import Arrival
+from weft.kernel.operation import RateClass
 from weft.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ _SERVE = (
     "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
 )
 # Limits are counted as always, they are just never reached.
-_RATES = " ".join(f"{name}=100000000/minute" for name in ("board", "session", "message", "search", "memory", "admin"))
+_RATES = " ".join(f"{name}=100000000/minute" for name in RateClass if name is not RateClass.AUTHENTICATION)
 _START_SECONDS = 30
 ROOMY = {"max_total_tokens": 10_000_000}
 TENANT = "default"

@@ -7,12 +7,14 @@ import os
 import sys
 from pathlib import Path
 
+from evals.chunking import chunking
 from evals.message_search import message_search
 from evals.public_schemas import public_schemas
 from evals.results import Row, as_table
 from evals.token_estimate import token_estimate
 
 EVALUATIONS = {
+    "chunking": chunking,
     "message_search": message_search,
     "public_schemas": public_schemas,
     "token_estimate": token_estimate,

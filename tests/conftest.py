@@ -48,7 +48,8 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    return Settings(database_url=database_url, data=str(tmp_path), rate_limits="off")
+    # What is said is put on its shelves when a test says so, see World.followed.
+    return Settings(database_url=database_url, data=str(tmp_path), rate_limits="off", index_sessions="off")
 
 
 @pytest.fixture

@@ -4,7 +4,9 @@
 from weft.capabilities.access.model import AgentExists, AgentNotFound, InvalidParent, KeyUnknown
 from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
+from weft.capabilities.chunking.reading import DocumentUnreadable
 from weft.capabilities.context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled, SelfModification
+from weft.capabilities.embedding.model import EmbedderUnavailable, EmbeddingModelUnknown
 from weft.capabilities.exchange.bundles import BundleDamaged
 from weft.capabilities.exchange.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
 from weft.capabilities.exchange.sources import SourceElsewhere
@@ -19,13 +21,25 @@ from weft.capabilities.history.model import (
     VersionNotFound,
     VersionPruned,
 )
+from weft.capabilities.knowledge.model import (
+    DocumentNotFound,
+    DocumentNotReady,
+    DocumentTooLarge,
+    DocumentVersionNotFound,
+    DomainExists,
+    DomainNotFound,
+)
+from weft.capabilities.knowledge.plans import QuotaExceeded
+from weft.capabilities.knowledge_sources.model import FolderRefused, HookRefused, SourceNotFound, TooManySources
 from weft.capabilities.memory.lines import MemoryForgets
 from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weft.capabilities.messages.model import MessageNotFound
 from weft.capabilities.missing.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
+from weft.capabilities.models.model import AlreadyServing, MoveUnderWay, NoMove
 from weft.capabilities.objects.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
 from weft.capabilities.records.recording import RecordExists, RecordNotFound
 from weft.capabilities.records.words import IllegalTransition
+from weft.capabilities.retrieval.likeness import ChunkNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionNotFound
 from weft.capabilities.timeline.model import (
     BranchExists,
@@ -65,6 +79,7 @@ __all__ = [
     "AgentExists",
     "AgentNotFound",
     "AlreadyResolved",
+    "AlreadyServing",
     "AuthenticationError",
     "BranchExists",
     "BranchInUse",
@@ -72,13 +87,25 @@ __all__ = [
     "BranchNotFound",
     "BranchNotMerged",
     "BundleDamaged",
+    "ChunkNotFound",
     "Conflict",
     "ContentTooLarge",
     "ContextKeyNotFound",
     "ContextLimitExceeded",
     "ContextNotPulled",
     "ConventionsNotFound",
+    "DocumentNotFound",
+    "DocumentNotReady",
+    "DocumentTooLarge",
+    "DocumentUnreadable",
+    "DocumentVersionNotFound",
+    "DomainExists",
+    "DomainNotFound",
+    "EmbedderUnavailable",
+    "EmbeddingModelUnknown",
+    "FolderRefused",
     "Forbidden",
+    "HookRefused",
     "HostNotAllowed",
     "IllegalTransition",
     "InternalError",
@@ -98,6 +125,8 @@ __all__ = [
     "MethodNotAllowed",
     "MissingContextLimit",
     "MissingContextNotFound",
+    "MoveUnderWay",
+    "NoMove",
     "NotFound",
     "ObjectBusy",
     "ObjectDamaged",
@@ -108,6 +137,7 @@ __all__ = [
     "PolicyForbidden",
     "PolicyNotFound",
     "PoolNotInitialized",
+    "QuotaExceeded",
     "RateLimited",
     "RecordExists",
     "RecordNotFound",
@@ -121,10 +151,12 @@ __all__ = [
     "SnapshotExists",
     "SnapshotNotFound",
     "SourceElsewhere",
+    "SourceNotFound",
     "StorageFull",
     "StoreFull",
     "SystemUnavailable",
     "TokenExpired",
+    "TooManySources",
     "TooManyWebhooks",
     "Unavailable",
     "UnknownOperation",

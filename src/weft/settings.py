@@ -20,6 +20,7 @@ DEFAULT_RATES = {
     RateClass.MESSAGE: "1000/minute",
     RateClass.SEARCH: "100/minute",
     RateClass.MEMORY: "500/minute",
+    RateClass.KNOWLEDGE: "1000/minute",
     RateClass.ADMIN: "600/minute",
 }
 
@@ -31,8 +32,8 @@ class InvalidSetting(Rejected):
     hint = "See docs/reference/settings.md for what each setting takes."
 
 
-def setting(default: Any, env: str, meaning: str) -> Any:  # noqa: ANN401 - a dataclass field of any type
-    return field(default=default, metadata={"env": env, "meaning": meaning})
+def setting(default: Any, env: str, meaning: str, *, shown: bool = True) -> Any:  # noqa: ANN401 - a dataclass field of any type
+    return field(default=default, metadata={"env": env, "meaning": meaning}, repr=shown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class Settings:
 
     host: str = setting("127.0.0.1", "WEFT_HOST", "Address the server listens on.")
     port: int = setting(8787, "WEFT_PORT", "Port the server listens on.")
-    data: str = setting("~/.weft", "WEFT_DATA", "Folder for the embedded database and for large values.")
+    data: str = setting("~/.weft", "WEFT_DATA", "Folder for the embedded database, for large values and for what searching uses.")
     database_url: str = setting(
         "", "WEFT_DATABASE_URL", "A SQLite file or postgresql:// address; weft.db in the data folder if empty."
     )
@@ -81,6 +82,11 @@ class Settings:
     import_limit_mb: int = setting(
         256, "WEFT_IMPORT_LIMIT_MB", "How many mebibytes a bundle that is imported as a stream may have."
     )
+    plan: str = setting(
+        "enterprise",
+        "WEFT_PLAN",
+        "What tenants may have of knowledge of which nothing else was agreed: free, pro or enterprise (no limits).",
+    )
     max_body_bytes: int = setting(4_194_304, "WEFT_MAX_BODY_BYTES", "Larger request bodies are refused.")
     allowed_hosts: str = setting(
         "", "WEFT_ALLOWED_HOSTS", "Host names clients may use beside the loopback ones, separated by spaces."
@@ -95,6 +101,35 @@ class Settings:
         "",
         "WEFT_WEBHOOK_PRIVATE_HOSTS",
         "Hosts that webhooks may call although they are not on the public network, separated by spaces.",
+    )
+    embedder: str = setting(
+        "minilm", "WEFT_EMBEDDER", "'minilm' for the embedding model that comes with Weft, 'remote' for a service."
+    )
+    embedding_url: str = setting(
+        "", "WEFT_EMBEDDING_URL", "Address of a service with OpenAI's /embeddings, such as https://api.example.com/v1."
+    )
+    embedding_model: str = setting("", "WEFT_EMBEDDING_MODEL", "The service's model.")
+    embedding_key: str = setting("", "WEFT_EMBEDDING_KEY", "The key that the service asks for.", shown=False)
+    embedding_dimensions: int = setting(0, "WEFT_EMBEDDING_DIMENSIONS", "How many numbers the model's vectors have.")
+    embedding_batch: int = setting(64, "WEFT_EMBEDDING_BATCH", "How many texts the service is sent in one call.")
+    embedding_threads: int = setting(
+        0, "WEFT_EMBEDDING_THREADS", "Threads that embed documents with the model of Weft's own; half the cores if 0."
+    )
+    embedding_cache_entries: int = setting(
+        200_000, "WEFT_EMBEDDING_CACHE_ENTRIES", "How many vectors of texts embedded before are kept for each tenant."
+    )
+    knowledge_folders: str = setting(
+        "",
+        "WEFT_KNOWLEDGE_FOLDERS",
+        "Folders that sources of knowledge may read, separated by colons; {tenant} stands for the tenant's name.",
+    )
+    knowledge_private_hosts: str = setting(
+        "",
+        "WEFT_KNOWLEDGE_PRIVATE_HOSTS",
+        "Hosts that sources of knowledge may fetch from although they are not public, separated by spaces.",
+    )
+    index_sessions: str = setting(
+        "on", "WEFT_INDEX_SESSIONS", "'off' keeps messages, boards and memory out of search; what is indexed stays."
     )
     log_level: str = setting("INFO", "WEFT_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.")
     drain_seconds: int = setting(10, "WEFT_DRAIN_SECONDS", "How long calls in flight may finish after SIGTERM.")
@@ -121,6 +156,20 @@ class Settings:
     @property
     def objects_folder(self) -> Path:
         return Path(self.data).expanduser().absolute() / "objects"
+
+    @property
+    def index_folder(self) -> Path:
+        return Path(self.data).expanduser().absolute() / "index"
+
+    @property
+    def readable_folders(self) -> list[str]:
+        return [folder for folder in self.knowledge_folders.split(os.pathsep) if folder]
+
+    @property
+    def indexes_sessions(self) -> bool:
+        if self.index_sessions not in {"on", "off"}:
+            raise InvalidSetting(f"WEFT_INDEX_SESSIONS: '{self.index_sessions}' is neither on nor off.")
+        return self.index_sessions == "on"
 
     def rates(self) -> dict[RateClass, str]:
         """Return the allowance of each class, empty where there is none."""

@@ -39,12 +39,14 @@ from weft.capabilities.board.operations import (
     SnapshotRestored,
     Snapshots,
 )
+from weft.capabilities.chunking.model import Cutting
 from weft.capabilities.context.copying import ContextCopied
 from weft.capabilities.context.definitions import AgentDefined, DefinitionRead
 from weft.capabilities.context.pulling import ContextChanges, ContextPulled, ContextRead, EntryDifference, PulledContext
 from weft.capabilities.context.pushing import ChangedEntry, ContextPushed, Forgotten, Knowledge
 from weft.capabilities.context.status import ContextStatus
 from weft.capabilities.context.views import AgentDefinition, ContextEntry
+from weft.capabilities.embedding.operations import TextsEmbedded
 from weft.capabilities.events.operations import Events
 from weft.capabilities.exchange.adding import AddedRecord, RecordAdvanced, RecordsAdded
 from weft.capabilities.exchange.applying import Definition
@@ -55,6 +57,18 @@ from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, Polic
 from weft.capabilities.exchange.redacting import ItemRedacted
 from weft.capabilities.exchange.showing import NamingRecord, RecordShown, RedactionInfo
 from weft.capabilities.exchange.sources import SourceResolved
+from weft.capabilities.knowledge.documents import DocumentInfo
+from weft.capabilities.knowledge.looking import DocumentDeleted, DocumentList, DocumentText
+from weft.capabilities.knowledge.managing import DomainDeleted, DomainInfo, DomainList
+from weft.capabilities.knowledge.putting import DocumentPut, DocumentsPut, NewDocument
+from weft.capabilities.knowledge_sources.model import Done
+from weft.capabilities.knowledge_sources.operations import (
+    SourceAdded,
+    SourceAsked,
+    SourceInfo,
+    SourceList,
+    SourceRemoved,
+)
 from weft.capabilities.memory.inspection import (
     InspectedMemory,
     MemoryByScope,
@@ -81,6 +95,8 @@ from weft.capabilities.missing.operations import (
     RequestInfo,
 )
 from weft.capabilities.missing.requesting import MissingRequested
+from weft.capabilities.models.model import Comparison
+from weft.capabilities.models.operations import ModelInfo, ModelList, MoveInfo
 from weft.capabilities.performance.model import (
     CacheStats,
     ConnectionStats,
@@ -93,21 +109,32 @@ from weft.capabilities.performance.model import (
 )
 from weft.capabilities.performance.operations import Performance, PerformanceTargets, ResourceInfo
 from weft.capabilities.records.classes import CloudEvent
-from weft.capabilities.records.model import CandidateSource
+from weft.capabilities.records.model import CandidateSource, ContextSourceRef
 from weft.capabilities.records.operations import RecordSchema
 from weft.capabilities.records.refs import (
+    A2aMapping,
     ByteRange,
+    CloudEventsMapping,
     Css,
     CustomSelector,
     JsonPointer,
+    JsonSchemaMapping,
     LineRange,
     Link,
+    McpMapping,
     MediaTimeRange,
+    ModelApiMapping,
+    OpenTelemetryMapping,
+    OtherMapping,
     PageRegion,
+    ProvMapping,
     TextPosition,
     TextQuote,
+    WebAnnotationMapping,
     XPath,
 )
+from weft.capabilities.retrieval.operations import Citation, ContextGathered, EverythingFound, SimilarFound
+from weft.capabilities.retrieval.showing import FoundPassage, Pending
 from weft.capabilities.search.filters import MessagesBySender, MessagesByTime, TimeRange
 from weft.capabilities.search.operations import SearchResults
 from weft.capabilities.search.searching import SearchResult
@@ -164,6 +191,7 @@ from weft.capabilities.webhooks.operations import (
 from weft.kernel.events import Event
 
 __all__ = [
+    "A2aMapping",
     "AddedRecord",
     "AgentCreated",
     "AgentDefined",
@@ -187,9 +215,12 @@ __all__ = [
     "CandidateSource",
     "ChangeInfo",
     "ChangedEntry",
+    "Citation",
     "CloudEvent",
+    "CloudEventsMapping",
     "CommitInfo",
     "CommitShown",
+    "Comparison",
     "Comparison",
     "ConflictInfo",
     "ConnectionStats",
@@ -197,22 +228,35 @@ __all__ = [
     "ContextCopied",
     "ContextEntry",
     "ContextExported",
+    "ContextGathered",
     "ContextImported",
     "ContextPulled",
     "ContextPushed",
     "ContextRead",
+    "ContextSourceRef",
     "ContextStatus",
     "ConventionGroup",
     "ConventionNames",
     "ConventionsDefined",
     "Css",
     "CustomSelector",
+    "Cutting",
     "DatabasePerformance",
     "Definition",
     "DefinitionRead",
     "DeliveryInfo",
     "DeliveryList",
     "Differences",
+    "DocumentDeleted",
+    "DocumentInfo",
+    "DocumentList",
+    "DocumentPut",
+    "DocumentText",
+    "DocumentsPut",
+    "DomainDeleted",
+    "DomainInfo",
+    "DomainList",
+    "Done",
     "Done",
     "EntriesRead",
     "EntryDeleted",
@@ -221,8 +265,10 @@ __all__ = [
     "EntryWritten",
     "Event",
     "Events",
+    "EverythingFound",
     "Finding",
     "Forgotten",
+    "FoundPassage",
     "Guidance",
     "History",
     "HistoryPruned",
@@ -232,6 +278,7 @@ __all__ = [
     "Inspection",
     "ItemRedacted",
     "JsonPointer",
+    "JsonSchemaMapping",
     "KeyConvention",
     "KeyDiff",
     "KeyDifference",
@@ -243,6 +290,7 @@ __all__ = [
     "Link",
     "ListedRecord",
     "Log",
+    "McpMapping",
     "MediaTimeRange",
     "MemoryByScope",
     "MemoryDeleted",
@@ -266,12 +314,20 @@ __all__ = [
     "MissingReported",
     "MissingRequested",
     "MissingResolved",
+    "ModelApiMapping",
+    "ModelInfo",
+    "ModelList",
+    "MoveInfo",
     "NamingRecord",
+    "NewDocument",
     "OfferedCall",
+    "OpenTelemetryMapping",
     "OperationFigures",
+    "OtherMapping",
     "PageRegion",
     "PastEntry",
     "PastVersion",
+    "Pending",
     "Performance",
     "PerformanceTargets",
     "PerformanceTrends",
@@ -280,6 +336,7 @@ __all__ = [
     "PolicyList",
     "PoolStats",
     "PossibleSource",
+    "ProvMapping",
     "PruningInfo",
     "Prunings",
     "PulledContext",
@@ -315,6 +372,7 @@ __all__ = [
     "SessionStatistics",
     "Sessions",
     "Side",
+    "SimilarFound",
     "SnapshotDeleted",
     "SnapshotInfo",
     "SnapshotList",
@@ -323,6 +381,11 @@ __all__ = [
     "SnapshotRestored",
     "SnapshotTaken",
     "Snapshots",
+    "SourceAdded",
+    "SourceAsked",
+    "SourceInfo",
+    "SourceList",
+    "SourceRemoved",
     "SourceResolved",
     "StoredEntry",
     "Switched",
@@ -330,11 +393,13 @@ __all__ = [
     "SystemPerformance",
     "TextPosition",
     "TextQuote",
+    "TextsEmbedded",
     "TimeRange",
     "TokenIssued",
     "UsageGuidance",
     "Verified",
     "VisibilityChanged",
+    "WebAnnotationMapping",
     "WebhookCreated",
     "WebhookDeleted",
     "WebhookInfo",

@@ -142,6 +142,15 @@ def test_tenants_are_made_listed_and_kept_apart(launch: CommandLine) -> None:
     assert "AUTHENTICATION_ERROR" in launch.run("--tenant", "nobody", "session", "list", code=3).stderr
 
 
+@pytest.mark.req("CE-T")
+def test_a_tenant_is_put_on_a_plan_by_whoever_holds_the_data(launch: CommandLine) -> None:
+    assert launch.json("tenant", "plan", "default") == {"tenant": "default", "plan": None}
+    assert launch.json("tenant", "plan", "default", "free") == {"tenant": "default", "plan": "free"}
+    assert launch.json("knowledge", "list-domains")["plan"] == "free"
+    assert "TENANT_NOT_FOUND" in launch.run("tenant", "plan", "nobody", "pro", code=1).stderr
+    assert "golden" in launch.run("tenant", "plan", "default", "golden", code=2).stderr
+
+
 def test_a_data_folder_named_on_the_line_goes_before_a_database_of_the_environment(
     cli: CommandLine, tmp_path: Path
 ) -> None:

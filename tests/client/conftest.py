@@ -17,6 +17,14 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_is_indexed_meanwhile() -> Iterator[None]:
+    """Leave documents as they were put, so that answers do not depend on how far a worker got."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+        yield
+
+
 @pytest.fixture(scope="session")
 def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     with product_server(tmp_path_factory.mktemp("product")) as product:

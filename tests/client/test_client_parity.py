@@ -18,7 +18,9 @@ from client_support import Product, threaded_client
 from weft import Client, SyncClient, Weft
 from weft.app.operations import all_operations
 from weft.capabilities.board.guidance import ConventionGroup, KeyConvention
+from weft.capabilities.chunking.model import Cutting
 from weft.capabilities.exchange.applying import Definition
+from weft.capabilities.knowledge.putting import NewDocument
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.timeline.reviewing import Resolution
 from weft.kernel.errors import WeftError
@@ -29,7 +31,7 @@ VOLATILE = re.compile(
     r"(_at|^at|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations"
     r"|^bundle|^bundle_id|^digest|^bytes"
-    r"|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id)$"
+    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending|^moment)$"
 )
 
 
@@ -60,7 +62,33 @@ class Record:
             return [self._still(part) for part in value]
         if not isinstance(value, str):
             return value
-        return re.sub(r"(key|review|selection|webhook)_[0-9a-f]{16,28}", "…", value.replace(self.face, "FACE"))
+        return re.sub(r"(key|review|selection|source|webhook)_[0-9a-f]{16,28}", "…", value.replace(self.face, "FACE"))
+
+
+async def _know(weft: Any, face: str, note: Any) -> None:
+    d, name = f"d-{face}", "guides/start é.md"
+    cutting = Cutting(chunk_tokens=64, overlap_tokens=8)
+    await note("knowledge.create_domain", weft.knowledge.create_domain(d, description="x", cutting=cutting))
+    await note("knowledge.create_domain", weft.knowledge.create_domain(d))
+    await note("knowledge.update_domain", weft.knowledge.update_domain(d, clearance=2, agents=["human:*"]))
+    await note("knowledge.update_domain", weft.knowledge.update_domain(d))
+    await note("knowledge.add_document", weft.knowledge.add_document(d, name, text="é", metadata={"a": 1}))
+    await note("knowledge.add_document", weft.knowledge.add_document(d, name, text="é", metadata={"a": 1}))
+    await note("knowledge.add_document", weft.knowledge.add_document(d, "../x", text="x"))
+    several = [NewDocument(document_id="b", content="aGVsbG8="), NewDocument(document_id="c", text="x", pinned=True)]
+    await note("knowledge.add_documents", weft.knowledge.add_documents(d, several))
+    await note("knowledge.add_documents", weft.knowledge.add_documents(d, []))
+    await note("knowledge.list_documents", weft.knowledge.list_documents(d, limit=2))
+    await note("knowledge.list_documents", weft.knowledge.list_documents(f"none-{face}"))
+    await note("knowledge.get_document", weft.knowledge.get_document(d, name))
+    await note("knowledge.get_document", weft.knowledge.get_document(d, "none"))
+    await note("knowledge.read_document", weft.knowledge.read_document(d, "none", start=3))
+    await note("knowledge.delete_document", weft.knowledge.delete_document(d, "b"))
+    await note("knowledge.delete_document", weft.knowledge.delete_document(d, "b"))
+    await note("knowledge.show_domain", weft.knowledge.show_domain(d))
+    await note("knowledge.list_domains", weft.knowledge.list_domains())
+    await note("knowledge.delete_domain", weft.knowledge.delete_domain(d))
+    await note("knowledge.delete_domain", weft.knowledge.delete_domain(d))
 
 
 async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]:  # noqa: PLR0915 - a list of calls
@@ -160,11 +188,40 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("message.set_visibility", weft.message.set_visibility(s, 1, "private"))
     await note("message.set_visibility", weft.message.set_visibility(s, 77, "private"))
     await note("message.inspect", weft.message.inspect(s, offset=1))
+    later = {"since": "2099-01-01", "types": ["text/markdown"]}
+    await note("search.everything", weft.search.everything("release é", top_k=3, explain=False, **later))
+    await note("search.everything", weft.search.everything("release", domain=f"none-{face}"))
+    await note("search.get_context", weft.search.get_context(query="release", max_tokens=500, **later))
+    await note("search.get_context", weft.search.get_context(chunk_id="sessions/999999999"))
+    await note("search.find_similar", weft.search.find_similar(text="release", **later))
+    await note("search.find_similar", weft.search.find_similar())
     await note("search.context", weft.search.context(s, "redy", fuzzy_threshold=40.5, search_scope="private"))
     await note("search.context", weft.search.context(s, " "))
     await note("search.by_sender", weft.search.by_sender(s, "admin", limit=1))
     await note("search.by_timerange", weft.search.by_timerange(s, "2026-01-01T00:00:00+02:00", "2099-01-01"))
     await note("search.by_timerange", weft.search.by_timerange(s, "never", "2099-01-01"))
+    await note("knowledge.embed", weft.knowledge.embed([f"é of {face}"], purpose="query"))
+    await note("knowledge.embed", weft.knowledge.embed([]))
+    await _know(weft, face, note)
+    await note("knowledge.embed", weft.knowledge.embed(["x"], model="none"))
+    await note("knowledge.list_models", weft.knowledge.list_models())
+    await note("knowledge.allow_models", weft.knowledge.allow_models([]))
+    await note("knowledge.allow_models", weft.knowledge.allow_models(["none"]))
+    await note("knowledge.start_move", weft.knowledge.start_move("none"))
+    await note("knowledge.show_move", weft.knowledge.show_move())
+    await note("knowledge.cancel_move", weft.knowledge.cancel_move())
+    shelf = f"sources-{face}"
+    await weft.knowledge.create_domain(shelf)
+    feed = await note("knowledge.add_source", weft.knowledge.add_source(shelf, "hook", prefix="pushed/"))
+    await note("knowledge.add_source", weft.knowledge.add_source(shelf, "folder", folder="/nowhere"))
+    await note("knowledge.list_sources", weft.knowledge.list_sources(shelf))
+    await note("knowledge.list_sources", weft.knowledge.list_sources("nowhere"))
+    await note("knowledge.update_source", weft.knowledge.update_source(shelf, feed.source_id, enabled=False))
+    await note("knowledge.update_source", weft.knowledge.update_source(shelf, feed.source_id))
+    await note("knowledge.sync_source", weft.knowledge.sync_source(shelf, feed.source_id, anew=True))
+    await note("knowledge.remove_source", weft.knowledge.remove_source(shelf, feed.source_id, documents=True))
+    await note("knowledge.remove_source", weft.knowledge.remove_source(shelf, feed.source_id))
+    await weft.knowledge.delete_domain(shelf)
     await note("session.overview", weft.session.overview(s))
     await note("session.overview", weft.session.overview("nowhere"))
     gap = f"missing_{face}"

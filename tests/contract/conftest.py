@@ -14,17 +14,22 @@ from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.connect import connect
 from weft.storage.sql.context import SqlSnapshotStore
 from weft.storage.sql.database import Scope
+from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.jobs import SqlJobStore
+from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlanStore
+from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
+from weft.storage.sql.moves import SqlMoveStore
 from weft.storage.sql.objects import SqlObjectIndex
 from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.storage.sql.shelves import SqlShelfStore
 from weft.storage.sql.switches import SqlSwitchStore
 from weft.storage.sql.webhooks import SqlWebhookStore
 
@@ -60,24 +65,32 @@ class SqlStores:
             "access": SqlAccessStore,
             "audit": SqlAuditStore,
             "conventions": SqlConventionStore,
+            "documents": SqlDocumentStore,
+            "domains": SqlDomainStore,
             "entries": SqlEntryStore,
             "events": SqlEventStore,
             "jobs": SqlJobStore,
             "lines": SqlLineStore,
             "memory": SqlMemoryStore,
             "messages": SqlMessageStore,
+            "moves": SqlMoveStore,
             "objects": SqlObjectIndex,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
             "past": lambda transaction: SqlOutbox(transaction, clock),
+            "plans": SqlPlanStore,
             "policies": SqlPolicyStore,
             "prunings": SqlPruningLog,
             "records": SqlRecordStore,
             "retention": SqlRetentionRules,
             "reviews": SqlReviewStore,
             "sessions": SqlSessionStore,
+            "shelves": SqlShelfStore,
             "snapshot_index": SqlSnapshotIndex,
+            "sources": SqlSourceStore,
             "snapshots": SqlSnapshotStore,
             "switches": SqlSwitchStore,
+            "tenant_models": SqlTenantModelStore,
+            "vectors": SqlVectorStore,
             "webhooks": SqlWebhookStore,
         }
         for name, make in kinds.items():

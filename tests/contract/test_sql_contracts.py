@@ -91,3 +91,31 @@ class TestRecordStore(contracts.RecordStoreContract):
 
 class TestPolicyStore(contracts.PolicyStoreContract):
     """Export policies in SQL."""
+
+
+class TestVectorStore(contracts.VectorStoreContract):
+    """Vectors of texts embedded before, in SQL."""
+
+
+class TestTenantModelStore(contracts.TenantModelStoreContract):
+    """What models are to tenants, in SQL."""
+
+
+class TestSourceStore(contracts.SourceStoreContract):
+    """Sources of knowledge in SQL."""
+
+
+class TestShelfStore(contracts.ShelfStoreContract):
+    """Shelves in SQL."""
+
+
+class TestDomainStore(contracts.DomainStoreContract):
+    """Domains of knowledge in SQL."""
+
+
+class TestDocumentStore(contracts.DocumentStoreContract):
+    """Documents in SQL."""
+
+
+class TestMoveStore(contracts.MoveStoreContract):
+    """Moves between models in SQL."""

@@ -20,6 +20,9 @@ IN_SESSION = {"session_id": "s1"}
 AGENT = {"agent_id": "planner"}
 ON_LINE = {"context_id": "board:s1"}
 WEBHOOK = {"webhook_id": "webhook_0123456789abcdef"}
+SOURCE = {"domain": "handbook", "source_id": "source_0123456789abcdef"}
+IN_DOMAIN = {"domain": "handbook"}
+DOCUMENT = {**IN_DOMAIN, "document_id": "a.md"}
 A_SOURCE = {"schema_version": "0.1.0", "source_id": "x", "uri": "board://s1/goal", "source_kind": "board_entry"}
 ENVELOPE = {
     "schema_version": "0.1.0",
@@ -55,9 +58,23 @@ VALID: dict[str, dict[str, Any]] = {
     "message.list": IN_SESSION,
     "message.set_visibility": {**IN_SESSION, "message_id": 1, "visibility": "private"},
     "message.inspect": IN_SESSION,
+    "search.everything": {"query": "x"},
+    "search.get_context": {"query": "x"},
+    "search.find_similar": {"text": "x"},
     "search.context": {**IN_SESSION, "query": "x"},
     "search.by_sender": {**IN_SESSION, "sender": "planner"},
     "search.by_timerange": {**IN_SESSION, "start_time": "2026-02-20", "end_time": "2026-02-20"},
+    "knowledge.create_domain": IN_DOMAIN,
+    "knowledge.list_domains": {},
+    "knowledge.show_domain": IN_DOMAIN,
+    "knowledge.update_domain": {**IN_DOMAIN, "clearance": 2},
+    "knowledge.delete_domain": IN_DOMAIN,
+    "knowledge.add_document": {**DOCUMENT, "text": "x"},
+    "knowledge.add_documents": {**IN_DOMAIN, "documents": [{"document_id": "a.md", "text": "x"}]},
+    "knowledge.list_documents": IN_DOMAIN,
+    "knowledge.get_document": DOCUMENT,
+    "knowledge.read_document": DOCUMENT,
+    "knowledge.delete_document": DOCUMENT,
     "memory.set": {"key": "goal", "value": 1},
     "memory.get": {"key": "goal"},
     "memory.list": {},
@@ -87,6 +104,17 @@ VALID: dict[str, dict[str, Any]] = {
     "missing.list": {},
     "missing.request": {"missing_id": "missing_1", "form": "retrieval"},
     "missing.resolve": {"missing_id": "missing_1", "resolution_refs": ["x"]},
+    "knowledge.embed": {"texts": ["x"]},
+    "knowledge.list_models": {},
+    "knowledge.allow_models": {"models": []},
+    "knowledge.start_move": {"model": "none"},
+    "knowledge.show_move": {},
+    "knowledge.cancel_move": {},
+    "knowledge.add_source": {"domain": "handbook", "kind": "hook"},
+    "knowledge.list_sources": {"domain": "handbook"},
+    "knowledge.update_source": {**SOURCE, "enabled": True},
+    "knowledge.remove_source": SOURCE,
+    "knowledge.sync_source": SOURCE,
     "events.read": {},
     "webhook.create": {"url": "https://receiver.invalid/hook"},
     "webhook.list": {},
@@ -144,6 +172,7 @@ FREE_TEXT |= {"question", "needed_for"}
 FREE_TEXT |= {"role", "system_prompt", "item_id", "turn_id", "task_id", "tool_call_id"}
 FREE_TEXT |= {"description", "against", "method"}
 FREE_TEXT |= {"bundle", "recipient"}
+FREE_TEXT |= {"text"}
 ODD = (True, -1, 2**63, 10**400, 1e308, [], [[]], {"x": []}, {}, "", b"x")
 
 

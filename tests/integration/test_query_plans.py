@@ -15,11 +15,16 @@ import weft.storage.sql.access
 import weft.storage.sql.blobs
 import weft.storage.sql.board
 import weft.storage.sql.context
+import weft.storage.sql.embeddings
 import weft.storage.sql.events
+import weft.storage.sql.following
 import weft.storage.sql.history
 import weft.storage.sql.jobs
+import weft.storage.sql.knowledge
+import weft.storage.sql.knowledge_sources
 import weft.storage.sql.memory
 import weft.storage.sql.messages
+import weft.storage.sql.moves
 import weft.storage.sql.named_versions
 import weft.storage.sql.policies
 import weft.storage.sql.pruning
@@ -27,6 +32,7 @@ import weft.storage.sql.records
 import weft.storage.sql.retention
 import weft.storage.sql.reviews
 import weft.storage.sql.sessions
+import weft.storage.sql.shelves
 import weft.storage.sql.switches
 import weft.storage.sql.verification
 import weft.storage.sql.webhooks
@@ -43,11 +49,16 @@ STORES = (
     weft.storage.sql.blobs,
     weft.storage.sql.board,
     weft.storage.sql.context,
+    weft.storage.sql.embeddings,
     weft.storage.sql.events,
+    weft.storage.sql.following,
     weft.storage.sql.history,
     weft.storage.sql.jobs,
+    weft.storage.sql.knowledge,
+    weft.storage.sql.knowledge_sources,
     weft.storage.sql.memory,
     weft.storage.sql.messages,
+    weft.storage.sql.moves,
     weft.storage.sql.named_versions,
     weft.storage.sql.policies,
     weft.storage.sql.pruning,
@@ -55,12 +66,15 @@ STORES = (
     weft.storage.sql.retention,
     weft.storage.sql.reviews,
     weft.storage.sql.sessions,
+    weft.storage.sql.shelves,
     weft.storage.sql.switches,
     weft.storage.sql.verification,
     weft.storage.sql.webhooks,
 )
 # Tables of which a tenant has a handful of rows, or statements that page through a tenant in order.
-SMALL = re.compile(r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs|webhooks)\b")
+SMALL = re.compile(
+    r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs|knowledge_sources|model_moves|webhooks|domains|shelves|tenant_plans)\b"
+)
 # What a statement itself has found so far, or brings along.
 OWN = re.compile(r"^SCAN (a\d|latest|page|parts|senders|touched|\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS)$")
 

@@ -240,6 +240,11 @@ class World:
         self._apps.remove(app)
         await app.close()
 
+    async def followed(self) -> None:
+        """Let searches find everything that was said so far."""
+        self.app.following.rest = 0
+        await self.app.following.catch_up()
+
     async def last_event(self, tenant: str | None = None) -> int:
         return await self.app.database.read(Scope(tenant or self.tenant), lambda tx: SqlEventStore(tx).last_seq())
 

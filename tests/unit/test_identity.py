@@ -36,6 +36,10 @@ def test_a_caller_is_named_by_its_place_in_the_tree(who: Actor, name: str) -> No
         (["subagent:review"], False),
         (["SUBAGENT:review:2"], False),
         (["orchestrator", "human:*"], False),
+        (["clearance:1"], True),
+        (["clearance:2"], False),
+        (["clearance:"], False),
+        (["clearance:x"], False),
         ([], False),
     ],
 )

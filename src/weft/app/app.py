@@ -12,23 +12,30 @@ from weft.app.auditing import Auditor
 from weft.app.caches import Cache, CacheFigures
 from weft.app.callers import Callers
 from weft.app.dispatch import Arrival, Dispatcher
+from weft.app.embedding import CachedEmbeddings
 from weft.app.exchange import Exchange
 from weft.app.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
 from weft.app.feed import LiveFeed
+from weft.app.following import Following
+from weft.app.ingestion import Ingestion
 from weft.app.jobs import Jobs
+from weft.app.knowledge_sources import KnowledgeSources
 from weft.app.measuring import Measuring
 from weft.app.metrics import Metrics
+from weft.app.moving import ModelMoves
 from weft.app.needs import Resolver, Services
 from weft.app.objects import Objects
 from weft.app.offers import RegisteredOffers
 from weft.app.operations import all_operations
 from weft.app.own_transactions import OwnTransactions
 from weft.app.rates import RateLimits
+from weft.app.retrieval import SearchedShelves, rank
 from weft.app.tally import BufferedTally
-from weft.app.tenants import Tenants
+from weft.app.tenants import Tenants, default_plan
 from weft.app.timelines import HistoryPruner
 from weft.app.transcript_reads import SqlTranscriptReads
 from weft.app.upkeep import every
+from weft.app.uploads import Uploads
 from weft.app.webhooks import Webhooks
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.context.contexts import Contexts
@@ -36,13 +43,22 @@ from weft.capabilities.context.model import ContextLimits
 from weft.capabilities.events.model import ENDINGS
 from weft.capabilities.events.operations import ReadEvents
 from weft.capabilities.exchange.finding import Finder
+from weft.capabilities.knowledge.documents import Documents
+from weft.capabilities.knowledge.plans import KnowledgeLimits
+from weft.capabilities.knowledge_sources.model import HookRefused
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.missing.gaps import Gaps
+from weft.capabilities.retrieval.library import Library
+from weft.capabilities.retrieval.searching import Retriever
 from weft.capabilities.search.choices import ChoiceRecords
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.timeline.timelines import Timelines
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
+from weft.kernel.operation import RateClass
+from weft.providers.documents.reader import IsolatedDocumentReader
+from weft.providers.embedders.configured import configured_embedders
+from weft.providers.folders import NamedFolders
 from weft.providers.jwt import JwtCodec
 from weft.providers.markup import IsolatedMarkupReader
 from weft.providers.objects import connect_objects
@@ -58,6 +74,7 @@ if TYPE_CHECKING:
     from weft.app.dispatch import Guard
     from weft.capabilities.access.store import TokenCodec
     from weft.capabilities.events.model import Interest, Page
+    from weft.capabilities.knowledge_sources.hooks import HookAnswer
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Response
@@ -65,6 +82,7 @@ if TYPE_CHECKING:
 
 _TALLY_EVERY_SECONDS = 5.0
 _SIGN_OF_LIFE_SECONDS = 15.0
+_SWEEP_EVERY_SECONDS = 3_600.0
 _MEBIBYTE = 2**20
 
 # Whoever runs Weft in a process of their own decides what becomes of its log.
@@ -96,20 +114,53 @@ class App:
         self._gap_errands = OwnTransactions(self.database, Gaps)
         self._choice_desk = OwnTransactions(self.database, ChoiceRecords)
         self._lookups = OwnTransactions(self.database, Finder)
+        self._libraries = OwnTransactions(self.database, Library)
         self.pruner = HistoryPruner(Jobs(self.database, self.clock))
         self.webhooks = Webhooks(self.database, self.clock, settings.webhook_private_hosts.split(), self.metrics)
         self._feed.listeners.append(self.webhooks.note)
+        self.embeddings = CachedEmbeddings(
+            self.database,
+            configured_embedders(settings),
+            self.clock,
+            self.metrics,
+            self._cache("query_vectors", 1, megabytes=8, seconds=3600),
+            settings.embedding_cache_entries,
+        )
+        self.following = Following(self.database, self.clock, self.embeddings, self.metrics)
+        self._feed.listeners.append(self.following.note)
+        self._knowledge_desk = OwnTransactions(self.database, Documents)
+        self.uploads = Uploads(self._knowledge_desk)
+        self._documents = IsolatedDocumentReader()
+        self.ingestion = Ingestion(self.database, self.embeddings, self._documents, self.metrics)
+        self._feed.listeners.append(self.ingestion.note)
+        self.sources = KnowledgeSources(
+            self.database,
+            self.clock,
+            NamedFolders(settings.readable_folders),
+            settings.knowledge_private_hosts.split(),
+        )
+        self.shelves = SearchedShelves(self.database, settings.index_folder, self.clock, self.metrics)
+        self.moves = ModelMoves(self.database, self.clock, self.embeddings, self.shelves)
         self._background: list[asyncio.Task[None]] = []
         codec = JwtCodec()
         resolver = Resolver(self._services(codec))
-        self._context_reads.use(resolver)
-        self._errands.use(resolver)
-        self._gap_errands.use(resolver)
-        self._choice_desk.use(resolver)
-        self._lookups.use(resolver)
-        self.pruner.use(resolver)
-        self.exchange.use(resolver)
-        self.webhooks.use(resolver)
+        for part in (
+            self._context_reads,
+            self._errands,
+            self._gap_errands,
+            self._choice_desk,
+            self._lookups,
+            self._libraries,
+            self.pruner,
+            self.exchange,
+            self.webhooks,
+            self._knowledge_desk,
+            self.ingestion,
+            self.following,
+            self.sources,
+            self.moves,
+        ):
+            part.use(resolver)
         self._expiry = ExpiryWatch(self.database, self.clock, self._feed, resolver)
         self._dispatcher = Dispatcher(
             database=self.database,
@@ -126,6 +177,7 @@ class App:
             guards=self.guards,
         )
         self.exchange.answer(self._dispatcher)
+        self.uploads.answer(self._dispatcher)
 
     async def open(self) -> None:
         """Open the database, bring its schema up to date and start what runs in the background."""
@@ -136,10 +188,16 @@ class App:
             asyncio.create_task(self._expiry.run(), name="weft-expiry"),
             asyncio.create_task(every(_TALLY_EVERY_SECONDS, "tally", self.settle), name="weft-tally"),
             asyncio.create_task(every(CLEAN_EVERY_SECONDS, "objects", self._objects.sweep), name="weft-objects"),
+            asyncio.create_task(every(_SWEEP_EVERY_SECONDS, "indexes", self.shelves.sweep), name="weft-indexes"),
             asyncio.create_task(self.measuring.run(), name="weft-measuring"),
             asyncio.create_task(self.pruner.run(), name="weft-pruning"),
             asyncio.create_task(self.webhooks.run(), name="weft-webhooks"),
+            asyncio.create_task(self.sources.run(), name="weft-sources"),
+            asyncio.create_task(self.ingestion.run(), name="weft-ingestion"),
+            asyncio.create_task(self.moves.run(), name="weft-moves"),
         ]
+        if self.settings.indexes_sessions:
+            self._background.append(asyncio.create_task(self.following.run(), name="weft-following"))
         self.ready = True
 
     async def close(self) -> None:
@@ -149,6 +207,9 @@ class App:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         await self.webhooks.close()
+        await self.shelves.close()
+        await self.embeddings.close()
+        self._documents.close()
         with contextlib.suppress(WeftError):
             await self._tally.flush(self.database)
         await self._rates.close()
@@ -194,6 +255,18 @@ class App:
         """Return what the caller's log is called outside: the source of its CloudEvents."""
         return await self._feed.source((await self.identify(arrival)).tenant)
 
+    async def hooked(
+        self, hook: tuple[str, str, str], headers: Mapping[str, str], body: bytes, arrival: Arrival
+    ) -> HookAnswer:
+        """Take a call to the hook of a knowledge source: to whoever tries without knowing it, only so often."""
+        try:
+            source = await self.sources.hook(*hook)
+            await self._rates.check(RateClass.KNOWLEDGE, hook[0], source.source_id)
+            return await self.sources.call(hook[0], source, headers, body)
+        except HookRefused:
+            await self._rates.check(RateClass.AUTHENTICATION, arrival.peer)
+            raise
+
     async def settle(self) -> None:
         """Write down what is only counted in memory so far."""
         await self._tally.flush(self.database)
@@ -211,12 +284,19 @@ class App:
             feed=self._feed,
             measurements=self.measuring,
             memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=CLEAN_EVERY_SECONDS),
+            knowledge_limits=KnowledgeLimits(default_plan(settings)),
+            knowledge_desk=self._knowledge_desk,
             context_limits=ContextLimits(settings.context_limit_mb),
             context_reads=self._context_reads,
             staging=self._objects,
             export_desk=self.exchange,
             import_desk=self.exchange,
             courier=self.webhooks,
+            source_desk=self.sources,
+            embeddings=self.embeddings,
+            retriever=Retriever(
+                self._libraries, self.shelves, self.embeddings, rank, self.clock, self.moves.note_question
+            ),
             errands=self._errands,
             gap_errands=self._gap_errands,
             choice_desk=self._choice_desk,

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weft.index.places import ASIDE, damaged_files
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
+from weft.providers.embedders.configured import configured_embedders
 from weft.providers.objects import connect_objects
 from weft.storage.migrations.runner import status
 from weft.storage.sql.connect import connect
@@ -80,6 +82,8 @@ async def examine(settings: Settings, clock: Clock) -> list[Finding]:
         findings += check_folder(_database_file(settings).parent)
     findings += await check_database(settings, clock)
     findings.append(await check_objects(settings))
+    findings.append(await check_embedder(settings))
+    findings += check_index(settings.index_folder)
     if settings.valkey_url:
         findings.append(await check_valkey(settings.valkey_url))
     findings.append(await asyncio.to_thread(check_port, settings.host, settings.port))
@@ -151,6 +155,33 @@ async def check_objects(settings: Settings) -> Finding:
             "Large values", State.PROBLEM, f"{where} returns other bytes than it was given", "Do not use it."
         )
     return _check_reach(settings, f"{where}{', with versions' if version else ''}")
+
+
+async def check_embedder(settings: Settings) -> Finding:
+    """Check that texts can be embedded, by having one embedded."""
+    try:
+        embedder, *others = configured_embedders(settings)
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await embedder.embed(["weft doctor"], "query")
+        finally:
+            for each in (embedder, *others):
+                await each.close()
+    except TimeoutError:
+        step = "Check WEFT_EMBEDDING_URL and the network."
+        return Finding("Embedding", State.PROBLEM, f"{embedder.model.name} does not answer", step)
+    except WeftError as error:
+        return Finding("Embedding", State.PROBLEM, error.message, error.hint)
+    return Finding("Embedding", State.OK, f"{embedder.model.name}, {embedder.model.dimensions} dimensions")
+
+
+def check_index(folder: Path) -> list[Finding]:
+    """Check that no files that searching uses were damaged; nothing is said where none were."""
+    damaged = damaged_files(folder)
+    if not damaged:
+        return []
+    step = f"Nothing is lost, searches use new files. Look at the disk, then remove what ends in {ASIDE} there."
+    return [Finding("Search index", State.WARNING, f"{damaged} damaged files were set aside in {folder}", step)]
 
 
 async def check_valkey(url: str) -> Finding:

@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
 from weft.app.trends import CallTotals, Sample, Series
@@ -46,6 +46,13 @@ class Metrics(Collector):
         self._within: defaultdict[str, list[int]] = defaultdict(lambda: [0] * len(_BOUNDS))
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._deliveries: defaultdict[str, int] = defaultdict(int)
+        self._embeddings: defaultdict[str, int] = defaultdict(int)
+        self._damaged_indexes = 0
+        self._followed = 0
+        self._behind = 0
+        self._documents: defaultdict[str, int] = defaultdict(int)
+        self._chunks = 0
+        self._pending_documents = 0
         self._started = clock.now()
         self._tick = self._started.timestamp()
         # The least recently active first, which is the first to be forgotten.
@@ -84,6 +91,35 @@ class Metrics(Collector):
         if times:
             self._deliveries[outcome] += times
 
+    def count_embeddings(self, hits: int, misses: int) -> None:
+        """Count texts whose vectors were in the cache, and those that had to be embedded."""
+        self._embeddings["hit"] += hits
+        self._embeddings["miss"] += misses
+
+    def count_followed(self, items: int) -> None:
+        """Count messages, keys and memories that were put on their shelves, or taken off."""
+        self._followed += items
+
+    def note_behind(self, events: int) -> None:
+        """Note how far search is behind the log, where it is furthest behind."""
+        self._behind = events
+
+    def count_document(self, outcome: str) -> None:
+        """Count a document that was indexed, or could not be."""
+        self._documents[outcome] += 1
+
+    def count_chunks(self, chunks: int) -> None:
+        """Count chunks of documents that were added."""
+        self._chunks += chunks
+
+    def note_pending_documents(self, documents: int) -> None:
+        """Note how many documents are still to be indexed."""
+        self._pending_documents = documents
+
+    def count_damaged_index(self) -> None:
+        """Count an index whose files were found to be damaged."""
+        self._damaged_indexes += 1
+
     def of_tenant(self, tenant: str) -> TenantCalls:
         """Return the calls of one tenant."""
         return self._tenants.get(tenant) or self._new_tenant()
@@ -112,6 +148,29 @@ class Metrics(Collector):
         for outcome, count in self._deliveries.items():
             deliveries.add_metric([outcome], count)
         yield deliveries
+        yield CounterMetricFamily(
+            "weft_followed_items", "Messages, keys and memories brought up to date in search", value=self._followed
+        )
+        yield GaugeMetricFamily(
+            "weft_follow_lag_events", "Events that search is behind the log, at most of any tenant", value=self._behind
+        )
+        embeddings = CounterMetricFamily(
+            "weft_embedding_cache", "Texts to embed, by whether their vectors were in the cache", labels=["outcome"]
+        )
+        for outcome, count in self._embeddings.items():
+            embeddings.add_metric([outcome], count)
+        yield embeddings
+        yield CounterMetricFamily(
+            "weft_damaged_indexes", "Indexes whose files were damaged and are made anew", value=self._damaged_indexes
+        )
+        documents = CounterMetricFamily("weft_documents", "Documents by how indexing them ended", labels=["outcome"])
+        for outcome, count in self._documents.items():
+            documents.add_metric([outcome], count)
+        yield documents
+        yield CounterMetricFamily("weft_chunks", "Chunks of documents that were added", value=self._chunks)
+        yield GaugeMetricFamily(
+            "weft_documents_pending", "Documents that are still to be indexed", value=self._pending_documents
+        )
 
     def _meet(self, name: str) -> TenantCalls:
         if len(self._tenants) >= _TENANTS_AT_MOST:

@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
+from weft.app.retrieval import FollowedEvents
 from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally, TokenCounters
 from weft.capabilities.context.model import ContextLimits
 from weft.capabilities.context.store import ContextReads, SnapshotStore
+from weft.capabilities.embedding.model import Embeddings
+from weft.capabilities.embedding.store import TenantModelStore
 from weft.capabilities.events.model import EventStore, Feed, PastEvents
 from weft.capabilities.exchange.exporting import ExportDesk
 from weft.capabilities.exchange.importing import ImportDesk
@@ -23,18 +26,25 @@ from weft.capabilities.exchange.policies import PolicyStore, TenantPolicies
 from weft.capabilities.exchange.policy_port import Policies
 from weft.capabilities.exchange.sources import Lookups
 from weft.capabilities.history.store import LineStore, RetentionStore, SwitchStore
+from weft.capabilities.knowledge.plans import KnowledgeLimits
+from weft.capabilities.knowledge.store import Desk, DocumentStore, DomainStore, PlanStore
+from weft.capabilities.knowledge_sources.store import SourceDesk, SourceStore
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessagePages, MessageStore
 from weft.capabilities.missing.store import GapErrands
+from weft.capabilities.models.store import MoveStore
 from weft.capabilities.objects.staging import Staging
 from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.performance.model import Measurements
 from weft.capabilities.records.markup import MarkupReader
 from weft.capabilities.records.store import RecordStore
+from weft.capabilities.retrieval.library import Lag
+from weft.capabilities.retrieval.searching import Retriever
 from weft.capabilities.search.choices import ChoiceDesk
 from weft.capabilities.search.searching import Searcher
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.shelves.store import ShelfStore
 from weft.capabilities.timeline.store import (
     Errands,
     Pruner,
@@ -53,16 +63,21 @@ from weft.kernel.turns import Turns
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.context import SqlSnapshotStore
+from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlanStore
+from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
+from weft.storage.sql.moves import SqlMoveStore
 from weft.storage.sql.objects import SqlObjectIndex
 from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.storage.sql.shelves import SqlShelfStore
 from weft.storage.sql.switches import SqlSwitchStore
 from weft.storage.sql.webhooks import SqlWebhookStore
 
@@ -107,6 +122,8 @@ class Services:
     feed: Feed
     measurements: Measurements
     memory_limits: MemoryLimits
+    knowledge_limits: KnowledgeLimits
+    knowledge_desk: Desk
     context_limits: ContextLimits
     context_reads: ContextReads
     pages: MessagePages
@@ -122,6 +139,9 @@ class Services:
     export_desk: ExportDesk
     import_desk: ImportDesk
     courier: Courier
+    source_desk: SourceDesk
+    embeddings: Embeddings
+    retriever: Retriever
 
 
 class Resolver:
@@ -147,12 +167,19 @@ class Resolver:
             ConventionStore: lambda call: SqlConventionStore(call.transaction),
             MemoryStore: lambda call: SqlMemoryStore(call.transaction),
             MemoryLimits: lambda _: services.memory_limits,
+            DomainStore: lambda call: SqlDomainStore(call.transaction),
+            DocumentStore: lambda call: SqlDocumentStore(call.transaction),
+            PlanStore: lambda call: SqlPlanStore(call.transaction),
+            KnowledgeLimits: lambda _: services.knowledge_limits,
+            Desk: lambda _: services.knowledge_desk,
             SnapshotStore: lambda call: SqlSnapshotStore(call.transaction),
             ContextLimits: lambda _: services.context_limits,
             ContextReads: lambda _: services.context_reads,
             MessageStore: lambda call: SqlMessageStore(call.transaction),
             MessagePages: lambda _: services.pages,
             Searcher: lambda _: services.searcher,
+            Retriever: lambda _: services.retriever,
+            Lag: lambda call: FollowedEvents(call.transaction),
             Offers: lambda _: services.offers,
             Errands: lambda _: services.errands,
             GapErrands: lambda _: services.gap_errands,
@@ -175,8 +202,14 @@ class Resolver:
             ImportDesk: lambda _: services.import_desk,
             Policies: lambda call: TenantPolicies(SqlPolicyStore(call.transaction)),
             PolicyStore: lambda call: SqlPolicyStore(call.transaction),
+            ShelfStore: lambda call: SqlShelfStore(call.transaction),
+            SourceStore: lambda call: SqlSourceStore(call.transaction),
+            SourceDesk: lambda _: services.source_desk,
             WebhookStore: lambda call: SqlWebhookStore(call.transaction),
             Courier: lambda _: services.courier,
+            Embeddings: lambda _: services.embeddings,
+            TenantModelStore: lambda call: SqlTenantModelStore(call.transaction),
+            MoveStore: lambda call: SqlMoveStore(call.transaction),
         }
 
     def prepare(self, needs: Iterable[type]) -> Callable[[Call], list[Any]]:

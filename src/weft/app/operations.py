@@ -15,6 +15,7 @@ import weft.capabilities.context.definitions
 import weft.capabilities.context.pulling
 import weft.capabilities.context.pushing
 import weft.capabilities.context.status
+import weft.capabilities.embedding.operations
 import weft.capabilities.events.operations
 import weft.capabilities.exchange.adding
 import weft.capabilities.exchange.exporting
@@ -24,14 +25,20 @@ import weft.capabilities.exchange.policies
 import weft.capabilities.exchange.redacting
 import weft.capabilities.exchange.showing
 import weft.capabilities.exchange.sources
+import weft.capabilities.knowledge.looking
+import weft.capabilities.knowledge.managing
+import weft.capabilities.knowledge.putting
+import weft.capabilities.knowledge_sources.operations
 import weft.capabilities.memory.inspection
 import weft.capabilities.memory.operations
 import weft.capabilities.messages.operations
 import weft.capabilities.messages.session_views
 import weft.capabilities.missing.operations
 import weft.capabilities.missing.requesting
+import weft.capabilities.models.operations
 import weft.capabilities.performance.operations
 import weft.capabilities.records.operations
+import weft.capabilities.retrieval.operations
 import weft.capabilities.search.filters
 import weft.capabilities.search.operations
 import weft.capabilities.sessions.operations
@@ -54,8 +61,12 @@ _MODULES: tuple[ModuleType, ...] = (
     weft.capabilities.sessions.operations,
     weft.capabilities.messages.session_views,
     weft.capabilities.messages.operations,
+    weft.capabilities.retrieval.operations,
     weft.capabilities.search.operations,
     weft.capabilities.search.filters,
+    weft.capabilities.knowledge.managing,
+    weft.capabilities.knowledge.putting,
+    weft.capabilities.knowledge.looking,
     weft.capabilities.memory.operations,
     weft.capabilities.memory.inspection,
     weft.capabilities.context.pushing,
@@ -80,6 +91,9 @@ _MODULES: tuple[ModuleType, ...] = (
     weft.capabilities.exchange.exporting,
     weft.capabilities.exchange.importing,
     weft.capabilities.exchange.policies,
+    weft.capabilities.embedding.operations,
+    weft.capabilities.knowledge_sources.operations,
+    weft.capabilities.models.operations,
     weft.capabilities.records.operations,
     weft.capabilities.missing.operations,
     weft.capabilities.missing.requesting,

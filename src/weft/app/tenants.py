@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from weft.capabilities.access.model import DEFAULT_TENANT, Principal, new_key, new_signing_key
+from weft.capabilities.knowledge.plans import PLANS
 from weft.kernel.clock import to_micros
-from weft.kernel.errors import Conflict, InvalidInput
+from weft.kernel.errors import Conflict, InvalidInput, NotFound
 from weft.kernel.identity import Kind, Permission
 from weft.kernel.ids import is_name
+from weft.settings import InvalidSetting
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.knowledge import SqlPlanStore
 from weft.storage.sql.tenants import add_tenant, tenant_names
 
 if TYPE_CHECKING:
+    from weft.capabilities.knowledge.plans import Plan
     from weft.kernel.clock import Clock
+    from weft.settings import Settings
     from weft.storage.sql.database import Database, Transaction
 
 ADMIN = "admin"
@@ -27,6 +32,13 @@ class TenantExists(Conflict):
 
     code = "TENANT_EXISTS"
     hint = "Choose another name, or see the tenants there are with weft tenant list."
+
+
+class TenantNotFound(NotFound):
+    """There is no tenant with this name."""
+
+    code = "TENANT_NOT_FOUND"
+    hint = "See the tenants there are with weft tenant list."
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +91,26 @@ class Tenants:
 
     async def exists(self, tenant: str) -> bool:
         return await self._database.read(Scope(tenant), lambda tx: SqlAccessStore(tx).epoch()) is not None
+
+    async def plan(self, tenant: str) -> Plan | None:
+        """Return the plan that was agreed for a tenant; None if none was."""
+        await self._check_there(tenant)
+        return await self._database.read(Scope(tenant), lambda tx: SqlPlanStore(tx).plan())
+
+    async def set_plan(self, tenant: str, plan: Plan) -> None:
+        """Put a tenant on a plan. What it has beyond that stays; more is refused."""
+        await self._check_there(tenant)
+        now = to_micros(self._clock.now())
+        await self._database.write(Scope(tenant), lambda tx: SqlPlanStore(tx).set_plan(plan, now))
+
+    async def _check_there(self, tenant: str) -> None:
+        if not is_name(tenant) or not await self.exists(tenant):
+            raise TenantNotFound(f"There is no tenant '{tenant[:100]}'.")
+
+
+def default_plan(settings: Settings) -> Plan:
+    """Return the plan of tenants for which none was agreed."""
+    for plan in PLANS:
+        if plan == settings.plan:
+            return plan
+    raise InvalidSetting(f"WEFT_PLAN: '{settings.plan}' is not one of {', '.join(PLANS)}.")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from weft.capabilities.access.audit import AuditLog
@@ -32,11 +33,13 @@ from weft.capabilities.board.operations import (
     SnapshotRestored,
     Snapshots,
 )
+from weft.capabilities.chunking.model import Cutting
 from weft.capabilities.context.copying import ContextCopied
 from weft.capabilities.context.definitions import AgentDefined, DefinitionRead
 from weft.capabilities.context.pulling import ContextPulled, ContextRead
 from weft.capabilities.context.pushing import ContextPushed, Forgotten, Knowledge
 from weft.capabilities.context.status import ContextStatus
+from weft.capabilities.embedding.operations import TextsEmbedded
 from weft.capabilities.events.operations import Events
 from weft.capabilities.exchange.adding import RecordAdvanced, RecordsAdded
 from weft.capabilities.exchange.applying import Definition
@@ -47,14 +50,27 @@ from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, Polic
 from weft.capabilities.exchange.redacting import ItemRedacted
 from weft.capabilities.exchange.showing import RecordShown
 from weft.capabilities.exchange.sources import SourceResolved
+from weft.capabilities.knowledge.documents import DocumentInfo
+from weft.capabilities.knowledge.looking import DocumentDeleted, DocumentList, DocumentText
+from weft.capabilities.knowledge.managing import DomainDeleted, DomainInfo, DomainList
+from weft.capabilities.knowledge.putting import DocumentPut, DocumentsPut, NewDocument
+from weft.capabilities.knowledge_sources.operations import (
+    SourceAdded,
+    SourceAsked,
+    SourceInfo,
+    SourceList,
+    SourceRemoved,
+)
 from weft.capabilities.memory.inspection import MemoryInspected, MemoryOverview
 from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
 from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
 from weft.capabilities.messages.session_views import SessionFound, SessionOverview
 from weft.capabilities.missing.operations import MissingListed, MissingReported, MissingResolved, PossibleSource
 from weft.capabilities.missing.requesting import MissingRequested
+from weft.capabilities.models.operations import ModelList, MoveInfo
 from weft.capabilities.performance.operations import Performance
 from weft.capabilities.records.operations import RecordSchema
+from weft.capabilities.retrieval.operations import ContextGathered, EverythingFound, SimilarFound
 from weft.capabilities.search.filters import MessagesBySender, MessagesByTime
 from weft.capabilities.search.operations import SearchResults
 from weft.capabilities.sessions.model import SessionConfig
@@ -111,9 +127,23 @@ ROUTES: dict[str, tuple[str, str]] = {
     "message.list": ("GET", "/v1/sessions/{session_id}/messages"),
     "message.set_visibility": ("PUT", "/v1/sessions/{session_id}/messages/{message_id:int}/visibility"),
     "message.inspect": ("POST", "/v1/sessions/{session_id}/messages/inspect"),
+    "search.everything": ("POST", "/v1/search"),
+    "search.get_context": ("POST", "/v1/search/context"),
+    "search.find_similar": ("POST", "/v1/search/similar"),
     "search.context": ("GET", "/v1/sessions/{session_id}/search"),
     "search.by_sender": ("GET", "/v1/sessions/{session_id}/search/by-sender"),
     "search.by_timerange": ("GET", "/v1/sessions/{session_id}/search/by-timerange"),
+    "knowledge.create_domain": ("POST", "/v1/domains"),
+    "knowledge.list_domains": ("GET", "/v1/domains"),
+    "knowledge.show_domain": ("GET", "/v1/domains/{domain}"),
+    "knowledge.update_domain": ("PATCH", "/v1/domains/{domain}"),
+    "knowledge.delete_domain": ("DELETE", "/v1/domains/{domain}"),
+    "knowledge.add_document": ("POST", "/v1/domains/{domain}/documents"),
+    "knowledge.add_documents": ("POST", "/v1/domains/{domain}/documents/batch"),
+    "knowledge.list_documents": ("GET", "/v1/domains/{domain}/documents"),
+    "knowledge.get_document": ("GET", "/v1/domains/{domain}/document"),
+    "knowledge.read_document": ("GET", "/v1/domains/{domain}/document/text"),
+    "knowledge.delete_document": ("DELETE", "/v1/domains/{domain}/document"),
     "memory.set": ("PUT", "/v1/memory/{key}"),
     "memory.get": ("GET", "/v1/memory/{key}"),
     "memory.list": ("GET", "/v1/memory"),
@@ -165,6 +195,17 @@ ROUTES: dict[str, tuple[str, str]] = {
     "policy.set": ("PUT", "/v1/export-policies/{name}"),
     "policy.list": ("GET", "/v1/export-policies"),
     "policy.delete": ("DELETE", "/v1/export-policies/{name}"),
+    "knowledge.embed": ("POST", "/v1/embed"),
+    "knowledge.add_source": ("POST", "/v1/domains/{domain}/sources"),
+    "knowledge.list_sources": ("GET", "/v1/domains/{domain}/sources"),
+    "knowledge.update_source": ("PATCH", "/v1/domains/{domain}/sources/{source_id}"),
+    "knowledge.remove_source": ("DELETE", "/v1/domains/{domain}/sources/{source_id}"),
+    "knowledge.sync_source": ("POST", "/v1/domains/{domain}/sources/{source_id}/sync"),
+    "knowledge.list_models": ("GET", "/v1/models"),
+    "knowledge.allow_models": ("PUT", "/v1/models/allowed"),
+    "knowledge.start_move": ("POST", "/v1/models/move"),
+    "knowledge.show_move": ("GET", "/v1/models/move"),
+    "knowledge.cancel_move": ("DELETE", "/v1/models/move"),
     "records.schema": ("GET", "/v1/records/schema"),
     "missing.report": ("POST", "/v1/missing"),
     "missing.list": ("GET", "/v1/missing"),
@@ -988,6 +1029,256 @@ class KeyOperations:
         return await self._caller.call("key.revoke", {"key_id": key_id}, Done)
 
 
+class KnowledgeOperations:
+    """The knowledge operations."""
+
+    __slots__ = ("_caller",)
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def create_domain(
+        self,
+        domain: str,
+        *,
+        description: str = "",
+        clearance: int = 1,
+        agents: Sequence[str] = ("*",),
+        cutting: Cutting | Mapping[str, Any] = Cutting(chunk_tokens=512, overlap_tokens=64),
+        importance: float = 0.5,
+    ) -> DomainInfo:
+        """Make a domain of knowledge: documents that are searched together, by those who may look into it."""
+        return await self._caller.call(
+            "knowledge.create_domain",
+            {
+                "domain": domain,
+                "description": description,
+                "clearance": clearance,
+                "agents": agents,
+                "cutting": cutting,
+                "importance": importance,
+            },
+            DomainInfo,
+        )
+
+    async def list_domains(self) -> DomainList:
+        """List the domains you may look into, with what they hold and how much of it can be found already."""
+        return await self._caller.call("knowledge.list_domains", {}, DomainList)
+
+    async def show_domain(self, domain: str) -> DomainInfo:
+        """Show a domain: what it is about, who may look into it, and how much of it can be found already."""
+        return await self._caller.call("knowledge.show_domain", {"domain": domain}, DomainInfo)
+
+    async def update_domain(
+        self,
+        domain: str,
+        *,
+        description: str | None = None,
+        clearance: int | None = None,
+        agents: Sequence[str] | None = None,
+        cutting: Cutting | Mapping[str, Any] | None = None,
+        importance: float | None = None,
+    ) -> DomainInfo:
+        """Change a domain. Who may look into it changes at once, for searches too.
+
+        Another cutting or importance has every document indexed anew, one after the other; until it is a document's
+        turn, searches find it as it was.
+        """
+        return await self._caller.call(
+            "knowledge.update_domain",
+            {
+                "domain": domain,
+                **given(
+                    description=description, clearance=clearance, agents=agents, cutting=cutting, importance=importance
+                ),
+            },
+            DomainInfo,
+        )
+
+    async def delete_domain(self, domain: str) -> DomainDeleted:
+        """Delete a domain for good, with its documents and everything that searches find of them."""
+        return await self._caller.call("knowledge.delete_domain", {"domain": domain}, DomainDeleted)
+
+    async def add_document(
+        self,
+        domain: str,
+        document_id: str,
+        *,
+        text: str | None = None,
+        content: str | None = None,
+        media_type: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        pinned: bool = False,
+        importance: float | None = None,
+        moment: datetime | None = None,
+    ) -> DocumentPut:
+        """Put a document into a domain, in place of the one of that name if there is one.
+
+        It is cut, embedded and indexed soon after; until then searches find what was there before.
+        """
+        return await self._caller.call(
+            "knowledge.add_document",
+            {
+                "domain": domain,
+                "document_id": document_id,
+                "pinned": pinned,
+                **given(
+                    text=text,
+                    content=content,
+                    media_type=media_type,
+                    title=title,
+                    metadata=metadata,
+                    importance=importance,
+                    moment=moment,
+                ),
+            },
+            DocumentPut,
+        )
+
+    async def add_documents(self, domain: str, documents: Sequence[NewDocument | Mapping[str, Any]]) -> DocumentsPut:
+        """Put many small documents into a domain at once: all of them, or none if one cannot be taken."""
+        return await self._caller.call(
+            "knowledge.add_documents", {"domain": domain, "documents": documents}, DocumentsPut
+        )
+
+    async def list_documents(
+        self,
+        domain: str,
+        *,
+        state: Literal["pending", "indexed", "failed"] | None = None,
+        cursor: str | None = None,
+        limit: int = 100,
+    ) -> DocumentList:
+        """List the documents of a domain, by name, with how far each is on its way to search."""
+        return await self._caller.call(
+            "knowledge.list_documents",
+            {"domain": domain, "limit": limit, **given(state=state, cursor=cursor)},
+            DocumentList,
+        )
+
+    async def get_document(self, domain: str, document_id: str) -> DocumentInfo:
+        """Show a document: its state, versions and chunks, and why it could not be indexed if so."""
+        return await self._caller.call(
+            "knowledge.get_document", {"domain": domain, "document_id": document_id}, DocumentInfo
+        )
+
+    async def read_document(
+        self, domain: str, document_id: str, *, start: int = 0, end: int | None = None, version: int | None = None
+    ) -> DocumentText:
+        """Read a document's text, or the characters from start to end of it: exactly what a search result refers to."""
+        return await self._caller.call(
+            "knowledge.read_document",
+            {"domain": domain, "document_id": document_id, "start": start, **given(end=end, version=version)},
+            DocumentText,
+        )
+
+    async def delete_document(self, domain: str, document_id: str) -> DocumentDeleted:
+        """Delete a document. Searches no longer find it from this moment on."""
+        return await self._caller.call(
+            "knowledge.delete_document", {"domain": domain, "document_id": document_id}, DocumentDeleted
+        )
+
+    async def embed(
+        self, texts: Sequence[str], *, purpose: Literal["query", "passage"] = "passage", model: str | None = None
+    ) -> TextsEmbedded:
+        """Turn texts into vectors, near each other where they mean alike; by the model that searches use."""
+        return await self._caller.call(
+            "knowledge.embed", {"texts": texts, "purpose": purpose, **given(model=model)}, TextsEmbedded
+        )
+
+    async def add_source(
+        self,
+        domain: str,
+        kind: Literal["folder", "url", "hook"],
+        *,
+        folder: str | None = None,
+        url: str | None = None,
+        prefix: str = "",
+        include: Sequence[str] = ("*",),
+        exclude: Sequence[str] = (),
+        every_seconds: int | None = None,
+        watch: bool = False,
+        secret: str | None = None,
+    ) -> SourceAdded:
+        """Have a domain take its documents from a folder, an address or signed calls, and keep up with them by itself."""
+        return await self._caller.call(
+            "knowledge.add_source",
+            {
+                "domain": domain,
+                "kind": kind,
+                "prefix": prefix,
+                "include": include,
+                "exclude": exclude,
+                "watch": watch,
+                **given(folder=folder, url=url, every_seconds=every_seconds, secret=secret),
+            },
+            SourceAdded,
+        )
+
+    async def list_sources(self, domain: str) -> SourceList:
+        """List where a domain takes its documents from, with how the last look at each went."""
+        return await self._caller.call("knowledge.list_sources", {"domain": domain}, SourceList)
+
+    async def update_source(
+        self,
+        domain: str,
+        source_id: str,
+        *,
+        enabled: bool | None = None,
+        include: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        every_seconds: int | None = None,
+        watch: bool | None = None,
+    ) -> SourceInfo:
+        """Change when a source is looked at, which files are taken from it, or whether it is at all."""
+        return await self._caller.call(
+            "knowledge.update_source",
+            {
+                "domain": domain,
+                "source_id": source_id,
+                **given(enabled=enabled, include=include, exclude=exclude, every_seconds=every_seconds, watch=watch),
+            },
+            SourceInfo,
+        )
+
+    async def remove_source(self, domain: str, source_id: str, *, documents: bool = False) -> SourceRemoved:
+        """Stop taking documents from a source; those that came from it stay, unless you say otherwise."""
+        return await self._caller.call(
+            "knowledge.remove_source", {"domain": domain, "source_id": source_id, "documents": documents}, SourceRemoved
+        )
+
+    async def sync_source(self, domain: str, source_id: str, *, anew: bool = False) -> SourceAsked:
+        """Have a source looked at now, whatever its schedule says: only what has changed is read and indexed again."""
+        return await self._caller.call(
+            "knowledge.sync_source", {"domain": domain, "source_id": source_id, "anew": anew}, SourceAsked
+        )
+
+    async def list_models(self) -> ModelList:
+        """List the embedding models that you may use, and which of them searches use."""
+        return await self._caller.call("knowledge.list_models", {}, ModelList)
+
+    async def allow_models(self, models: Sequence[str]) -> ModelList:
+        """Say which embedding models the tenant may use; every model there is if none is named."""
+        return await self._caller.call("knowledge.allow_models", {"models": models}, ModelList)
+
+    async def start_move(self, model: str) -> MoveInfo:
+        """Move searches to another embedding model without a gap: both are kept until the new one is shown to find as
+        much.
+
+        Only then do searches use it, and the vectors of the old one are dropped. Otherwise nothing changes.
+        """
+        return await self._caller.call("knowledge.start_move", {"model": model}, MoveInfo)
+
+    async def show_move(self) -> MoveInfo:
+        """Show how far the last move to another embedding model is, and how the two compare."""
+        return await self._caller.call("knowledge.show_move", {}, MoveInfo)
+
+    async def cancel_move(self) -> MoveInfo:
+        """Stay with the embedding model that searches use now; what was made for the other is dropped."""
+        return await self._caller.call("knowledge.cancel_move", {}, MoveInfo)
+
+
 class MemoryOperations:
     """The memory operations."""
 
@@ -1501,6 +1792,140 @@ class SearchOperations:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    async def everything(
+        self,
+        query: str,
+        *,
+        domain: str | None = None,
+        domains: Sequence[str] | None = None,
+        session_id: str | None = None,
+        sources: Sequence[Literal["document", "message", "board", "memory"]] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        types: Sequence[str] | None = None,
+        floor: float = 0.7,
+        recency_weight: float = 0.1,
+        importance_weight: float = 0.1,
+        top_k: int = 10,
+        explain: bool = True,
+        record: bool = False,
+    ) -> EverythingFound:
+        """Search everything you may see, by words and by meaning: documents, messages, boards and your memory.
+
+        Ask in your own words. Results come with their score, why they have it, and a ref to the exact passage. If
+        nothing is relevant, the most recent comes instead and fallback says so.
+        """
+        return await self._caller.call(
+            "search.everything",
+            {
+                "floor": floor,
+                "recency_weight": recency_weight,
+                "importance_weight": importance_weight,
+                "query": query,
+                "top_k": top_k,
+                "explain": explain,
+                "record": record,
+                **given(
+                    domain=domain,
+                    domains=domains,
+                    session_id=session_id,
+                    sources=sources,
+                    since=since,
+                    until=until,
+                    metadata=metadata,
+                    types=types,
+                ),
+            },
+            EverythingFound,
+        )
+
+    async def get_context(
+        self,
+        *,
+        domain: str | None = None,
+        domains: Sequence[str] | None = None,
+        session_id: str | None = None,
+        sources: Sequence[Literal["document", "message", "board", "memory"]] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        types: Sequence[str] | None = None,
+        floor: float = 0.7,
+        recency_weight: float = 0.1,
+        importance_weight: float = 0.1,
+        query: str | None = None,
+        chunk_id: str | None = None,
+        max_tokens: int = 2000,
+        tokenizer: Literal["approximate", "o200k_base", "cl100k_base"] = "approximate",
+    ) -> ContextGathered:
+        """Gather what matters for a question into one text that fits: the best passages with what stands around them.
+
+        Each passage is numbered, and citations say where it is from. With a chunk_id instead of a query, it is what
+        stands around that chunk.
+        """
+        return await self._caller.call(
+            "search.get_context",
+            {
+                "floor": floor,
+                "recency_weight": recency_weight,
+                "importance_weight": importance_weight,
+                "max_tokens": max_tokens,
+                "tokenizer": tokenizer,
+                **given(
+                    domain=domain,
+                    domains=domains,
+                    session_id=session_id,
+                    sources=sources,
+                    since=since,
+                    until=until,
+                    metadata=metadata,
+                    types=types,
+                    query=query,
+                    chunk_id=chunk_id,
+                ),
+            },
+            ContextGathered,
+        )
+
+    async def find_similar(
+        self,
+        *,
+        domain: str | None = None,
+        domains: Sequence[str] | None = None,
+        session_id: str | None = None,
+        sources: Sequence[Literal["document", "message", "board", "memory"]] | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        metadata: Mapping[str, str | int | float | bool | None] | None = None,
+        types: Sequence[str] | None = None,
+        chunk_id: str | None = None,
+        text: str | None = None,
+        top_k: int = 10,
+        floor: float = 0.0,
+    ) -> SimilarFound:
+        """Find what means nearly the same as something that was found, or as a text of yours; that itself is left out."""
+        return await self._caller.call(
+            "search.find_similar",
+            {
+                "top_k": top_k,
+                "floor": floor,
+                **given(
+                    domain=domain,
+                    domains=domains,
+                    session_id=session_id,
+                    sources=sources,
+                    since=since,
+                    until=until,
+                    metadata=metadata,
+                    types=types,
+                    chunk_id=chunk_id,
+                    text=text,
+                ),
+            },
+            SimilarFound,
+        )
+
     async def context(
         self,
         session_id: str,
@@ -1770,6 +2195,7 @@ class Operations:
         self.events = EventsOperations(caller)
         self.history = HistoryOperations(caller)
         self.key = KeyOperations(caller)
+        self.knowledge = KnowledgeOperations(caller)
         self.memory = MemoryOperations(caller)
         self.message = MessageOperations(caller)
         self.missing = MissingOperations(caller)

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 EVERYONE = "*"
 ANYONE = (EVERYONE,)
-# In place of a participant's name: one principal and no other, every agent of a type, whoever holds a permission.
+# In place of a participant's name: one principal and no other, every agent of a type, whoever holds a permission,
+# whoever is cleared as high.
 PRINCIPAL = "principal:"
 AGENT_TYPE = "type:"
 PERMISSION = "permission:"
+CLEARANCE = "clearance:"
 
 
 class Permission(StrEnum):
@@ -91,4 +93,10 @@ class Actor(msgspec.Struct, frozen=True):
     def matches(self, patterns: Iterable[str]) -> bool:
         """Tell whether this caller is meant by any of the participant patterns (``*`` is a wildcard)."""
         name, audiences = self.participant, self.audiences
-        return any(pattern in audiences or fnmatchcase(name, pattern) for pattern in patterns)
+        return any(
+            pattern in audiences or fnmatchcase(name, pattern) or self._is_cleared_for(pattern) for pattern in patterns
+        )
+
+    def _is_cleared_for(self, pattern: str) -> bool:
+        level = pattern.removeprefix(CLEARANCE)
+        return level != pattern and level.isdecimal() and int(level) <= self.clearance

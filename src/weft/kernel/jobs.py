@@ -26,6 +26,10 @@ class JobStore(Protocol):
         """
         ...
 
+    async def standing(self, job: str) -> Progress | None:
+        """Return where a job stands, whoever has it in hand; None if nobody ever had."""
+        ...
+
     async def save(self, job: str, progress: Progress) -> None:
         """Note how far the job got."""
         ...

@@ -79,6 +79,7 @@ class RateClass(StrEnum):
     MESSAGE = "message"
     SEARCH = "search"
     MEMORY = "memory"
+    KNOWLEDGE = "knowledge"
     ADMIN = "admin"
 
 

@@ -50,7 +50,7 @@ class HttpSender:
     """Posts events to receivers. What their answers say beyond a status is of no interest."""
 
     def __init__(self, private_hosts: Iterable[str] = (), trusted: ssl.SSLContext | None = None) -> None:
-        self._reach = _Reach(frozenset(host.lower() for host in private_hosts))
+        self._reach = Reach(frozenset(host.lower() for host in private_hosts))
         self._trusted = trusted
         self._pools: dict[str, httpcore2.AsyncConnectionPool] = {}
 
@@ -69,7 +69,7 @@ class HttpSender:
             async with asyncio.timeout(_TIMEOUT_SECONDS):
                 return await self._post(url, headers, body)
         except Exception as error:  # noqa: BLE001 - a receiver may do whatever it likes, and no call of ours fails by it
-            return Attempt(error=_named(error))
+            return Attempt(error=failure_of(error))
 
     async def _post(self, url: str, headers: Mapping[str, str], body: bytes) -> Attempt:
         async with self._pool(url).stream("POST", url, headers=list(headers.items()), content=body) as response:
@@ -92,12 +92,12 @@ class HttpSender:
                 ssl_context=trusted,
                 max_connections=_CONNECTIONS,
                 keepalive_expiry=_IDLE_SECONDS,
-                network_backend=_CheckedNetwork(self._reach),
+                network_backend=CheckedNetwork(self._reach),
             )
         return pool
 
 
-class _Reach:
+class Reach:
     """Says which addresses a name may lead to."""
 
     def __init__(self, private_hosts: Collection[str]) -> None:
@@ -115,10 +115,10 @@ class _Reach:
         return addresses
 
 
-class _CheckedNetwork(httpcore2.AsyncNetworkBackend):
+class CheckedNetwork(httpcore2.AsyncNetworkBackend):
     """Connects to addresses that were checked, never to a name."""
 
-    def __init__(self, reach: _Reach) -> None:
+    def __init__(self, reach: Reach) -> None:
         self._reach = reach
         self._network = httpcore2.AnyIOBackend()
 
@@ -163,7 +163,7 @@ def _refusal(status: int) -> str:
     return "redirected" if 300 <= status < 400 else "refused"  # noqa: PLR2004 - the statuses of redirection
 
 
-def _named(error: BaseException) -> str:
+def failure_of(error: BaseException) -> str:
     """Return the class of a failure; what the error says in full may quote the receiver, or the address."""
     if _is_about_certificates(error):
         return "certificate_refused"

@@ -128,6 +128,14 @@ GROUPED_HELP = {
         "guessing, ask for it (the user, earlier messages, a tool, a peer), list what others miss, and resolve what "
         "you can answer."
     ),
+    "knowledge": (
+        "What is known from documents, in domains: see which there are (list_domains) and what is in them "
+        "(list_documents, get_document, read_document), put documents (add_document, add_documents) and delete them; "
+        "admins make, change and delete domains, and name sources that documents come from by themselves (add_source, "
+        "list_sources, update_source, remove_source, sync_source). To find something, use search. What can be searched "
+        "by meaning, and how: embed turns texts into vectors, list_models names the models there are; admins say which "
+        "may be used (allow_models) and move searches to another (start_move, show_move, cancel_move)."
+    ),
     "export_policies": (
         "What may leave in an export, in which form and by whose hand: list the policies there are, set one, delete "
         "one. An export names the policy it follows."

@@ -25,6 +25,8 @@ from weft.capabilities.records.naming import KeptName, Named, SourceName, item_n
 from weft.capabilities.records.recording import RecordNotFound
 from weft.capabilities.records.resolving import Resolution, lost, resolve
 from weft.capabilities.records.words import SCHEMA_VERSION
+from weft.capabilities.retrieval.reading import is_address_of_document, text_at
+from weft.capabilities.retrieval.searching import Retriever
 from weft.capabilities.sessions.model import SessionNotFound, line_of
 from weft.kernel.errors import InvalidInput, NotFound, Rejected
 from weft.kernel.given_json import encode_given
@@ -71,7 +73,7 @@ class ResolveSource(Request):
         Content | None,
         msgspec.Meta(
             description="What the source says now. May be left out for what Weft keeps: board://SESSION/KEY (with "
-            "?version=N, ?branch=NAME), session://SESSION#message-N and ids of items.",
+            "?version=N, ?branch=NAME), session://SESSION#message-N, knowledge://DOMAIN/DOCUMENT and ids of items.",
         ),
     ] = None
     media_type: Annotated[
@@ -121,7 +123,7 @@ class _Asked(NamedTuple):
     errors=(RecordNotFound, SourceElsewhere, SessionNotFound),
 )
 async def resolve_source(
-    request: ResolveSource, actor: Actor, lookups: Lookups, markup: MarkupReader
+    request: ResolveSource, actor: Actor, lookups: Lookups, markup: MarkupReader, retriever: Retriever
 ) -> SourceResolved:
     """Find the passage that a source ref means in what its source says now: exact, moved or lost.
 
@@ -129,6 +131,9 @@ async def resolve_source(
     """
     given = _given(request)
     ref, said = await lookups.read(actor, lambda finder: _asked(request, given, finder))
+    if said.text is None and request.against is None:
+        # Documents and memories are no records of anything that happened.
+        said = said._replace(text=await retriever.libraries.read(actor, lambda library: text_at(ref.uri, library)))
     if said.text is None:
         return _told(ref, lost(said.why))
     # Outside of any transaction: comparing takes as long as the source is long.
@@ -201,6 +206,8 @@ async def _said_now(uri: str, look: Look) -> _Said:
     """Return what a source that Weft keeps says now, as the caller may read it."""
     if SourceName.parse(uri) is not None:
         return _Said(None, why=_NO_TEXT)
+    if is_address_of_document(uri):
+        return _Said(None)
     entry, message = _ENTRY.match(uri), _MESSAGE.match(uri)
     if entry is not None:
         name = await _entry(entry[1], entry[2], _query(entry[3] or ""), look)

@@ -116,12 +116,17 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def audience(self) -> tuple[str, ...]:
-        """Return who may know of the session: its participants, and whoever created it."""
-        participants = self.config.participants
-        return participants if participants == ANYONE else (*participants, f"{PRINCIPAL}{self.created_by}")
+        """Return who may know of the session."""
+        return audience_of(self.config, self.created_by)
 
     def admits(self, actor: Actor) -> bool:
         return actor.is_admin or actor.matches(self.audience)
+
+
+def audience_of(config: SessionConfig, created_by: str) -> tuple[str, ...]:
+    """Return who may know of a session: its participants, and whoever created it."""
+    participants = config.participants
+    return participants if participants == ANYONE else (*participants, f"{PRINCIPAL}{created_by}")
 
 
 def line_of(session_id: str) -> str:

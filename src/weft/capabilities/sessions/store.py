@@ -35,6 +35,10 @@ class SessionStore(Protocol):
         """Return sessions newest first, older than ``before``; archived ones only if asked for."""
         ...
 
+    async def audiences(self, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
+        """Return the ids of sessions behind one, in order, each with those who may know of it."""
+        ...
+
     async def last_activity(self, session: Session) -> int:
         """Return when anything in the session was last changed."""
         ...

@@ -62,14 +62,28 @@ _BY_NAME: dict[str, Any] = {
         }
     ],
     "bundle": '{"digest":"sha256:...","entry":{"kind":"header", ...}}',
+    "texts": ["Refunds take ten days."],
+    "model": "all-MiniLM-L6-v2-int8",
+    "models": ["all-MiniLM-L6-v2-int8"],
+    "domain": "handbook",
+    "document_id": "guides/start.md",
+    "documents": [{"document_id": "guides/start.md", "text": "# Start\n\nAsk for an account first."}],
     "url": "https://example.com/weft-events",
     "webhook_id": "webhook_0123456789abcdef",
     "enabled": True,
+    "kind": "folder",
+    "source_id": "source_0123456789abcdef",
     "groups": [{"title": "Where the work stands", "keys": [{"key": "current_phase", "purpose": "the phase now"}]}],
 }
 # What a call must say although no field of it is required by itself.
 _BESIDES: dict[str, dict[str, Any]] = {
+    "search.get_context": {"query": "Which database did we choose, and why?", "max_tokens": 2000},
+    "search.find_similar": {"text": "Invoices are written in the first week of a month."},
+    "knowledge.add_source": {"folder": "/srv/knowledge/handbook", "watch": True},
+    "knowledge.update_source": {"every_seconds": 3600},
     "context.push": {"if_version": 0},
+    "knowledge.add_document": {"text": "# Start\n\nAsk for an account first."},
+    "knowledge.update_domain": {"description": "How we work"},
     "bundle.export": {"session_id": "session_a1b2c3d4e5f60718"},
     "webhook.replay": {"dead": True},
     "agent.define": {"role": "Reviews what others wrote"},

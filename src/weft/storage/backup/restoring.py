@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from functools import cached_property
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ from weft.storage.backup.archive import (
     opened,
     read_manifest,
 )
-from weft.storage.backup.tables import OBJECTS, known_steps, object_rows, tables_after
+from weft.storage.backup.tables import OBJECTS, SHELVES, TENANTS, known_steps, object_rows, tables_after
 from weft.storage.migrations.runner import SchemaMismatch, migrate, status
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.objects import SqlObjectIndex
@@ -64,6 +65,7 @@ async def restore(
         await database.read(SYSTEM, backup.require_empty)
         meter = Meter(progress, backup.weight)
         await backup.store_objects(staging, meter)
+        await database.prepare_vectors(backup.tenants())
         await database.write(SYSTEM, lambda tx: backup.fill(tx, meter))
     # What an older version kept is brought up to this one as at any upgrade.
     await migrate(database, clock)
@@ -96,6 +98,12 @@ class _Backup:
         if found != self._manifest.objects:
             raise BackupUnusable("The backup's large values are not as many as its manifest says.")
 
+    def tenants(self) -> list[str]:
+        table = next(table for table in self._tables if table.name == TENANTS)
+        name, decode = table.columns.index("tenant"), msgspec.json.Decoder(table.row).decode
+        with table.lines(self._archive) as lines:
+            return [decode(line)[name] for line in lines]
+
     async def require_empty(self, transaction: Transaction) -> None:
         for table in self._all:
             if await table.count(transaction):
@@ -111,6 +119,9 @@ class _Backup:
         await self.require_empty(transaction)
         for table in self._tables:
             await self._fill_table(transaction, table, meter)
+        if any(table.name == SHELVES for table in self._tables):
+            # Copies of shelves that are left from before the restore must not be taken for copies of these.
+            await transaction.run("UPDATE shelves SET birth = $1", secrets.randbits(62))
         for row in self._objects:
             if not await SqlObjectIndex(transaction, row.tenant).keep(row.path):
                 raise ObjectBusy

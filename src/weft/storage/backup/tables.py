@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 OBJECTS = "objects"
+SHELVES = "shelves"
+TENANTS = "tenants"
 # What is about work of the processes that run now means nothing anywhere else.
 _CARRIED = {OBJECTS: "state = 'kept'", "jobs": "tenant <> ''"}
 _PYTHON_TYPES: dict[str, type] = {"TEXT": str, "INTEGER": int, "REAL": float, "BLOB": bytes}

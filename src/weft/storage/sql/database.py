@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from weft.capabilities.performance.model import DatabaseFigures
+    from weft.capabilities.shelves.store import VectorSearch
     from weft.kernel.events import NewEvent
 
 Row = Any
@@ -92,6 +93,14 @@ class Database(Protocol):
 
     async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         """Run ``work`` as the owner of the schema while no other process does the same."""
+        ...
+
+    async def prepare_vectors(self, tenants: Iterable[str]) -> None:
+        """Make room for the vectors of tenants: what write does by itself, for work that spans several of them."""
+        ...
+
+    def vector_search(self, tenant: str, shelf: str, model: str) -> VectorSearch | None:
+        """Return how the database itself finds the nearest vectors; None if it only keeps them."""
         ...
 
     def figures(self) -> DatabaseFigures:

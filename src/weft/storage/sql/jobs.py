@@ -40,7 +40,7 @@ class SqlJobStore:
             now,
             due_by,
         )
-        return await self._standing(job) if claimed else None
+        return await self.standing(job) if claimed else None
 
     async def renew(self, job: str, holder: str, until: int) -> Progress | None:
         renewed = await self._tx.changed(
@@ -50,7 +50,7 @@ class SqlJobStore:
             job,
             holder,
         )
-        return await self._standing(job) if renewed else None
+        return await self.standing(job) if renewed else None
 
     async def save(self, job: str, progress: Progress) -> None:
         await self._tx.run(
@@ -76,7 +76,7 @@ class SqlJobStore:
     async def drop(self, job: str) -> None:
         await self._tx.run("DELETE FROM jobs WHERE tenant = $1 AND job = $2", self._tenant, job)
 
-    async def _standing(self, job: str) -> Progress | None:
+    async def standing(self, job: str) -> Progress | None:
         row = await self._tx.one("SELECT cursor, progress FROM jobs WHERE tenant = $1 AND job = $2", self._tenant, job)
         return None if row is None else Progress(*row)
 

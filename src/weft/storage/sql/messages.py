@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from weft.capabilities.messages.model import LAST, Message, Tally
+from weft.storage.sql.following import take_off_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -227,6 +228,7 @@ class SqlMessageStore:
         for changed, by in ((message.audience, -1), (audience, 1)):
             await self._count(session_id, changed, by)
             await self._restamp(session_id, changed)
+        await take_off_message(self._tx, session_id, message.message_id)
 
     async def _count(self, session_id: str, audience: str, by: int) -> None:
         await self._tx.run(

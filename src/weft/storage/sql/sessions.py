@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.history.model import Head, branch_of
-from weft.capabilities.sessions.model import Session, SessionConfig, line_of
+from weft.capabilities.sessions.model import Session, SessionConfig, audience_of, line_of
 from weft.storage.sql.context import erase_snapshots
+from weft.storage.sql.following import erase_from_shelves
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
 
@@ -110,6 +111,18 @@ class SqlSessionStore:
         )
         return [_session(row) for row in rows]
 
+    async def audiences(self, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
+        rows = await self._tx.all(
+            """
+            SELECT session_id, config, created_by FROM sessions
+            WHERE tenant = $1 AND session_id > $2 ORDER BY session_id LIMIT $3
+            """,
+            self._tx.tenant,
+            after,
+            limit,
+        )
+        return [(session_id, audience_of(_decode_config(config), by)) for session_id, config, by in rows]
+
     async def last_activity(self, session: Session) -> int:
         board = line_of(session.session_id)
         rows = [await self._tx.one(_LAST_COMMIT, self._tx.tenant, board)]
@@ -144,6 +157,8 @@ class SqlSessionStore:
         return [line_of(session_id), *branches, *(memory.line_id for memory in memories)]
 
     async def erase(self, session_id: str) -> None:
+        owners = [memory.owner for memory in await memories_of(self._tx, session_id)]
+        await erase_from_shelves(self._tx, session_id, owners)
         await erase_memories(self._tx, session_id)
         await erase_snapshots(self._tx, session_id)
         await erase_record_items(self._tx, session_id)

@@ -7,16 +7,21 @@ every store of two fresh tenants, where each call of a method is a transaction o
 from weft.testing.contracts.access import AccessStoreContract, AuditStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
 from weft.testing.contracts.context import SnapshotStoreContract
+from weft.testing.contracts.embedding import EmbedderContract, TenantModelStoreContract, VectorStoreContract
 from weft.testing.contracts.events import EventStoreContract
 from weft.testing.contracts.history import LineStoreContract
 from weft.testing.contracts.history_branches import BranchContract
 from weft.testing.contracts.history_pruning import PruningContract
+from weft.testing.contracts.knowledge import DocumentStoreContract, DomainStoreContract
+from weft.testing.contracts.knowledge_sources import SourceStoreContract
 from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
+from weft.testing.contracts.models import MoveStoreContract
 from weft.testing.contracts.objects import ObjectIndexContract
 from weft.testing.contracts.policies import PolicyStoreContract
 from weft.testing.contracts.records import RecordStoreContract
 from weft.testing.contracts.sessions import SessionStoreContract
+from weft.testing.contracts.shelves import ShelfStoreContract
 from weft.testing.contracts.stores import Stores
 from weft.testing.contracts.switches import SwitchStoreContract
 from weft.testing.contracts.timeline import (
@@ -33,12 +38,16 @@ __all__ = [
     "AuditStoreContract",
     "BranchContract",
     "ConventionStoreContract",
+    "EmbedderContract",
+    "DocumentStoreContract",
+    "DomainStoreContract",
     "EntryStoreContract",
     "EventStoreContract",
     "JobStoreContract",
     "LineStoreContract",
     "MemoryStoreContract",
     "MessageStoreContract",
+    "MoveStoreContract",
     "ObjectIndexContract",
     "PolicyStoreContract",
     "PruningContract",
@@ -47,9 +56,13 @@ __all__ = [
     "RetentionRulesContract",
     "ReviewStoreContract",
     "SessionStoreContract",
+    "ShelfStoreContract",
     "SnapshotIndexContract",
     "SnapshotStoreContract",
+    "SourceStoreContract",
     "Stores",
     "SwitchStoreContract",
+    "TenantModelStoreContract",
+    "VectorStoreContract",
     "WebhookStoreContract",
 ]

@@ -37,6 +37,16 @@ class SessionStoreContract:
         page = await stores.sessions.newest(Position(2, "c"), 1, archived=False)
         assert [found.session_id for found in page] == ["b"]
 
+    async def test_each_session_is_named_with_those_who_may_know_of_it(self, stores: Stores) -> None:
+        await stores.sessions.add(session("s1"))
+        await stores.sessions.add(Session("s2", "open", {}, SessionConfig(), "planner", 1, 1, None))
+        assert await stores.sessions.audiences("", 10) == [
+            ("s1", ("subagent:*", "human:dana", "principal:planner")),
+            ("s2", ("*",)),
+        ]
+        assert [name for name, _ in await stores.sessions.audiences("", 1)] == ["s1"]
+        assert [name for name, _ in await stores.sessions.audiences("s1", 10)] == ["s2"]
+
     async def test_archived_sessions_are_listed_only_if_asked_for(self, stores: Stores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.sessions.archive("s1", 9)

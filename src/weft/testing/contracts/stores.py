@@ -8,14 +8,19 @@ from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
 from weft.capabilities.context.store import SnapshotStore
+from weft.capabilities.embedding.store import TenantModelStore, VectorStore
 from weft.capabilities.events.model import EventStore, PastEvents
 from weft.capabilities.exchange.policies import PolicyStore
 from weft.capabilities.history.store import LineStore, SwitchStore
+from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
+from weft.capabilities.knowledge_sources.store import SourceStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
+from weft.capabilities.models.store import MoveStore
 from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.shelves.store import ShelfStore
 from weft.capabilities.timeline.store import PruningLog, RetentionRules, ReviewStore, SnapshotIndex
 from weft.capabilities.webhooks.store import WebhookStore
 from weft.kernel.events import Outbox
@@ -28,22 +33,30 @@ class Stores(Protocol):
     access: AccessStore
     audit: AuditStore
     conventions: ConventionStore
+    documents: DocumentStore
+    domains: DomainStore
     entries: EntryStore
     events: EventStore
     jobs: JobStore
     lines: LineStore
     memory: MemoryStore
     messages: MessageStore
+    moves: MoveStore
     objects: ObjectIndex
     outbox: Outbox
     past: PastEvents
+    plans: PlanStore
     policies: PolicyStore
     prunings: PruningLog
     records: RecordStore
     retention: RetentionRules
     reviews: ReviewStore
     sessions: SessionStore
+    shelves: ShelfStore
     snapshot_index: SnapshotIndex
+    sources: SourceStore
     snapshots: SnapshotStore
     switches: SwitchStore
+    tenant_models: TenantModelStore
+    vectors: VectorStore
     webhooks: WebhookStore

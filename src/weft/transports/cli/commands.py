@@ -27,9 +27,13 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """Commands in the order they were defined, with a suggestion for a mistyped one."""
+    """Commands in the order they were defined, with a suggestion for a mistyped one.
+
+    Where there is a ``usual`` one, whatever is no command is meant for it.
+    """
 
     command_class = Command
+    usual: str | None = None
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -39,6 +43,8 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
+        if self.usual is not None and not name.startswith("-") and self.get_command(ctx, name) is None:
+            return self.usual, self.get_command(ctx, self.usual), args
         if not ctx.resilient_parsing and name[:1].isalnum() and self.get_command(ctx, name) is None:
             raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx)
         return super().resolve_command(ctx, args)

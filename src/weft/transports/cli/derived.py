@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.transports.cli import events, history, missing, policies, record_forms, records
+from weft.transports.cli import events, history, missing, policies, record_forms, records, retrieval
 from weft.transports.cli.commands import JSON, Command, Group
 from weft.transports.cli.failures import FAILED
 from weft.transports.cli.fields import given, parameters
@@ -21,15 +21,25 @@ if TYPE_CHECKING:
 
 # What cannot be taken back is asked about first, where somebody is there to answer.
 IRREVERSIBLE = frozenset(
-    {"session.delete", "history.delete_branch", "history.prune", "key.revoke", "signing_key.rotate", "webhook.delete"}
+    {
+        "session.delete",
+        "history.delete_branch",
+        "history.prune",
+        "key.revoke",
+        "signing_key.rotate",
+        "webhook.delete",
+        "knowledge.delete_domain",
+    }
 )
-_FORMS = {**history.FORMS, **missing.FORMS, **policies.FORMS, **records.FORMS, **record_forms.FORMS}
+_FORMS = {**history.FORMS, **missing.FORMS, **policies.FORMS, **records.FORMS, **record_forms.FORMS, **retrieval.FORMS}
 # What was asked for was not done, or is not so, though nothing was refused.
 _UNDONE: dict[str, Callable[[Any], bool]] = {
     "history.merge": lambda answer: not answer.merged,
     "history.verify": lambda answer: not answer.intact,
     "webhook.test": lambda answer: not answer.delivered,
 }
+# What is meant where no command of a group is named.
+_USUAL = {"search": "everything"}
 _YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask whether you are sure.")
 
 
@@ -37,7 +47,9 @@ def group_of(name: str, summary: str, operations: Iterable[Operation]) -> Group:
     """Return the group that holds these operations, in the order of their definition, what creates things first."""
     ordered = sorted(operations, key=lambda operation: operation.verb != "create")
     commands = {dashed(operation.verb): command_for(operation) for operation in ordered}
-    return Group(name, commands=commands, help=summary, no_args_is_help=True)
+    group = Group(name, commands=commands, help=summary, no_args_is_help=True)
+    group.usual = _USUAL.get(name)
+    return group
 
 
 def command_for(operation: Operation) -> click.Command:

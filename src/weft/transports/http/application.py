@@ -15,12 +15,14 @@ from weft import __version__
 from weft.kernel.errors import MethodNotAllowed, NotFound, WeftError
 from weft.transports.http.bundles import bundle_routes
 from weft.transports.http.guard import HostGuard
+from weft.transports.http.hooks import hook_routes
 from weft.transports.http.landing import landing_page
 from weft.transports.http.openapi import openapi_document
 from weft.transports.http.rest import rest_routes
 from weft.transports.http.schemas import schema_routes
 from weft.transports.http.shims import shim_routes
 from weft.transports.http.streams import OpenStreams, stream_route
+from weft.transports.http.uploads import upload_route
 from weft.transports.http.wire import error_body
 from weft.transports.mcp.http import MCP_PATH, McpEndpoint
 
@@ -56,6 +58,8 @@ class HttpApplication:
                 *rest_routes(self._app),
                 stream_route(self._app, self.streams),
                 *bundle_routes(self._app),
+                upload_route(self._app),
+                *hook_routes(self._app),
                 *shim_routes(self._app),
                 *schema_routes(),
                 Route("/", self._landing),

@@ -53,7 +53,7 @@ class ImportStream(OperationEndpoint):
             raw = self._from_query(scope["query_string"])
             if "bundle" in raw:
                 raise InvalidInput("bundle: it is the body of the request", field="bundle")
-            imported = await self._app.exchange.receive(raw, arrival_of(scope), _body(receive), strict=False)
+            imported = await self._app.exchange.receive(raw, arrival_of(scope), body_of(receive), strict=False)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
         else:
@@ -80,11 +80,12 @@ async def _send_file(send: Send, export: ExportFile) -> None:
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _body(receive: Receive) -> AsyncIterator[bytes]:
+async def body_of(receive: Receive) -> AsyncIterator[bytes]:
+    """Yield the body of a request as it arrives."""
     more = True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise InvalidInput("The connection was closed before the bundle had arrived.")
+            raise InvalidInput("The connection was closed before everything had arrived.")
         yield message.get("body", b"")
         more = message.get("more_body", False)

@@ -19,10 +19,12 @@ import asyncpg
 from weft.capabilities.performance.model import SystemInfo
 from weft.kernel.errors import InternalError, InvalidInput, PoolNotInitialized, StorageFull, SystemUnavailable
 from weft.storage.sql.database import AccessChanged
+from weft.storage.sql.dialects.postgres_vectors import add_partitions, is_missing, lacks_partition, learn_vectors
 from weft.storage.sql.usage import Connections, Usage, database_figures
+from weft.storage.sql.vectors import PgVectors
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from weft.capabilities.performance.model import DatabaseFigures
     from weft.kernel.events import NewEvent
@@ -33,12 +35,19 @@ T = TypeVar("T")
 DIALECT = {
     "for_update": "FOR UPDATE",
     "for_update_unless_locked": "FOR UPDATE SKIP LOCKED",
+    "for_share": "FOR SHARE",
     "blob": "BYTEA",
     "bigint": "BIGINT",
     "table": "",
+    "rows_table": "",
+    "rows_table_by_tenant": "PARTITION BY LIST (tenant)",
+    "real": "DOUBLE PRECISION",
+    "vector": "HALFVEC",
     # What only SQLite needs is a comment here.
     "sqlite_only": "/*",
     "end_sqlite_only": "*/",
+    "postgres_only": "",
+    "end_postgres_only": "",
 }
 
 # Everything row-level security needs. Run at every start, so a new table with a tenant is never forgotten; tables
@@ -167,6 +176,7 @@ class PostgresDatabase:
         self._announcer: asyncio.Task[None] | None = None
         self._usage = Usage()
         self._opened = self._in_use = 0
+        self._knows_vectors = True
 
     async def open(self) -> None:
         async with _translated(self._usage):
@@ -174,7 +184,7 @@ class PostgresDatabase:
                 self._url,
                 min_size=1,
                 max_size=_POOL_SIZE,
-                init=self._count_opened,
+                init=self._make_ready,
                 reset=_nothing_to_reset,
                 timeout=_CONNECT_SECONDS,
             )
@@ -199,6 +209,10 @@ class PostgresDatabase:
             except _LOST_RACES as error:
                 if not attempts_left:
                     raise SystemUnavailable("Too many callers changed the same thing at once.") from error
+            except asyncpg.CheckViolationError as error:
+                if scope.tenant is None or not attempts_left or not lacks_partition(error):
+                    raise
+                await self.prepare_vectors([scope.tenant])
             else:
                 if transaction.published:
                     self._announce(transaction.tenant)
@@ -206,12 +220,17 @@ class PostgresDatabase:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        async with _translated(self._usage), self._acquired() as connection, connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
+        async with self._owned() as connection:
             result = await work(PostgresTransaction(connection, "", self._usage))
-            if await connection.fetchval(_UNGUARDED):
-                await connection.execute(_SECURE)
-            return result
+        if not self._knows_vectors:
+            # Connections from before the extension was there would not understand it.
+            await self._connections().expire_connections()
+            self._knows_vectors = True
+        return result
+
+    async def prepare_vectors(self, tenants: Iterable[str]) -> None:
+        async with self._owned() as connection:
+            await add_partitions(connection, tenants)
 
     async def wakes(self) -> AsyncIterator[set[str]]:
         """Yield tenants announced by any process, and an empty set now and then in case a wake was missed."""
@@ -262,6 +281,24 @@ class PostgresDatabase:
                 self._in_use -= 1
                 self._usage.ended(time.perf_counter() - started)
 
+    def vector_search(self, tenant: str, shelf: str, model: str) -> PgVectors:
+        return PgVectors(self, tenant, shelf, model)
+
+    @asynccontextmanager
+    async def owning(self) -> AsyncIterator[Any]:
+        """Lend a connection of the schema's owner, with no transaction open, for what cannot be done in one."""
+        async with _translated(self._usage), self._acquired() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def _owned(self) -> AsyncIterator[Any]:
+        """Open a transaction that may change the schema, while no other process does; leave every table guarded."""
+        async with _translated(self._usage), self._acquired() as connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
+            yield connection
+            if await connection.fetchval(_UNGUARDED):
+                await connection.execute(_SECURE)
+
     @asynccontextmanager
     async def _entered(self, scope: Scope, *, isolation: str, readonly: bool) -> AsyncIterator[PostgresTransaction]:
         async with (
@@ -283,8 +320,9 @@ class PostgresDatabase:
             raise PoolNotInitialized
         return self._pool
 
-    async def _count_opened(self, _connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private
+    async def _make_ready(self, connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private
         self._opened += 1
+        self._knows_vectors &= await learn_vectors(connection)
 
     def _announce(self, tenant: str) -> None:
         for mailbox in self._listeners:
@@ -340,6 +378,13 @@ async def _translated(usage: Usage) -> AsyncIterator[None]:
         raise StorageFull from error
     except asyncpg.DataCorruptedError as error:
         raise InternalError("PostgreSQL reports damaged data; restore it from a backup.") from error
+    except (asyncpg.UndefinedFileError, asyncpg.FeatureNotSupportedError, asyncpg.UndefinedObjectError) as error:
+        if not is_missing(error):
+            raise
+        raise SystemUnavailable(
+            "This PostgreSQL server has no pgvector that Weft can use.",
+            hint="Install pgvector 0.8 or newer on the server, then start Weft again; it keeps the vectors.",
+        ) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise SystemUnavailable(
             "PostgreSQL does not let this login set Weft up.",

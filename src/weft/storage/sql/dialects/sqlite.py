@@ -33,7 +33,7 @@ from weft.storage.sql.dialects.sqlite_planner import teach_planner
 from weft.storage.sql.usage import Connections, Usage, database_figures
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
     from weft.capabilities.performance.model import DatabaseFigures
     from weft.kernel.events import NewEvent
@@ -46,11 +46,20 @@ _Epochs = dict[str, tuple[int] | None]
 DIALECT = {
     "for_update": "",
     "for_update_unless_locked": "",
+    "for_share": "",
     "blob": "BLOB",
     "bigint": "INTEGER",
     "table": "STRICT, WITHOUT ROWID",
+    # Rows of more than about a kilobyte take whole pages in a table without rowids.
+    "rows_table": "STRICT",
+    "rows_table_by_tenant": "STRICT",
+    "real": "REAL",
+    "vector": "BLOB",
     "sqlite_only": "",
     "end_sqlite_only": "",
+    # What only PostgreSQL needs is a comment here.
+    "postgres_only": "/*",
+    "end_postgres_only": "*/",
 }
 
 _EPOCH = "SELECT access_epoch FROM tenants WHERE tenant = $1"
@@ -185,6 +194,12 @@ class SqliteDatabase:
             self._reader = _connect_to_read(self._path)
             self._opened += 1
         return result
+
+    async def prepare_vectors(self, tenants: Iterable[str]) -> None:
+        """Nothing to prepare: one table keeps them all."""
+
+    def vector_search(self, tenant: str, shelf: str, model: str) -> None:
+        """Return nothing: vectors are only kept here."""
 
     async def wakes(self) -> AsyncIterator[set[str]]:
         """Yield tenants written to here at once, and an empty set when another process wrote to the file."""

@@ -1,0 +1,324 @@
+"""Searching as a shelf grows: how long a search takes end to end, what it misses, and what the index costs.
+
+Sizes are WEFT_BENCH_CHUNKS, such as ``1000,1000000``; vectors in PostgreSQL are measured at WEFT_BENCH_PGVECTOR chunks.
+Chunks are made up: words as often as words are (Zipf), vectors in clusters of unequal width, as embedded texts have
+them. They are put straight into rows; the index is made from these as always. Bare scans and graphs answer the same
+questions over the same vectors, in the same run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.harness import Baseline, Row, limited, resident_bytes
+from benchmarks.postgres import postgres_database, postgres_server
+from benchmarks.servers import folder
+from benchmarks.wire import run_async
+from weft.app.app import App
+from weft.app.callers import Local
+from weft.app.dispatch import Arrival
+from weft.capabilities.knowledge.model import Domain
+from weft.capabilities.retrieval.view import Wish
+from weft.capabilities.retrieval.words import terms_of
+from weft.capabilities.shelves.model import NewChunk, shelf_of_domain
+from weft.kernel.identity import ANYONE
+from weft.settings import Settings
+from weft.storage.sql.database import Scope
+from weft.storage.sql.knowledge import SqlDomainStore
+from weft.storage.sql.shelves import SqlShelfStore
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from weft.capabilities.retrieval.view import View
+    from weft.storage.sql.database import Transaction
+
+    Floats = NDArray[np.float32]
+
+_DIMENSIONS = 384
+_DOMAIN = "growing"
+_SHELF = shelf_of_domain(_DOMAIN)
+_VOCABULARY, _ZIPF, _WORDS = 50_000, 1.05, 80
+_CHUNKS_A_DOCUMENT = 100
+_AT_ONCE = 2_000
+_CALLERS = (1, 8)
+_NEAREST = 10
+_P95_MILLIS, _RECALL = 60.0, 0.98
+_TENANTS = 10
+_BUILDING = {"weft-index", "weft-vector index"}
+_BARE_GRAPH_AT_MOST = 100_000
+_DOCUMENT = """
+INSERT INTO documents (tenant, domain, document_id, version, content_version, state, digest, fingerprint, bytes,
+    media_type, title, metadata, pinned, importance, moment, added_by, created_at, updated_at, indexed_version,
+    indexed_content, indexed_at, chunks, chunks_done, chunks_total, error, cut, queued_at, holder, lease_until)
+VALUES ($1, $2, $3, 1, 1, 'indexed', '', '', 0, 'text/plain', '', '{{}}', 0, NULL, 0, 'human:admin', 0, 0, 1, 1, 0, 0,
+    0, 0, NULL, '', 0, NULL, 0)
+"""
+
+
+class Sizes(NamedTuple):
+    """How much is measured."""
+
+    chunks: Sequence[int]
+    searches: int
+    pgvector: int
+
+
+def run(*, quick: bool) -> list[Row]:
+    sizes = _asked(quick=quick)
+    rows = [row for size in sizes.chunks for row in run_async(_embedded(size, 1, sizes.searches))]
+    rows += run_async(_embedded(max(sizes.chunks), _TENANTS, sizes.searches))
+    return [*rows, *run_async(_in_postgres(sizes.pgvector, sizes.searches))]
+
+
+def _asked(*, quick: bool) -> Sizes:
+    chunks = os.environ.get("WEFT_BENCH_CHUNKS", "200,400" if quick else "1000,10000,100000,1000000")
+    pgvector = os.environ.get("WEFT_BENCH_PGVECTOR", "200" if quick else "100000")
+    return Sizes([int(size) for size in chunks.split(",")], 8 if quick else 200, int(pgvector))
+
+
+class Stuff:
+    """Made-up texts and vectors, the same in every run."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(6)
+        # Embedded texts vary much in a few directions and little in most.
+        self._width = (1.0 / np.sqrt(np.arange(_DIMENSIONS) + 8.0)).astype(np.float32)
+        self._middles = self._spread(12_000)
+        self._words = np.array([_word(number) for number in range(_VOCABULARY)])
+        self._terms = np.array([terms_of(word) for word in self._words])
+        often = 1.0 / np.arange(1, _VOCABULARY + 1) ** _ZIPF
+        self._up_to = np.cumsum(often) / often.sum()
+
+    def vectors(self, count: int) -> NDArray[np.float16]:
+        """Return vectors between two middles each, nearer to one of them."""
+        one, other = self._random.integers(len(self._middles), size=(2, count))
+        share = self._random.uniform(0.5, 1.0, (count, 1)).astype(np.float32)
+        mixed = share * self._middles[one] + (1 - share) * self._middles[other] + 0.5 * self._spread(count)
+        return (mixed / np.linalg.norm(mixed, axis=1, keepdims=True)).astype(np.float16)
+
+    def chunks(self, first: int, count: int) -> list[NewChunk]:
+        said = np.searchsorted(self._up_to, self._random.random((count, _WORDS)))
+        return [self._chunk(first + place, words) for place, words in enumerate(said)]
+
+    def question(self) -> str:
+        """Return a few words that occur, common and rare."""
+        return " ".join(self._words[np.searchsorted(self._up_to, self._random.random(8))])
+
+    def _chunk(self, number: int, words: NDArray[np.intp]) -> NewChunk:
+        document, ordinal = divmod(number, _CHUNKS_A_DOCUMENT)
+        return NewChunk(
+            source="document",
+            place=_DOMAIN,
+            item=f"{document}",
+            ordinal=ordinal,
+            start=0,
+            end=1,
+            terms=" ".join(self._terms[words]),
+            digest=b"",
+            tokens=100,
+            moment=number,
+            text=" ".join(self._words[words[:12]]),
+        )
+
+    def _spread(self, count: int) -> Floats:
+        return self._random.standard_normal((count, _DIMENSIONS), dtype=np.float32) * self._width
+
+
+def _word(number: int) -> str:
+    """Return a word that no other number has."""
+    syllables = []
+    for _ in range(3):
+        number, place = divmod(number, 80)
+        syllables.append("bdfgklmnprstvzhj"[place % 16] + "aeiou"[place // 16])
+    return "".join(syllables)
+
+
+@dataclass(frozen=True)
+class Grown:
+    """An installation whose tenants have as many chunks together as are measured."""
+
+    app: App
+    stuff: Stuff
+    tenants: list[str]
+    vectors: NDArray[np.float16]
+    model: str
+
+    async def search(self, number: int) -> float:
+        """Search as a caller does; return the milliseconds it took."""
+        arrival = Arrival(Local(self.tenants[number % len(self.tenants)], "admin"))
+        raw = {"query": self.stuff.question(), "top_k": _NEAREST}
+        started = time.perf_counter()
+        await self.app.call(self.app.registry["search.everything"], raw, arrival)
+        return (time.perf_counter() - started) * 1_000
+
+    async def view(self, tenant: str) -> View:
+        return await self.app.shelves.open(tenant, Wish(_SHELF), _Anyone(), self.model)
+
+    async def build(self) -> float:
+        """Have the index made of the rows; return the seconds it took."""
+        started = time.perf_counter()
+        share = len(self.vectors) // len(self.tenants)
+        for tenant in self.tenants:
+            while (await self.view(tenant)).size < share:  # noqa: ASYNC110 - nobody else would know
+                await asyncio.sleep(0.05)
+        await self._settled()
+        return time.perf_counter() - started
+
+    async def _settled(self) -> None:
+        while any(task.get_name() in _BUILDING for task in asyncio.all_tasks()):  # noqa: ASYNC110 - likewise
+            await asyncio.sleep(0.05)
+
+
+class _Anyone:
+    def matches(self, patterns: Sequence[str]) -> bool:
+        return ANYONE[0] in patterns
+
+
+async def _embedded(size: int, tenants: int, searches: int) -> list[Row]:
+    with folder() as data:
+        name = f"search_scale.{size}" if tenants == 1 else f"search_scale.{size}_in_{tenants}_tenants"
+        return await _measured(name, str(data / "weft.db"), data, size, tenants, searches)
+
+
+async def _in_postgres(size: int, searches: int) -> list[Row]:
+    with postgres_server() as server, folder() as data:
+        url = await postgres_database(server, "grown")
+        return await _measured(f"search_scale.pgvector.{size}", url, data, size, 1, searches)
+
+
+async def _measured(name: str, url: str, data: Path, size: int, tenants: int, searches: int) -> list[Row]:
+    app = App(Settings(database_url=url, data=str(data), rate_limits="off", index_sessions="off"))
+    await app.open()
+    try:
+        before = resident_bytes(os.getpid())
+        grown = await _grow(app, size, tenants)
+        seconds = await grown.build()
+        rows = [Row(f"{name}.build", round(seconds, 2), "s")]
+        rows += await _times(name, grown, searches)
+        rows += await _recall(name, grown, min(searches, 100))
+        memory = resident_bytes(os.getpid()) - before - grown.vectors.nbytes
+        files = sum(file.stat().st_size for file in (data / "index").rglob("*.seg"))
+        return [
+            *rows,
+            Row(f"{name}.memory", round(max(memory, 0) / 2**20, 1), "MB"),
+            Row(f"{name}.files", round(files / 2**20, 1), "MB"),
+        ]
+    finally:
+        await app.close()
+
+
+async def _grow(app: App, size: int, tenants: int) -> Grown:
+    stuff = Stuff()
+    model = app.embeddings.models()[0].name
+    names = [f"tenant{number}" for number in range(tenants)]
+    vectors = stuff.vectors(size - size % tenants)
+    share = len(vectors) // tenants
+    for place, tenant in enumerate(names):
+        await app.tenants.create(tenant)
+        await _fill(app, tenant, stuff, model, vectors[place * share : (place + 1) * share])
+    return Grown(app, stuff, names, vectors, model)
+
+
+async def _fill(app: App, tenant: str, stuff: Stuff, model: str, vectors: NDArray[np.float16]) -> None:
+    documents = range(-(-len(vectors) // _CHUNKS_A_DOCUMENT))
+    rows = [(tenant, _DOMAIN, str(document)) for document in documents]
+    domain = Domain(domain=_DOMAIN, description="", clearance=1, created_by="human:admin", created_at=0, updated_at=0)
+    await app.database.write(Scope(tenant), lambda tx: SqlDomainStore(tx).add(domain))
+    await app.database.write(Scope(tenant), lambda tx: tx.many(_DOCUMENT, rows))
+    for start in range(0, len(vectors), _AT_ONCE):
+        given = [vector.tobytes() for vector in vectors[start : start + _AT_ONCE]]
+        chunks = stuff.chunks(start, len(given))
+        await app.database.write(Scope(tenant), partial(_put, chunks, {model: given}))
+
+
+async def _put(chunks: list[NewChunk], vectors: dict[str, list[bytes]], transaction: Transaction) -> None:
+    await SqlShelfStore(transaction).add(_SHELF, chunks, vectors)
+
+
+async def _times(name: str, grown: Grown, searches: int) -> list[Row]:
+    rows = []
+    await _load(grown.search, len(grown.tenants) * 2, 1)
+    for callers in _CALLERS:
+        taken = await _load(grown.search, searches, callers)
+        p50, p95 = map(float, np.percentile(taken, [50, 95]))
+        rows.append(Row(f"{name}.{callers}_callers.p50", round(p50, 2), "ms"))
+        if callers == 1:
+            rows.append(limited(f"{name}.{callers}_callers.p95", p95, "ms", below=_P95_MILLIS))
+        else:
+            # They share the cores there are, so this tells of the machine as much as of Weft.
+            rows.append(Row(f"{name}.{callers}_callers.p95", round(p95, 2), "ms"))
+    return rows
+
+
+async def _load(search: Callable[[int], Awaitable[float]], searches: int, callers: int) -> list[float]:
+    waiting = iter(range(searches))
+
+    async def caller() -> list[float]:
+        return [await search(number) for number in waiting]
+
+    return [taken for some in await asyncio.gather(*(caller() for _ in range(callers))) for taken in some]
+
+
+async def _recall(name: str, grown: Grown, questions: int) -> list[Row]:
+    """Compare the nearest by the index with the nearest of all, beside bare ways to find them."""
+    asked = grown.stuff.vectors(questions).astype(np.float32)
+    share = len(grown.vectors) // len(grown.tenants)
+    mine = grown.vectors[:share]
+    exact, scan = _scanned(mine, asked)
+    view = await grown.view(grown.tenants[0])
+    found, taken = [], []
+    for question in asked:
+        started = time.perf_counter()
+        near = await view.nearest(question, _NEAREST)
+        taken.append((time.perf_counter() - started) * 1_000)
+        found.append(set((view.columns(near.rows).number - 1).tolist()))
+    recall = float(np.mean([len(one & all_) / len(all_) for one, all_ in zip(found, exact, strict=True)]))
+    rows = [
+        Row(f"{name}.recall", round(recall, 4), "of 1", target=f"at least {_RECALL}", met=recall >= _RECALL),
+        _beside(f"{name}.nearest", taken, "numpy scan", scan),
+    ]
+    if share <= _BARE_GRAPH_AT_MOST:
+        rows.append(_beside(f"{name}.nearest_to_graph", taken, "usearch", _graph(mine, asked)))
+    return rows
+
+
+def _beside(name: str, taken: Sequence[float], other: str, others: Sequence[float]) -> Row:
+    ours, theirs = float(np.median(taken)), float(np.median(others))
+    return Row(name, round(ours, 3), "ms", Baseline(other, round(theirs, 3)), round(ours / theirs, 3))
+
+
+def _scanned(vectors: NDArray[np.float16], asked: Floats) -> tuple[list[set[int]], list[float]]:
+    floats = vectors.astype(np.float32)
+    found, taken = [], []
+    for question in asked:
+        started = time.perf_counter()
+        cosines = floats @ question
+        nearest = np.argpartition(-cosines, min(_NEAREST, len(cosines) - 1))[:_NEAREST]
+        taken.append((time.perf_counter() - started) * 1_000)
+        found.append(set(nearest.tolist()))
+    return found, taken
+
+
+def _graph(vectors: NDArray[np.float16], asked: Floats) -> list[float]:
+    from usearch.index import Index  # noqa: PLC0415 - only where it is compared with
+
+    graph: Any = Index(ndim=_DIMENSIONS, metric="ip", dtype="f16", connectivity=16, expansion_add=128)
+    graph.add(np.arange(len(vectors)), vectors)
+    graph.expansion_search = 256
+    taken = []
+    for question in asked:
+        started = time.perf_counter()
+        graph.search(question, _NEAREST)
+        taken.append((time.perf_counter() - started) * 1_000)
+    return taken

@@ -1,0 +1,307 @@
+"""The evaluation sets for retrieval: what is searched, what is asked of it, and what would be right.
+
+Everything is cut, named and weighed as the product does it: turns are messages of sessions, documents and tools are
+documents of a domain.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from weft.capabilities.chunking.cutting import cut
+from weft.capabilities.chunking.media import type_of_text
+from weft.capabilities.chunking.model import Cutting, Reading
+from weft.capabilities.following.contents import Said
+from weft.capabilities.following.contents import chunks_of as chunks_of_said
+from weft.capabilities.following.model import Subject
+from weft.capabilities.retrieval.view import Wish
+from weft.capabilities.retrieval.words import terms_of
+from weft.capabilities.shelves.model import SESSIONS, NewChunk, Standing, shelf_of_domain
+from weft.index.shelf import Moment
+from weft.index.view import ShelfView
+from weft.kernel.clock import DAY_MICROS, to_micros
+from weft.kernel.tokens import approximate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from evals.vectors import KnownVectors
+
+    Measure = Literal["recall", "characters"]
+    Group = frozenset[str]
+
+_DOMAIN = "eval"
+_SAID_AT = "%I:%M %p on %d %B, %Y"
+# What came without a time was said on some day; what was put in as a document, at one moment.
+_SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
+_CUT_SHORT = Cutting(chunk_tokens=285, overlap_tokens=0)
+
+
+class Span(NamedTuple):
+    """Characters of a document."""
+
+    item: str
+    start: int
+    end: int
+
+
+class Asked(NamedTuple):
+    """A question, which corpus it is asked of, and what is right.
+
+    ``wanted`` are groups of items: one of each is needed. Where characters are measured, ``spans`` are wanted.
+    """
+
+    corpus: str
+    text: str
+    wanted: tuple[Group, ...] = ()
+    spans: tuple[Span, ...] = ()
+
+
+@dataclass
+class Corpus:
+    """What is searched together. ``names`` says what the item of each chunk is called in the evaluation set."""
+
+    shelf: str
+    chunks: list[NewChunk] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+
+    def add(self, name: str, chunks: Iterable[NewChunk]) -> None:
+        for chunk in chunks:
+            self.chunks.append(chunk)
+            self.names.append(name)
+
+    def open(self, vectors: KnownVectors) -> ShelfView:
+        """Return a view of all of it."""
+        embedded = vectors.of([chunk.embedded for chunk in self.chunks]).astype("<f2")
+        standing = [
+            _standing(number, chunk, vector.tobytes())
+            for number, (chunk, vector) in enumerate(zip(self.chunks, embedded, strict=True), start=1)
+        ]
+        return ShelfView(self.shelf, Moment().then(len(standing), standing, []), Wish(self.shelf), _Anyone())
+
+    @cached_property
+    def asked_at(self) -> int:
+        """Return a moment a day after the last of it was said."""
+        return max(chunk.moment for chunk in self.chunks) + DAY_MICROS
+
+
+@dataclass
+class Collection:
+    """An evaluation set."""
+
+    name: str
+    corpora: dict[str, Corpus]
+    questions: list[Asked]
+    measure: Measure = "recall"
+
+
+def conversations(folder: Path, name: str) -> Collection:
+    """Return turns as messages of sessions; all sessions of a conversation are searched together."""
+    corpora: dict[str, Corpus] = defaultdict(lambda: Corpus(SESSIONS))
+    for turn in _lines(folder, f"conv_retrieval/{name}_docs"):
+        corpora[turn["conv"]].add(turn["id"], _message(turn))
+    asked = [
+        Asked(each["conv"], each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
+        for each in _lines(folder, f"conv_retrieval/{name}_queries")
+        if each["category"] != "adversarial"
+    ]
+    return Collection(name, dict(corpora), asked)
+
+
+def windows_of_turns(folder: Path, name: str, size: int) -> Collection:
+    """Return stretches of turns as documents, each with what so many turns say."""
+    corpus_of: dict[str, Corpus] = defaultdict(lambda: Corpus(shelf_of_domain(_DOMAIN)))
+    stretches: dict[tuple[str, int, int], list[dict[str, Any]]] = defaultdict(list)
+    for turn in _lines(folder, f"conv_retrieval/{name}_docs"):
+        stretches[turn["conv"], turn["session"], (turn["turn"] - 1) // size].append(turn)
+    window_of = {}
+    for (conversation, *place), turns in stretches.items():
+        window = f"{conversation}/{place}"
+        window_of.update({turn["id"]: window for turn in turns})
+        text = "\n".join(f"{turn['speaker']}: {_said(turn)}" for turn in turns)
+        corpus_of[conversation].add(window, [_document_chunk(window, "", text)])
+    asked = [
+        Asked(each["conv"], each["query"], tuple(frozenset({window}) for window in sorted(windows)))
+        for each in _lines(folder, f"conv_retrieval/{name}_queries")
+        if each["category"] != "adversarial"
+        and (windows := {window_of[gold] for gold in each["gold_ids"] if gold in window_of})
+    ]
+    return Collection(f"{name}_windows", dict(corpus_of), asked)
+
+
+def documents(folder: Path, name: str) -> Collection:
+    """Return documents of one domain, cut as by default."""
+    corpus = Corpus(shelf_of_domain(_DOMAIN))
+    for line in _lines(folder, f"doc_retrieval/{name}_docs"):
+        corpus.add(line["id"], _document(line["id"], line["title"], line["text"], Cutting()))
+    asked = [
+        Asked("all", each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
+        for each in _lines(folder, f"doc_retrieval/{name}_queries")
+    ]
+    return Collection(name, {"all": corpus}, asked)
+
+
+def long_documents(folder: Path, name: str) -> Collection:
+    """Return documents each searched alone, in pieces about as long as 1,000 characters."""
+    corpora = {}
+    for line in _lines(folder, f"chunking/{name}_docs"):
+        corpora[line["doc_id"]] = Corpus(shelf_of_domain(_DOMAIN))
+        corpora[line["doc_id"]].add(line["doc_id"], _document(line["doc_id"], "", line["text"], _CUT_SHORT))
+    asked = [
+        Asked(
+            each["doc_id"],
+            each["query"],
+            spans=tuple(Span(each["doc_id"], gold["start"], gold["end"]) for gold in each["gold_spans"]),
+        )
+        for each in _lines(folder, f"chunking/{name}_queries")
+    ]
+    return Collection(name, corpora, asked, "characters")
+
+
+def tools(folder: Path, name: str) -> Collection:
+    """Return tools as documents of one domain, each named as the tool is."""
+    corpus = Corpus(shelf_of_domain(_DOMAIN))
+    for line in _lines(folder, f"tools/{name}_tools"):
+        corpus.add(line["id"], _document(line["id"], line["name"], _described(line), Cutting()))
+    asked = [
+        Asked("all", each["query"], tuple(map(frozenset, each.get("gold_any") or [[g] for g in each["gold_tools"]])))
+        for each in _lines(folder, f"tools/{name}_queries")
+    ]
+    return Collection(name, {"all": corpus}, asked)
+
+
+SETS: dict[str, Callable[[Path], Collection]] = {
+    "locomo": lambda folder: conversations(folder, "locomo"),
+    "locomo_windows": lambda folder: windows_of_turns(folder, "locomo", 6),
+    "bfcl_memory": lambda folder: conversations(folder, "bfcl_memory"),
+    "metatool": lambda folder: tools(folder, "metatool"),
+    "livemcp": lambda folder: tools(folder, "livemcp"),
+    "bfcl_live": lambda folder: tools(folder, "bfcl_live"),
+    "tau2_banking": lambda folder: documents(folder, "tau2_banking"),
+    "qmsum": lambda folder: long_documents(folder, "qmsum"),
+    "chunkeval": lambda folder: long_documents(folder, "chunkeval"),
+    "scifact": lambda folder: documents(folder, "scifact"),
+}
+
+
+def found_of(asked: Asked, corpus: Corpus, places: Sequence[int]) -> float:
+    """Return how much of what is right the best chunks have."""
+    if asked.spans:
+        return _characters(asked.spans, [corpus.chunks[place] for place in places])
+    items = {corpus.names[place] for place in places}
+    return sum(bool(group & items) for group in asked.wanted) / len(asked.wanted)
+
+
+def first_items(corpus: Corpus, places: Iterable[int], limit: int) -> list[int]:
+    """Return the places of the best chunks of so many items, the best first."""
+    items: set[str] = set()
+    kept = []
+    for place in places:
+        items.add(corpus.names[place])
+        if len(items) > limit:
+            break
+        kept.append(place)
+    return kept
+
+
+def is_right(asked: Asked, corpus: Corpus, place: int) -> bool:
+    """Tell whether a chunk is, or holds, something that is right."""
+    if asked.spans:
+        chunk = corpus.chunks[place]
+        return any(min(span.end, chunk.end) > max(span.start, chunk.start) for span in asked.spans)
+    return any(corpus.names[place] in group for group in asked.wanted)
+
+
+class _Anyone:
+    def matches(self, patterns: Sequence[str]) -> bool:
+        del patterns
+        return True
+
+
+def _characters(spans: Sequence[Span], chunks: Sequence[NewChunk]) -> float:
+    gold = {at for span in spans for at in range(span.start, span.end)}
+    return len(gold & {at for chunk in chunks for at in range(chunk.start, chunk.end)}) / len(gold)
+
+
+def _message(turn: dict[str, Any]) -> list[NewChunk]:
+    session = f"{turn['conv']}-{turn['session']}"
+    said = Said(text=_said(turn), version=1, moment=_moment(turn), speaker=turn["speaker"])
+    return chunks_of_said(Subject(source="message", place=session, item=str(turn["turn"])), said)
+
+
+def _said(turn: dict[str, Any]) -> str:
+    caption = turn.get("image_caption")
+    return f"{turn['text']} [image: {caption}]" if caption else str(turn["text"])
+
+
+def _moment(turn: dict[str, Any]) -> int:
+    said_at = turn.get("time")
+    day = datetime.strptime(said_at.upper(), _SAID_AT).replace(tzinfo=UTC) if said_at else _SOME_DAY
+    return to_micros(day)
+
+
+def _document(name: str, title: str, text: str, cutting: Cutting) -> Iterator[NewChunk]:
+    reading = Reading(text=text, media_type=type_of_text(text), title=title)
+    for ordinal, piece in enumerate(cut(reading, cutting, approximate_tokens)):
+        heading = " > ".join(filter(None, (title, piece.heading)))
+        yield _document_chunk(name, heading, text[piece.start : piece.end], ordinal, piece.start)
+
+
+def _document_chunk(name: str, heading: str, text: str, ordinal: int = 0, start: int = 0) -> NewChunk:
+    return NewChunk(
+        source="document",
+        place=_DOMAIN,
+        item=name,
+        ordinal=ordinal,
+        start=start,
+        end=start + len(text),
+        terms=terms_of(text, heading),
+        digest=b"",
+        tokens=approximate_tokens(text),
+        moment=to_micros(_SOME_DAY),
+        heading=heading,
+        text=text,
+    )
+
+
+def _described(tool: dict[str, Any]) -> str:
+    """Return what is known of a tool as a text to read."""
+    parameters = tool.get("parameters") or {
+        name: said.get("description") or "" if isinstance(said, dict) else ""
+        for name, said in ((tool.get("input_schema") or {}).get("properties") or {}).items()
+    }
+    lines = [tool["description"] or ""]
+    lines += [f"- {name}: {said}" for name, said in parameters.items()]
+    if tool.get("server"):
+        lines.append(f"Server: {tool['server']}. {tool.get('server_description') or ''}")
+    return "\n".join(lines)
+
+
+def _standing(number: int, chunk: NewChunk, vector: bytes) -> Standing:
+    return Standing(
+        number=number,
+        source=chunk.source,
+        place=chunk.place,
+        scope=chunk.scope,
+        item=chunk.item,
+        version=chunk.version,
+        ordinal=chunk.ordinal,
+        speaker=chunk.speaker,
+        moment=chunk.moment,
+        tokens=chunk.tokens,
+        importance=chunk.importance,
+        pinned=chunk.pinned,
+        terms=chunk.terms,
+        vector=vector,
+    )
+
+
+def _lines(folder: Path, name: str) -> list[dict[str, Any]]:
+    with (folder / f"{name}.jsonl").open(encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]

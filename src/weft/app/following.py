@@ -1,0 +1,191 @@
+"""Putting what is said in sessions, and what agents remember, on the shelves where searches find it.
+
+It follows the log of every tenant, in this process while no other follows the same, and rests at least as long as it
+works, so that it never takes more than about half a core from those who call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from weft.app.leases import Lease, LeaseLost
+from weft.app.needs import Call
+from weft.app.system import system_actor
+from weft.app.upkeep import attempt
+from weft.capabilities.embedding.choosing import models_to_fill
+from weft.capabilities.following.contents import chunks_of
+from weft.capabilities.following.following import TEXTS_AT_ONCE, Follower, Written
+from weft.capabilities.following.model import FOLLOWING, Position
+from weft.capabilities.models.moving import models_in_use
+from weft.kernel.clock import to_micros
+from weft.kernel.errors import WeftError
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.embeddings import SqlTenantModelStore
+from weft.storage.sql.following import events_pending, most_behind, tenants_behind
+from weft.storage.sql.jobs import SqlJobStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.app.metrics import Metrics
+    from weft.app.needs import Resolver, Source
+    from weft.capabilities.embedding.model import Embeddings
+    from weft.capabilities.following.following import Change, Round
+    from weft.capabilities.shelves.model import NewChunk
+    from weft.kernel.clock import Clock
+    from weft.storage.sql.database import Database, Transaction
+
+_log = logging.getLogger("weft.upkeep")
+# A process that does one thing and ends leaves this work to those that stay.
+_FIRST_LOOK_SECONDS = 1.0
+# What a missed wake would have told of, and what failed.
+_LOOK_EVERY_SECONDS = 30.0
+# What is said in quick succession is read and embedded together, and a key that is written over is put up once.
+_GATHER_SECONDS = 1.0
+# After so long it is the next tenant's turn.
+_TURN_SECONDS = 5.0
+
+
+class Following:
+    """Follows the logs of all tenants."""
+
+    def __init__(self, database: Database, clock: Clock, embeddings: Embeddings, metrics: Metrics) -> None:
+        self._database = database
+        self._clock = clock
+        self._embeddings = embeddings
+        self._metrics = metrics
+        self._follower: Source | None = None
+        self._wake = asyncio.Event()
+        # How long to rest after work, as a multiple of the time it took.
+        self.rest = 1.0
+
+    def use(self, resolver: Resolver) -> None:
+        self._follower = resolver.source(Follower)
+
+    def note(self, tenants: set[str]) -> None:
+        """Hear that there may be news of these tenants."""
+        del tenants
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Follow every tenant's log, for as long as the process lives."""
+        await asyncio.sleep(_FIRST_LOOK_SECONDS)
+        while True:
+            self._wake.clear()
+            await attempt("following", self._look())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_EVERY_SECONDS):
+                    await self._wake.wait()
+            await asyncio.sleep(_GATHER_SECONDS)
+
+    async def catch_up(self) -> None:
+        """Follow until nothing is left, for whoever cannot wait for it."""
+        while behind := await self._behind():
+            for tenant in behind:
+                await self.follow(tenant)
+
+    async def pending(self, transaction: Transaction) -> int:
+        """Return how many events of the transaction's tenant were not looked at yet."""
+        return await events_pending(transaction)
+
+    async def _look(self) -> None:
+        self._metrics.note_behind(await self._database.read(SYSTEM, most_behind))
+        more = True
+        while more:
+            # Those that failed wait until the next look.
+            more = False
+            for tenant in await self._behind():
+                more |= await attempt("following", self.follow(tenant), tenant=tenant)
+
+    async def _behind(self) -> Sequence[str]:
+        now = to_micros(self._clock.now())
+        return await self._database.read(SYSTEM, lambda tx: tenants_behind(tx, now))
+
+    async def follow(self, tenant: str) -> None:
+        """Follow one tenant's log for a while, unless another process does."""
+        lease = Lease(self._database, self._clock, tenant, FOLLOWING)
+        if not await lease.take():
+            return
+        try:
+            await self._follow(lease)
+        except LeaseLost:
+            return
+        finally:
+            with contextlib.suppress(WeftError):
+                await lease.release()
+
+    async def _follow(self, lease: Lease) -> None:
+        loop = asyncio.get_running_loop()
+        enough = loop.time() + _TURN_SECONDS
+        more = True
+        while more and loop.time() < enough:
+            started = loop.time()
+            more = await self._step(lease)
+            await asyncio.sleep((loop.time() - started) * self.rest)
+
+    async def _step(self, lease: Lease) -> bool:
+        """Bring the next few items onto their shelves; tell whether there is more to do."""
+        tenant = lease.tenant
+        found, models = await self._database.read(Scope(tenant), lambda tx: self._next(tenant, tx), heavy=True)
+        written = await self._written(tenant, found.changes, models)
+        if await lease.write(lambda tx: self._put(tx, found, written, models)):
+            self._metrics.count_followed(len(written))
+        return found.more
+
+    async def _next(self, tenant: str, transaction: Transaction) -> tuple[Round, tuple[str, ...]]:
+        progress = await SqlJobStore(transaction).standing(FOLLOWING)
+        said = await SqlTenantModelStore(transaction).listed()
+        position = Position() if progress is None else Position.of(progress)
+        found = await self._opened(tenant, transaction).look(position)
+        return found, models_to_fill(said, self._embeddings.models())
+
+    async def _written(self, tenant: str, changes: Sequence[Change], models: Sequence[str]) -> list[Written]:
+        # Cutting and counting is work for a thread: it may be a megabyte.
+        cut = await asyncio.to_thread(lambda: [_cut(change) for change in changes])
+        chunks = [chunk for some in cut for chunk in some]
+        vectors = {model: iter(await self._embedded(tenant, chunks, model)) for model in models}
+        return [
+            Written(change, some, {model: [next(made) for _ in some] for model, made in vectors.items()})
+            for change, some in zip(changes, cut, strict=True)
+        ]
+
+    async def _embedded(self, tenant: str, chunks: Sequence[NewChunk], model: str) -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        vectors: list[bytes] = []
+        for start in range(0, len(chunks), TEXTS_AT_ONCE):
+            started = loop.time()
+            texts = [chunk.embedded for chunk in chunks[start : start + TEXTS_AT_ONCE]]
+            vectors += await self._embeddings.of_passages(tenant, texts, model)
+            if len(chunks) > TEXTS_AT_ONCE:
+                await asyncio.sleep((loop.time() - started) * self.rest)
+        return vectors
+
+    async def _put(
+        self, transaction: Transaction, found: Round, written: Sequence[Written], models: Sequence[str]
+    ) -> bool:
+        """Write a round and how far it reaches, together; not at all if a model came into use meanwhile."""
+        known, now = self._embeddings.models(), to_micros(self._clock.now())
+        if written and await models_in_use(SqlTenantModelStore(transaction), known, now) != models:
+            return False
+        await self._opened(transaction.tenant, transaction).put(written)
+        await SqlJobStore(transaction).save(FOLLOWING, found.reached.as_progress())
+        return True
+
+    def _opened(self, tenant: str, transaction: Transaction) -> Follower:
+        assert self._follower is not None  # noqa: S101 - the app is put together before it runs
+        opened: Follower = self._follower(Call(system_actor(tenant), transaction))
+        return opened
+
+
+def _cut(change: Change) -> list[NewChunk]:
+    """Return the chunks of what an item says. A text that cannot be cut is passed over, for the sake of the rest."""
+    if change.said is None:
+        return []
+    try:
+        return chunks_of(change.subject, change.said)
+    except Exception:  # noqa: BLE001 - logged, without values
+        _log.exception("a text could not be cut", extra={"fields": {"source": change.subject.source}})
+        return []

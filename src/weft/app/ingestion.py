@@ -1,0 +1,273 @@
+"""Indexing documents: read, cut and embedded outside of transactions, several at a time, each in one hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from weft.app.dispatch import log_changes
+from weft.app.needs import Call
+from weft.app.system import system_actor
+from weft.app.upkeep import attempt
+from weft.capabilities.knowledge.chunks import chunks_of, lay_out
+from weft.capabilities.knowledge.contents import unpack
+from weft.capabilities.knowledge.ingesting import LEASE_MICROS, Batch, Ingest
+from weft.capabilities.knowledge.store import Waiting
+from weft.capabilities.retrieval.words import terms_of
+from weft.kernel.errors import Unavailable, WeftError
+from weft.kernel.ids import new_id
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.knowledge import documents_pending, domains_reindexing, release_all, tenants_with_pending
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from weft.app.metrics import Metrics
+    from weft.app.needs import Resolver, Source
+    from weft.capabilities.chunking.reading import DocumentReader
+    from weft.capabilities.embedding.model import Embeddings
+    from weft.capabilities.knowledge.chunks import Layout
+    from weft.capabilities.knowledge.ingesting import Taken
+    from weft.capabilities.knowledge.model import Document
+    from weft.storage.sql.database import Database, Transaction
+
+T = TypeVar("T")
+
+_log = logging.getLogger("weft.upkeep")
+# A process that does one thing and ends leaves this work to those that stay.
+_FIRST_LOOK_SECONDS = 1.0
+# What a missed wake would have told of, and what another process left behind.
+_LOOK_EVERY_SECONDS = 30.0
+# What is put together is looked at together; and most of what happens is not about documents.
+_GATHER_SECONDS = 0.25
+_COUNT_EVERY_SECONDS = 5.0
+_RENEW_EVERY_SECONDS = LEASE_MICROS / 1_000_000 / 3
+_SETTLE_SECONDS = 5.0
+# What a document waits for after something was away that it needs.
+_REST_MICROS = 15_000_000
+# Enough that the embedder always has work; few enough that the texts in memory are few.
+_AT_ONCE = 6
+_CHUNKS_AT_ONCE = 64
+
+
+class _Key(NamedTuple):
+    """A document of a tenant."""
+
+    tenant: str
+    domain: str
+    document_id: str
+
+
+class Ingestion:
+    """Indexes the documents of every tenant, in this process, while no other indexes the same."""
+
+    def __init__(
+        self,
+        database: Database,
+        embeddings: Embeddings,
+        reader: DocumentReader,
+        metrics: Metrics,
+    ) -> None:
+        self._database = database
+        self._embeddings = embeddings
+        self._reader = reader
+        self._metrics = metrics
+        self._holder = new_id("worker")
+        self._ingest: Source | None = None
+        self._served: dict[_Key, asyncio.Task[None]] = {}
+        # Tenants by when one of their documents was last taken up.
+        self._turns: dict[str, float] = {}
+        # Until when to leave alone those that something is wrong with.
+        self._shunned: dict[_Key, float] = {}
+        self._wake = asyncio.Event()
+        self._rumour: asyncio.TimerHandle | None = None
+        self._count_at = 0.0
+        self._has_held = False
+
+    def use(self, resolver: Resolver) -> None:
+        self._ingest = resolver.source(Ingest)
+
+    def note(self, tenants: set[str]) -> None:
+        """Hear that there may be news of these tenants."""
+        del tenants
+        if self._rumour is None:
+            self._rumour = asyncio.get_running_loop().call_later(_GATHER_SECONDS, self._believe)
+
+    async def run(self) -> None:
+        """Index what is put, for as long as the process lives."""
+        await asyncio.sleep(_FIRST_LOOK_SECONDS)
+        try:
+            while True:
+                self._wake.clear()
+                await attempt("ingestion", self._look())
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_LOOK_EVERY_SECONDS):
+                        await self._wake.wait()
+        finally:
+            await self._let_go_of_all()
+
+    async def catch_up(self) -> None:
+        """Index until nothing is left that can be indexed now, for whoever cannot wait for it."""
+        while await self._look() or self._served:
+            if self._served:
+                await asyncio.wait(self._served.values(), return_when=asyncio.FIRST_COMPLETED)
+
+    def _believe(self) -> None:
+        self._rumour = None
+        self._wake.set()
+
+    async def _look(self) -> int:
+        """Begin with as many documents as there is room for; return how many."""
+        await self._requeue()
+        await self._count()
+        now = asyncio.get_running_loop().time()
+        self._shunned = {key: until for key, until in self._shunned.items() if until > now}
+        tenants = await self._database.read(SYSTEM, tenants_with_pending)
+        self._turns = {tenant: self._turns.get(tenant, 0.0) for tenant in tenants}
+        begun = 0
+        # Whose turn was longest ago comes first, and gives way after one document.
+        queues = deque([(each, await self._waiting(each)) for each in sorted(tenants, key=self._turns.__getitem__)])
+        while queues and len(self._served) < _AT_ONCE:
+            tenant, queue = queues.popleft()
+            if queue:
+                begun += self._begin(_Key(tenant, *queue.popleft()))
+                queues.append((tenant, queue))
+        return begun
+
+    async def _waiting(self, tenant: str) -> deque[Waiting]:
+        found = await self._read(tenant, lambda ingest: ingest.waiting(2 * _AT_ONCE))
+        return deque(each for each in found if _Key(tenant, *each) not in self._shunned)
+
+    async def _count(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._count_at:
+            self._count_at = now + _COUNT_EVERY_SECONDS
+            self._metrics.note_pending_documents(await self._database.read(SYSTEM, documents_pending, heavy=True))
+
+    async def _requeue(self) -> None:
+        for tenant, domain in await self._database.read(SYSTEM, domains_reindexing):
+            more = self._write(tenant, partial(Ingest.requeue, domain=domain))
+            if await attempt("reindexing", more, tenant=tenant):
+                self._wake.set()
+
+    def _begin(self, key: _Key) -> bool:
+        if key in self._served:
+            return False
+        self._has_held = True
+        self._turns[key.tenant] = asyncio.get_running_loop().time()
+        self._served[key] = asyncio.create_task(self._serve(key), name="weft-ingestion")
+        return True
+
+    async def _serve(self, key: _Key) -> None:
+        try:
+            if not await attempt("ingestion", self._index(key), tenant=key.tenant):
+                self._shunned[key] = asyncio.get_running_loop().time() + _LOOK_EVERY_SECONDS
+        finally:
+            del self._served[key]
+            self._wake.set()
+
+    async def _index(self, key: _Key) -> None:
+        """Index one document, unless it is in other hands."""
+        tenant, waiting = key.tenant, Waiting(key.domain, key.document_id)
+        taken = await self._write(tenant, lambda ingest: ingest.take(waiting, self._holder))
+        if taken is None:
+            return
+        async with self._holding(tenant, taken.document):
+            try:
+                await self._add_all(tenant, taken)
+            except Unavailable:
+                # Something is away that will be back.
+                await self._let_go(tenant, taken.document, _REST_MICROS)
+            except WeftError as error:
+                await self._fail(tenant, taken.document, error.message)
+            except Exception:  # noqa: BLE001 - logged; whatever it is, trying again would not help
+                fields = {"tenant": tenant, "domain": taken.document.domain}
+                _log.exception("a document could not be indexed", extra={"fields": fields})
+                await self._fail(tenant, taken.document, "Something went wrong inside Weft; its log says more.")
+
+    async def _add_all(self, tenant: str, taken: Taken) -> None:
+        layout = await self._laid_out(taken)
+        start = taken.document.chunks_done if taken.cut == layout.cut else 0
+        total = len(layout.pieces)
+        while True:
+            span = range(start, min(start + _CHUNKS_AT_ONCE, total))
+            batch = await self._embedded(tenant, taken, layout, span)
+            write = partial(Ingest.write, taken=taken, holder=self._holder, layout=layout, batch=batch)
+            outcome = await self._write(tenant, write)
+            if outcome != "written":
+                # If the tenant needs vectors of other models now, it is taken up with these.
+                await self._let_go(tenant, taken.document)
+                return
+            self._metrics.count_chunks(len(batch.chunks))
+            start = span.stop
+            if start >= total:
+                self._metrics.count_document("indexed")
+                return
+
+    async def _laid_out(self, taken: Taken) -> Layout:
+        def work() -> Layout:
+            document, content = taken.document, unpack(taken.content)
+            reading = self._reader.read(content, document.media_type or None, document.document_id)
+            return lay_out(document, taken.domain, reading, content)
+
+        return await asyncio.to_thread(work)
+
+    async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> Batch:
+        chunks = await asyncio.to_thread(chunks_of, taken.document, taken.domain, layout, span, terms_of)
+        texts = [chunk.embedded for chunk in chunks]
+        vectors = {model: await self._embeddings.of_passages(tenant, texts, model) for model in taken.models}
+        return Batch(span, chunks, vectors)
+
+    @contextlib.asynccontextmanager
+    async def _holding(self, tenant: str, document: Document) -> AsyncIterator[None]:
+        """Show a sign of life for as long as a document takes; let go of it on the way out."""
+
+        async def renew() -> None:
+            while True:
+                await asyncio.sleep(_RENEW_EVERY_SECONDS)
+                await attempt("ingestion", self._write(tenant, lambda ingest: ingest.renew(document, self._holder)))
+
+        renewing = asyncio.create_task(renew(), name="weft-ingestion-lease")
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            await asyncio.gather(renewing, return_exceptions=True)
+
+    async def _fail(self, tenant: str, document: Document, reason: str) -> None:
+        await self._write(tenant, lambda ingest: ingest.fail(document, self._holder, reason))
+        self._metrics.count_document("failed")
+
+    async def _let_go(self, tenant: str, document: Document, rest_micros: int = 0) -> None:
+        await self._write(tenant, lambda ingest: ingest.release(document, self._holder, rest_micros))
+
+    async def _read(self, tenant: str, work: Callable[[Ingest], Awaitable[T]]) -> T:
+        return await self._database.read(Scope(tenant), lambda tx: work(self._opened(tenant, tx)))
+
+    async def _write(self, tenant: str, work: Callable[[Ingest], Awaitable[T]]) -> T:
+        async def inside(transaction: Transaction) -> tuple[T, Transaction]:
+            return await work(self._opened(tenant, transaction)), transaction
+
+        result, done = await self._database.write(Scope(tenant), inside)
+        log_changes(Scope(tenant), done.published)
+        return result
+
+    def _opened(self, tenant: str, transaction: Transaction) -> Ingest:
+        assert self._ingest is not None  # noqa: S101 - the app is put together before it runs
+        opened: Ingest = self._ingest(Call(system_actor(tenant), transaction))
+        return opened
+
+    async def _let_go_of_all(self) -> None:
+        """End everything that is under way, so that whoever is left, or comes next, can go on at once."""
+        tasks = list(self._served.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._has_held:
+            with contextlib.suppress(WeftError, TimeoutError):
+                async with asyncio.timeout(_SETTLE_SECONDS):
+                    await self._database.write(SYSTEM, partial(release_all, holder=self._holder))

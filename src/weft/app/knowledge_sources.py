@@ -1,0 +1,330 @@
+"""Looking at sources of knowledge: when they are due, when somebody asks, and all the time where they are watched."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+import msgspec
+
+from weft.app.dispatch import log_changes
+from weft.app.leases import Lease, LeaseLost
+from weft.app.needs import Call
+from weft.app.system import system_actor
+from weft.app.upkeep import attempt
+from weft.capabilities.knowledge.contents import content_of, packed
+from weft.capabilities.knowledge.documents import About
+from weft.capabilities.knowledge.model import LARGEST_DOCUMENT_BYTES, DomainNotFound
+from weft.capabilities.knowledge.plans import QuotaExceeded
+from weft.capabilities.knowledge.putting import about_of
+from weft.capabilities.knowledge_sources.hooks import HookAnswer, is_signed, parsed, signed_at
+from weft.capabilities.knowledge_sources.model import (
+    ASKED,
+    Done,
+    FolderRefused,
+    HookRefused,
+    KnownFile,
+    Source,
+    check_name,
+    document_of,
+    is_token_of,
+    look_of,
+)
+from weft.capabilities.knowledge_sources.syncing import Item, SourceGone, Sources, Supply, added_up, planned
+from weft.kernel.clock import to_micros
+from weft.kernel.errors import PermissionDenied, WeftError
+from weft.kernel.ids import is_name
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.knowledge_sources import SqlSourceStore, sources_to_look_at
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+    from weft.app.needs import Resolver
+    from weft.app.needs import Source as Need
+    from weft.capabilities.knowledge_sources.hooks import HookBody
+    from weft.capabilities.knowledge_sources.model import File, Kind
+    from weft.capabilities.knowledge_sources.store import Fetcher, Folders
+    from weft.kernel.clock import Clock
+    from weft.kernel.identity import Actor
+    from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.knowledge_sources import Pending
+
+T = TypeVar("T")
+
+# A process that does one thing and ends leaves this work to those that stay.
+_FIRST_LOOK_SECONDS = 1.0
+# What another process was asked for.
+_LOOK_EVERY_SECONDS = 5.0
+_WATCH_SECONDS = 2.0
+_LEAST_REST_SECONDS = 1.0
+_AT_ONCE = 4
+# So many files, or so many bytes of them, are put together.
+_FILES_AT_ONCE = 20
+_BYTES_AT_ONCE = 4 * 2**20
+_SECOND = 1_000_000
+_WORK = "knowledge.sync"
+
+
+class _Look(NamedTuple):
+    """One look at a source: what it changed, and what it looked like."""
+
+    done: Done
+    seen: str
+
+
+class Stopped(Exception):
+    """A source may not go on, for a reason that somebody must be told."""
+
+
+class KnowledgeSources:
+    """Keeps the domains of every tenant up to date with their sources, in this process while no other does the same."""
+
+    def __init__(self, database: Database, clock: Clock, folders: Folders, private_hosts: Sequence[str]) -> None:
+        self._database = database
+        self._clock = clock
+        self._folders = folders
+        self._private_hosts = private_hosts
+        self._known_fetcher: Fetcher | None = None
+        self._sources: Need | None = None
+        self._supply: Need | None = None
+        self._wake = asyncio.Event()
+        self._free = asyncio.Semaphore(_AT_ONCE)
+
+    def use(self, resolver: Resolver) -> None:
+        self._sources = resolver.source(Sources)
+        self._supply = resolver.source(Supply)
+
+    async def check(self, actor: Actor, kind: Kind, location: str) -> None:
+        if kind == "folder":
+            await self._folders.check(actor.tenant, location)
+        elif kind == "url":
+            await self._fetcher.check(location)
+
+    def wake(self) -> None:
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Look at what is due, for as long as the process lives."""
+        await asyncio.sleep(_FIRST_LOOK_SECONDS)
+        rests_seconds = 0.0
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(rests_seconds):
+                    await self._wake.wait()
+            self._wake.clear()
+            rests_seconds = _LOOK_EVERY_SECONDS
+            with contextlib.suppress(WeftError):
+                found = await self._database.read(SYSTEM, sources_to_look_at)
+                await asyncio.gather(*(self._consider(each) for each in found))
+                rests_seconds = self._rest(found)
+
+    async def look(self) -> None:
+        """Look at everything that is due or has changed, once."""
+        for each in await self._database.read(SYSTEM, sources_to_look_at):
+            await self._consider(each)
+
+    async def sync(self, tenant: str, source_id: str) -> None:
+        """Bring a domain up to date with a source, unless another process does."""
+        lease = Lease(self._database, self._clock, tenant, f"{_WORK} {source_id}")
+        if not await lease.take():
+            return
+        try:
+            await self._sync(lease, source_id)
+        except (LeaseLost, SourceGone):
+            return
+        finally:
+            with contextlib.suppress(WeftError):
+                await lease.release()
+
+    async def hook(self, tenant: str, source_id: str, token: str) -> Source:
+        """Return the source that a hook is of; to whoever guesses, there is none."""
+        if not (is_name(tenant) and is_name(source_id)):
+            raise HookRefused
+        source = await self._database.read(Scope(tenant), lambda tx: SqlSourceStore(tx).find(source_id))
+        if source is None or not is_token_of(source, token) or not source.enabled:
+            raise HookRefused
+        return source
+
+    async def call(self, tenant: str, source: Source, headers: Mapping[str, str], body: bytes) -> HookAnswer:
+        """Take a call to a source's hook: have the source looked at, or put what the call brings."""
+        at = signed_at(source, headers, body, self._now()) if is_signed(headers) else None
+        if source.kind != "hook":
+            await self._write(tenant, lambda tx: self._ask(tx, source.source_id))
+            self.wake()
+            return HookAnswer(sync=True)
+        if at is None:
+            raise HookRefused
+        brought = parsed(body)
+        items = await asyncio.to_thread(_items, source, brought)
+        return await self._write(tenant, lambda tx: self._take_in(tx, source, at, items, brought))
+
+    @property
+    def _fetcher(self) -> Fetcher:
+        if self._known_fetcher is None:
+            from weft.providers.fetching import HttpFetcher  # noqa: PLC0415 - most fetch nothing, and it takes long
+
+            self._known_fetcher = HttpFetcher(self._private_hosts)
+        return self._known_fetcher
+
+    def _rest(self, found: Sequence[Pending]) -> float:
+        """Return for how long nothing is to be done, as far as is known now."""
+        now = self._now()
+        due = [(each.source.due_at - now) / _SECOND for each in found if each.source.due_at is not None]
+        watched = [_WATCH_SECONDS for each in found if each.source.watch]
+        return max(_LEAST_REST_SECONDS, min([_LOOK_EVERY_SECONDS, *due, *watched]))
+
+    async def _consider(self, each: Pending) -> None:
+        async with self._free:
+            if each.source.is_due(self._now()) or await self._has_changed(each):
+                await attempt("knowledge sources", self.sync(each.tenant, each.source.source_id), tenant=each.tenant)
+
+    async def _has_changed(self, each: Pending) -> bool:
+        """Tell whether a folder that is watched looks otherwise than when it was last looked at.
+
+        One that something was wrong with is looked at when it is due.
+        """
+        if not each.source.watch or each.source.error is not None:
+            return False
+        try:
+            return look_of(await self._folders.files(each.tenant, each.source)) != each.source.seen
+        except (FolderRefused, OSError):
+            return True
+
+    async def _sync(self, lease: Lease, source_id: str) -> None:
+        source = await lease.write(lambda tx: self._opened(tx).begin(source_id))
+        look = self._look_at_folder if source.kind == "folder" else self._look_at_address
+        try:
+            done, seen = await look(lease, source)
+        except Stopped as stopped:
+            reason = str(stopped)
+            await lease.write(lambda tx: self._opened(tx).fail(source_id, reason, stop=True))
+        except (FolderRefused, QuotaExceeded, DomainNotFound, PermissionDenied) as error:
+            reason = error.message
+            await lease.write(lambda tx: self._opened(tx).fail(source_id, reason))
+        except OSError as error:
+            reason = f"it cannot be read: {error.strerror or type(error).__name__}"
+            await lease.write(lambda tx: self._opened(tx).fail(source_id, reason))
+        else:
+            asked = bool(source.asked)
+            await lease.write(lambda tx: self._opened(tx).finish(source_id, done, seen, asked=asked))
+
+    async def _look_at_folder(self, lease: Lease, source: Source) -> _Look:
+        files = await self._folders.files(lease.tenant, source)
+        known = await lease.read(lambda tx: SqlSourceStore(tx).files(source.source_id))
+        plan = planned(source, files, known)
+        done = Done(unchanged=plan.unchanged)
+        for some in _in_groups(plan.changed):
+            items = [await self._read(lease.tenant, source, file) for file in some]
+            put = await self._supplied(lease, source, partial(Supply.put, source=source, items=items))
+            done = added_up(done, put)
+        for start in range(0, len(plan.gone), _FILES_AT_ONCE):
+            gone = plan.gone[start : start + _FILES_AT_ONCE]
+            removed = await self._supplied(lease, source, partial(Supply.remove, source=source, document_ids=gone))
+            done = added_up(done, Done(removed=removed))
+        return _Look(done, look_of(files))
+
+    async def _look_at_address(self, lease: Lease, source: Source) -> _Look:
+        fetched = await self._fetcher.fetch(source.location, source.seen, LARGEST_DOCUMENT_BYTES)
+        if fetched.error is not None:
+            raise OSError(0, fetched.error)
+        if fetched.gone:
+            gone = [source.prefix]
+            removed = await self._supplied(lease, source, lambda supply: supply.remove(source, gone))
+            return _Look(Done(removed=removed), "")
+        if fetched.content is None:
+            return _Look(Done(unchanged=1), fetched.seen)
+        content = await asyncio.to_thread(packed, fetched.content)
+        known = KnownFile(source.prefix, content.size, self._now(), content.digest)
+        item = Item(known, About(media_type=fetched.media_type), content)
+        return _Look(await self._supplied(lease, source, lambda supply: supply.put(source, [item])), fetched.seen)
+
+    async def _read(self, tenant: str, source: Source, file: File) -> Item:
+        """Read a file; one that is too large or cannot be read is noted, and does not keep the others waiting."""
+        name = document_of(source, file.path)
+        try:
+            check_name(name)
+            content = await self._folders.read(tenant, source, file.path, LARGEST_DOCUMENT_BYTES)
+            made = await asyncio.to_thread(packed, content)
+        except (OSError, WeftError) as error:
+            reason = error.message if isinstance(error, WeftError) else "It cannot be read."
+            return Item(KnownFile(name, file.size, file.changed_at, "", reason))
+        return Item(KnownFile(name, file.size, file.changed_at, made.digest), content=made)
+
+    async def _supplied(self, lease: Lease, source: Source, work: Callable[[Supply], Awaitable[T]]) -> T:
+        """Do something with the rights that whoever made the source has now."""
+        return await lease.write(lambda tx: self._as_maker(tx, source, work))
+
+    async def _as_maker(self, transaction: Transaction, source: Source, work: Callable[[Supply], Awaitable[T]]) -> T:
+        maker = await self._opened(transaction).maker(source)
+        if isinstance(maker, str):
+            raise Stopped(maker)
+        assert self._supply is not None  # noqa: S101 - the app is put together before it runs
+        return await work(self._supply(Call(maker, transaction)))
+
+    async def _ask(self, transaction: Transaction, source_id: str) -> None:
+        store = SqlSourceStore(transaction)
+        source = await store.find_locked(source_id)
+        if source is not None and not source.asked:
+            await store.update(msgspec.structs.replace(source, asked=ASKED))
+
+    async def _take_in(
+        self, transaction: Transaction, source: Source, at: int, items: Sequence[Item], brought: HookBody
+    ) -> HookAnswer:
+        """Put what a signed call brings, all of it or nothing, and take no older one after it."""
+        removed = [f"{source.prefix}{name}" for name in brought.removed]
+
+        async def work(supply: Supply) -> tuple[Done, int]:
+            return await supply.put(source, items), await supply.remove(source, removed)
+
+        try:
+            done, gone = await self._as_maker(transaction, source, work)
+        except (Stopped, SourceGone):
+            raise HookRefused from None
+        store = SqlSourceStore(transaction)
+        now = await store.find_locked(source.source_id)
+        if now is None or at < now.hooked_at:
+            raise HookRefused
+        done = added_up(done, Done(removed=gone))
+        await store.update(msgspec.structs.replace(now, hooked_at=at, synced_at=self._now(), done=done, error=None))
+        return HookAnswer(accepted=len(items), removed=gone)
+
+    async def _write(self, tenant: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        async def inside(transaction: Transaction) -> tuple[T, Transaction]:
+            return await work(transaction), transaction
+
+        result, done = await self._database.write(Scope(tenant), inside)
+        log_changes(Scope(tenant), done.published)
+        return result
+
+    def _opened(self, transaction: Transaction) -> Sources:
+        assert self._sources is not None  # noqa: S101 - the app is put together before it runs
+        opened: Sources = self._sources(Call(system_actor(transaction.tenant), transaction))
+        return opened
+
+    def _now(self) -> int:
+        return to_micros(self._clock.now())
+
+
+def _items(source: Source, brought: HookBody) -> list[Item]:
+    items = []
+    for document in brought.documents:
+        content = packed(content_of(document.text, document.content))
+        known = KnownFile(f"{source.prefix}{document.document_id}", content.size, 0, content.digest)
+        items.append(Item(known, about_of(document), content))
+    return items
+
+
+def _in_groups(files: Sequence[File]) -> list[list[File]]:
+    """Return files in groups that are small enough to be put together."""
+    groups: list[list[File]] = []
+    room = 0
+    for file in files:
+        if not groups or len(groups[-1]) == _FILES_AT_ONCE or file.size > room:
+            groups.append([])
+            room = _BYTES_AT_ONCE
+        groups[-1].append(file)
+        room -= file.size
+    return groups

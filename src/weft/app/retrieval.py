@@ -1,0 +1,98 @@
+"""Searching, put together: copies of shelves, the ranking of what is on them, and how far they are behind."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from weft.index.places import remove_unknown
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.following import events_pending
+from weft.storage.sql.shelves import SqlShelfStore
+from weft.storage.sql.tenants import tenant_names
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from weft.app.indexing import Indexes
+    from weft.app.metrics import Metrics
+    from weft.capabilities.retrieval.model import Question, Ranking
+    from weft.capabilities.retrieval.searching import Embed
+    from weft.capabilities.retrieval.view import Audiences, View, Wish
+    from weft.kernel.clock import Clock
+    from weft.storage.sql.database import Database, Transaction
+
+# Loaded by the first search, as it takes long to import.
+_RANKING = "weft.capabilities.retrieval.ranking"
+
+
+class SearchedShelves:
+    """Views of shelves. What they are made with takes long to import, and is loaded by the first search."""
+
+    def __init__(self, database: Database, folder: Path, clock: Clock, metrics: Metrics) -> None:
+        self._database = database
+        self._folder = folder
+        self._clock = clock
+        self._metrics = metrics
+        self._indexes: Indexes | None = None
+
+    async def open(self, tenant: str, wish: Wish, audiences: Audiences, model: str) -> View:
+        return await (await self._loaded()).open(tenant, wish, audiences, model)
+
+    async def prepare(self, tenant: str, shelves: Iterable[str], model: str) -> None:
+        """Get ready for searches with a model that may not have been searched with yet."""
+        indexes = await self._loaded()
+        for shelf in shelves:
+            await indexes.prepare(tenant, shelf, model)
+
+    async def forget(self, tenant: str, shelves: Iterable[str], model: str) -> None:
+        """Let go of what was made for searches with a model that is not searched with any more."""
+        indexes = await self._loaded()
+        for shelf in shelves:
+            await indexes.forget(tenant, shelf, model)
+
+    async def sweep(self) -> None:
+        """Remove the files of shelves that are gone."""
+        tenants = await self._database.read(SYSTEM, tenant_names)
+        shelves = {tenant: set(await self._database.read(Scope(tenant), _shelves)) for tenant in tenants}
+        await asyncio.to_thread(remove_unknown, self._folder, shelves)
+
+    async def close(self) -> None:
+        if self._indexes is not None:
+            await self._indexes.close()
+
+    async def _loaded(self) -> Indexes:
+        if self._indexes is None:
+            made = await asyncio.to_thread(self._made)
+            # Another search may have been as early.
+            self._indexes = self._indexes or made
+        return self._indexes
+
+    def _made(self) -> Indexes:
+        from weft.app.indexing import DamageAlarm, Indexes  # noqa: PLC0415 - only who searches has it
+
+        return Indexes(self._database, self._folder, DamageAlarm(self._database, self._clock, self._metrics))
+
+
+async def _shelves(transaction: Transaction) -> Sequence[str]:
+    return await SqlShelfStore(transaction).names()
+
+
+class FollowedEvents:
+    """How far the shelves of sessions and memories are behind the log."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    async def events(self) -> int:
+        return await events_pending(self._transaction)
+
+
+async def rank(question: Question, views: Sequence[View], embed: Embed) -> Ranking:
+    """Rank what a caller may see, once what that takes is loaded."""
+    ranking: Any = sys.modules.get(_RANKING) or await asyncio.to_thread(import_module, _RANKING)
+    ranked: Ranking = await ranking.rank(question, views, embed)
+    return ranked

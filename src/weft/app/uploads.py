@@ -1,0 +1,51 @@
+"""Documents that arrive as they are, larger than a call may be: on the path that every call takes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from weft.capabilities.knowledge.contents import check_size, packed
+from weft.capabilities.knowledge.putting import AddDocument, about_of, add_document, described
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from weft.app.dispatch import Arrival, Dispatcher
+    from weft.capabilities.knowledge.putting import DocumentPut
+    from weft.capabilities.knowledge.store import Desk
+    from weft.kernel.identity import Actor
+
+
+class Uploads:
+    """Takes in documents a chunk at a time, up to the largest there may be."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._dispatcher: Dispatcher | None = None
+
+    def answer(self, dispatcher: Dispatcher) -> None:
+        """Let uploads take the path of every call."""
+        self._dispatcher = dispatcher
+
+    async def receive(self, raw: dict[str, Any], arrival: Arrival, chunks: AsyncIterator[bytes]) -> DocumentPut:
+        """Put the document that arrives, for whoever may."""
+        assert self._dispatcher is not None  # noqa: S101 - the app is put together before it is called
+        content = bytearray()
+
+        async def work(actor: Actor, request: AddDocument) -> DocumentPut:
+            # What was taken in before the caller's access changed is still here.
+            async for chunk in chunks:
+                content.extend(chunk)
+                check_size(len(content))
+            kept = await asyncio.to_thread(packed, bytes(content))
+            about = about_of(request)
+            put = await self._desk.write(
+                actor, lambda documents: documents.put(request.domain, request.document_id, about, kept)
+            )
+            return described(put)
+
+        told: DocumentPut = await self._dispatcher.call(
+            add_document, {**raw, "text": ""}, arrival, strict=False, work=work
+        )
+        return told

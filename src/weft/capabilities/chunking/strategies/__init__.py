@@ -1,0 +1,1 @@
+"""One way of finding the places for each kind of text."""

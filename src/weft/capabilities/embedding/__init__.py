@@ -1,0 +1,1 @@
+"""Embedding: texts as vectors, near each other where they mean alike."""

@@ -1,0 +1,142 @@
+"""Going through the log: which items may stand otherwise on their shelves than they should, a few at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from weft.capabilities.events.model import EventStore
+from weft.capabilities.following.contents import Contents, Said
+from weft.capabilities.following.model import IMPORTED, Position, Subject, Sweep, subject_of
+from weft.capabilities.messages.model import Part
+from weft.capabilities.retrieval.texts import item_of_key
+from weft.capabilities.shelves.model import LOCKED_IN_ORDER, NewChunk
+from weft.capabilities.shelves.store import ShelfStore
+
+if TYPE_CHECKING:
+    from weft.capabilities.shelves.model import Chunk
+    from weft.kernel.events import Recorded
+
+_EVENTS_AT_ONCE = 500
+# About so many texts are embedded and written together.
+TEXTS_AT_ONCE = 32
+_CHARACTERS_OF_A_TEXT = 1_000
+
+
+class Change(NamedTuple):
+    """An item that stands otherwise than it should: what it says now, and the chunks that are to go."""
+
+    subject: Subject
+    said: Said | None
+    outdated: Sequence[int]
+
+    @property
+    def texts(self) -> int:
+        """Return about how many texts are to be embedded for it."""
+        return 0 if self.said is None else 1 + len(self.said.text) // _CHARACTERS_OF_A_TEXT
+
+
+class Round(NamedTuple):
+    """What there is to do next, and where that ends. ``more`` if there is something behind it already."""
+
+    changes: Sequence[Change]
+    reached: Position
+    more: bool
+
+
+class Written(NamedTuple):
+    """A change with the chunks that are to come, each with its vector of every model in use."""
+
+    change: Change
+    chunks: Sequence[NewChunk]
+    vectors: Mapping[str, Sequence[bytes]]
+
+
+class Follower(msgspec.Struct, frozen=True):
+    """Everything that following the log needs, gathered for one transaction."""
+
+    events: EventStore
+    shelves: ShelfStore
+    contents: Contents
+
+    async def look(self, position: Position) -> Round:
+        """Return what is to be done next, behind a position."""
+        recorded = await self.events.after(position.seq, None, _EVENTS_AT_ONCE)
+        if recorded and recorded[0].event.type == IMPORTED:
+            return await self._sweep(position, recorded[0])
+        return await self._through(position, recorded)
+
+    async def put(self, written: Sequence[Written]) -> None:
+        """Put items on their shelves as they are to stand, unless they have changed meanwhile.
+
+        What has changed comes again with the event that says so. What was deleted with its session does not: so its
+        shelf is locked before anything is looked at, by whoever deletes a session too.
+        """
+        for shelf in LOCKED_IN_ORDER:
+            of_shelf = [each for each in written if each.change.subject.shelf == shelf]
+            if of_shelf:
+                await self.shelves.lock(shelf)
+                await self._put(shelf, [each for each in of_shelf if await self._still_says(each.change)])
+
+    async def _put(self, shelf: str, written: Sequence[Written]) -> None:
+        await self.shelves.remove(shelf, [number for each in written for number in each.change.outdated])
+        vectors: dict[str, list[bytes]] = {}
+        for each in written:
+            for model, given in each.vectors.items():
+                vectors.setdefault(model, []).extend(given)
+        await self.shelves.add(shelf, [chunk for each in written for chunk in each.chunks], vectors)
+
+    async def _still_says(self, change: Change) -> bool:
+        return await self.contents.said(change.subject) == change.said
+
+    async def _through(self, position: Position, recorded: Sequence[Recorded]) -> Round:
+        changes: dict[Subject, Change | None] = {}
+        seq, texts = position.seq, 0
+        for each in recorded:
+            if each.event.type == IMPORTED or texts >= TEXTS_AT_ONCE:
+                return Round(_made(changes), Position(seq), more=True)
+            subject = subject_of(each)
+            if subject is not None and subject not in changes:
+                changes[subject] = change = await self._change(subject)
+                texts += change.texts if change else 0
+            seq = each.event.seq
+        more = len(recorded) == _EVENTS_AT_ONCE
+        # Events may be gone with their session, so the last one that is left may not be the last one there was.
+        return Round(_made(changes), Position(seq if more else await self.events.last_seq()), more=more)
+
+    async def _sweep(self, position: Position, imported: Recorded) -> Round:
+        """Go through a session that came as a whole: it may say what no event tells of."""
+        session_id = imported.event.session_id or ""
+        sweep = position.sweep or Sweep(session_id)
+        if sweep.begins:
+            entries = await self.contents.entries.list(session_id)
+            subjects = [Subject("board", session_id, item_of_key(entry.key)) for entry in entries]
+            further: Sweep | None = Sweep(session_id, 0)
+        else:
+            part = Part(limit=TEXTS_AT_ONCE, after=sweep.after_message)
+            messages = await self.contents.messages.read_any(session_id, part)
+            subjects = [Subject("message", session_id, str(message.message_id)) for message in messages]
+            further = Sweep(session_id, messages[-1].message_id) if messages else None
+        changes = {subject: await self._change(subject) for subject in subjects}
+        reached = Position(imported.event.seq) if further is None else Position(position.seq, further)
+        return Round(_made(changes), reached, more=True)
+
+    async def _change(self, subject: Subject) -> Change | None:
+        """Return how an item stands otherwise than it should; None if it stands as it should."""
+        said = await self.contents.said(subject)
+        standing = await self.shelves.of_item(subject.shelf, subject.place, subject.item)
+        if _stands(standing, said):
+            return None
+        return Change(subject, said, [chunk.number for chunk in standing])
+
+
+def _stands(standing: Sequence[Chunk], said: Said | None) -> bool:
+    if said is None:
+        return not standing
+    return bool(standing) and all((chunk.version, chunk.scope) == (said.version, said.scope) for chunk in standing)
+
+
+def _made(changes: Mapping[Subject, Change | None]) -> list[Change]:
+    return [change for change in changes.values() if change is not None]

@@ -1,0 +1,163 @@
+"""Bringing a document to where searches find it, in transactions that each leave it whole.
+
+Chunks of a new version are added a batch at a time, while searches go on finding the old one. The last batch makes the
+new version the one that is found and takes the old one away. How far it got is written with each batch, so whoever goes
+on after a crash neither adds a chunk twice nor leaves one out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.embedding.choosing import models_to_fill
+from weft.capabilities.embedding.model import Embeddings
+from weft.capabilities.embedding.store import TenantModelStore
+from weft.capabilities.knowledge.chunks import Layout
+from weft.capabilities.knowledge.documents import document_event
+from weft.capabilities.knowledge.model import Document, Domain
+from weft.capabilities.knowledge.store import DocumentStore, DomainStore, Waiting
+from weft.capabilities.models.moving import models_in_use
+from weft.capabilities.shelves.model import NewChunk, shelf_of_domain
+from weft.capabilities.shelves.store import ShelfStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.events import Outbox
+from weft.kernel.identity import Actor
+
+# Whoever shows no sign of life for so long is taken for dead.
+LEASE_MICROS = 60_000_000
+_REQUEUED_AT_ONCE = 200
+_LONGEST_REASON = 500
+
+# Another has the document, or it is another by now; or the tenant needs vectors of other models.
+Outcome = Literal["written", "lost", "other_models"]
+
+
+class Taken(NamedTuple):
+    """A document in hand: how far it got, what it holds, and which models its chunks need vectors of."""
+
+    document: Document
+    domain: Domain
+    cut: str
+    content: bytes
+    models: tuple[str, ...]
+
+
+class Batch(NamedTuple):
+    """Chunks that follow each other, with their vectors by model."""
+
+    span: range
+    chunks: Sequence[NewChunk]
+    vectors: Mapping[str, Sequence[bytes]]
+
+
+class Ingest(msgspec.Struct, frozen=True):
+    """What indexing needs, in one transaction."""
+
+    actor: Actor
+    domains: DomainStore
+    documents: DocumentStore
+    shelves: ShelfStore
+    models: TenantModelStore
+    embeddings: Embeddings
+    outbox: Outbox
+    clock: Clock
+
+    @property
+    def now(self) -> int:
+        return to_micros(self.clock.now())
+
+    async def waiting(self, limit: int) -> Sequence[Waiting]:
+        return await self.documents.waiting(self.now, limit)
+
+    async def take(self, waiting: Waiting, holder: str) -> Taken | None:
+        """Take a document in hand; None if there is nothing to do for it, or somebody else has it."""
+        domain = await self.domains.find(waiting.domain)
+        now = self.now
+        held = await self.documents.claim(*waiting, holder, now, now + LEASE_MICROS)
+        if domain is None or held is None:
+            return None
+        document = held.document
+        kept = await self.documents.kept(document.domain, document.document_id, document.content_version)
+        if kept is None:
+            return None
+        models = models_to_fill(await self.models.listed(), self.embeddings.models())
+        return Taken(document, domain, held.cut, kept.content, models)
+
+    async def renew(self, document: Document, holder: str) -> bool:
+        """Hold on to a document; False if it is in other hands, or another by now."""
+        return await self._held(document, holder) is not None
+
+    async def write(self, taken: Taken, holder: str, layout: Layout, batch: Batch) -> Outcome:
+        """Add a batch to what is there of the version at work; the last one is what searches find from then on."""
+        document = await self._held(taken.document, holder)
+        if document is None:
+            return "lost"
+        if await models_in_use(self.models, self.embeddings.models(), self.now) != taken.models:
+            return "other_models"
+        if document.chunks_done > batch.span.start:
+            await self._begin_anew(document)
+        await self.shelves.add(shelf_of_domain(document.domain), batch.chunks, batch.vectors)
+        total = len(layout.pieces)
+        if batch.span.stop < total:
+            await self.documents.advance(
+                document.domain, document.document_id, done=batch.span.stop, total=total, cut=layout.cut
+            )
+        else:
+            await self._finish(document, layout)
+        return "written"
+
+    async def fail(self, document: Document, holder: str, reason: str) -> None:
+        """Note that a document cannot be indexed, and why; what searches found of it before, they still find."""
+        if await self._held(document, holder) is None:
+            return
+        await self._begin_anew(document)
+        shown = reason.replace("\x00", "")[:_LONGEST_REASON]
+        await self.documents.fail(document.domain, document.document_id, shown)
+        domain = await self.domains.find(document.domain)
+        if domain is not None:
+            await self.outbox.publish(document_event("document.failed", domain, document, self.actor.participant))
+
+    async def release(self, document: Document, holder: str, rest_micros: int = 0) -> None:
+        """Let go of a document; it rests for so long."""
+        await self.documents.release(document.domain, document.document_id, holder, self.now + rest_micros)
+
+    async def requeue(self, domain: str) -> bool:
+        """Have the next documents of a domain indexed anew; tell whether there are more."""
+        place = await self.domains.find_locked(domain)
+        if place is None or place.reindex_after is None:
+            return False
+        last = await self.documents.requeue(domain, place.reindex_after, _REQUEUED_AT_ONCE, self.now)
+        await self.domains.set_reindexing(domain, last)
+        return last is not None
+
+    async def _held(self, document: Document, holder: str) -> Document | None:
+        until = self.now + LEASE_MICROS
+        held = await self.documents.held(document.domain, document.document_id, document.version, holder, until)
+        return None if held is None else held.document
+
+    async def _begin_anew(self, document: Document) -> None:
+        """Take away what is there of the version at work."""
+        shelf = shelf_of_domain(document.domain)
+        there = await self.shelves.of_item(shelf, document.domain, document.document_id, document.version)
+        await self.shelves.remove(shelf, [chunk.number for chunk in there])
+
+    async def _finish(self, document: Document, layout: Layout) -> None:
+        domain = await self.domains.find(document.domain)
+        assert domain is not None  # noqa: S101 - a document that is held is in a domain
+        done = structs.replace(
+            document,
+            chunks=len(layout.pieces),
+            indexed_at=self.now,
+            title=layout.title,
+            media_type=layout.media_type,
+        )
+        await self.documents.finish(done, layout.kept)
+        await self.shelves.remove_item(
+            shelf_of_domain(document.domain), document.domain, document.document_id, before=document.version
+        )
+        event = document_event("document.indexed", domain, done, self.actor.participant, chunks=done.chunks)
+        await self.outbox.publish(event)

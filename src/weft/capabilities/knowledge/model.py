@@ -1,0 +1,171 @@
+"""What a domain of knowledge is and who may look into it; what a document is, and when it can be found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+
+from weft.capabilities.chunking.model import Cutting
+from weft.kernel.errors import Conflict, InvalidInput, NotFound, Rejected
+from weft.kernel.fields import Name
+from weft.kernel.identity import ANYONE, CLEARANCE
+
+if TYPE_CHECKING:
+    from weft.kernel.identity import Actor
+
+LARGEST_DOCUMENT_BYTES = 16 * 2**20
+NEUTRAL_IMPORTANCE = 0.5
+
+State = Literal["pending", "indexed", "failed"]
+
+DomainName = Annotated[
+    Name, msgspec.Meta(description="The domain's name.", extra_json_schema={"examples": ["handbook"]})
+]
+DocumentId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=500,
+        pattern=r"^[^\x00-\x1f\x7f]+\Z",
+        description="What the document is called in its domain: a name, or a relative path such as guides/start.md.",
+    ),
+]
+Importance = Annotated[float, msgspec.Meta(ge=0, le=1)]
+MediaType = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=100,
+        pattern=r"^[A-Za-z0-9.+-]+/[A-Za-z0-9.+-]+(; ?[A-Za-z0-9-]+=[A-Za-z0-9._-]+)*\Z",
+        description="What kind of document it is, such as text/markdown; told by its name and content if left out.",
+    ),
+]
+
+
+class DomainNotFound(NotFound):
+    """There is no such domain, or not for this caller."""
+
+    code = "DOMAIN_NOT_FOUND"
+    hint = "See the domains you may look into with the action list_domains."
+    related = ("knowledge",)
+
+
+class DomainExists(Conflict):
+    """A domain with this name exists already."""
+
+    code = "DOMAIN_EXISTS"
+    hint = "Choose another name, or change the domain there is with the action update_domain."
+    related = ("knowledge",)
+
+
+class DocumentNotFound(NotFound):
+    """There is no such document in the domain."""
+
+    code = "DOCUMENT_NOT_FOUND"
+    hint = "See the documents there are with the action list_documents."
+    related = ("knowledge",)
+
+
+class DocumentVersionNotFound(NotFound):
+    """This version of the document is not kept."""
+
+    code = "DOCUMENT_VERSION_NOT_FOUND"
+    hint = "Leave the version out to read the one that searches find; older versions are not kept."
+    related = ("knowledge",)
+
+
+class DocumentNotReady(Conflict):
+    """The document has not been turned into text yet."""
+
+    code = "DOCUMENT_NOT_READY"
+    hint = "Ask again once get_document shows it as indexed; if it failed, it says why."
+    related = ("knowledge",)
+
+
+class DocumentTooLarge(Rejected):
+    """The document is larger than Weft takes."""
+
+    code = "DOCUMENT_TOO_LARGE"
+    hint = "Put it in parts, each a document of its own, such as handbook/part-1.md."
+    http_status = 413
+    related = ("knowledge",)
+
+
+class Domain(msgspec.Struct, frozen=True, kw_only=True):
+    """A place of knowledge: who may look into it, and how its documents are cut and weighed.
+
+    ``reindex_after`` is the last document that was looked at by a reindexing that is under way.
+    """
+
+    domain: str
+    description: str
+    clearance: int
+    created_by: str
+    created_at: int
+    updated_at: int
+    agents: tuple[str, ...] = ANYONE
+    cutting: Cutting = Cutting()
+    importance: float = NEUTRAL_IMPORTANCE
+    documents: int = 0
+    bytes: int = 0
+    reindex_after: str | None = None
+
+    @property
+    def cleared(self) -> tuple[str, ...]:
+        """Return the pattern of those who are cleared for it."""
+        return (f"{CLEARANCE}{self.clearance}",)
+
+
+def may_look_into(domain: Domain, actor: Actor) -> bool:
+    """Tell whether a domain exists for a caller: it is cleared for it, and meant by it or an admin."""
+    return actor.clearance >= domain.clearance and (actor.is_admin or actor.matches(domain.agents))
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """A document as it was put last, and what searches find of it.
+
+    ``version`` rises with whatever is put and with each new cutting; ``content_version`` is the version that brought
+    its content. ``indexed_version`` is the one that searches find, 0 while there is none, of ``chunks`` chunks;
+    ``chunks_done`` of ``chunks_total`` are there of the one at work. Digest is the SHA-256 of the content, fingerprint
+    that of everything that was put.
+    """
+
+    domain: str
+    document_id: str
+    version: int
+    content_version: int
+    digest: str
+    fingerprint: str
+    bytes: int
+    media_type: str
+    title: str
+    metadata: str
+    pinned: bool
+    importance: float | None
+    moment: int
+    added_by: str
+    created_at: int
+    updated_at: int
+    state: State = "pending"
+    indexed_version: int = 0
+    indexed_content: int = 0
+    indexed_at: int | None = None
+    chunks: int = 0
+    chunks_done: int = 0
+    chunks_total: int | None = None
+    error: str | None = None
+
+
+def check_document_id(document_id: str) -> None:
+    """Refuse what reads like a path to somewhere else."""
+    parts = document_id.split("/")
+    if document_id.startswith("/") or "." in parts or ".." in parts:
+        raise InvalidInput(
+            "document_id: give a name or a relative path, without . and .. as parts of it.", field="document_id"
+        )
+
+
+def check_cutting(cutting: Cutting) -> None:
+    """Refuse chunks that would repeat each other wholly."""
+    if cutting.overlap_tokens >= cutting.chunk_tokens:
+        raise InvalidInput("cutting: overlap_tokens must be below chunk_tokens.", field="cutting")

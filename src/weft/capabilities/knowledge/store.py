@@ -1,0 +1,162 @@
+"""What knowledge needs of storage."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from weft.capabilities.knowledge.documents import Documents
+    from weft.capabilities.knowledge.model import Document, Domain, State
+    from weft.capabilities.knowledge.plans import Plan
+    from weft.kernel.identity import Actor
+
+T = TypeVar("T")
+
+
+class Backlog(NamedTuple):
+    """How many documents are still to be indexed, and how many could not be."""
+
+    pending: int
+    failed: int
+
+
+class Kept(NamedTuple):
+    """What a document holds, packed; and its text where that is not the content itself."""
+
+    content: bytes
+    text: bytes | None
+
+
+class Waiting(NamedTuple):
+    """A document that is to be indexed."""
+
+    domain: str
+    document_id: str
+
+
+class Held(NamedTuple):
+    """A document in somebody's hands, and how the version at work was cut, empty if it was not yet."""
+
+    document: Document
+    cut: str
+
+
+class PlanStore(Protocol):
+    """How much the transaction's tenant may have."""
+
+    async def plan(self) -> Plan | None:
+        """Return the plan that was agreed; None if none was."""
+        ...
+
+    async def set_plan(self, plan: Plan, now: int) -> None: ...
+
+
+class DomainStore(Protocol):
+    """The domains of the transaction's tenant."""
+
+    async def add(self, domain: Domain) -> bool:
+        """Add a domain; False if the name is taken."""
+        ...
+
+    async def find(self, domain: str) -> Domain | None: ...
+
+    async def find_locked(self, domain: str) -> Domain | None:
+        """Return a domain, before anyone else can change it or what it counts."""
+        ...
+
+    async def all(self) -> Sequence[Domain]:
+        """Return every domain, by name."""
+        ...
+
+    async def update(self, domain: Domain) -> None:
+        """Write down what a domain says of itself; what it counts stays as it is."""
+        ...
+
+    async def count(self, domain: str, *, documents: int, size: int) -> None:
+        """Count so many documents and bytes more, or fewer."""
+        ...
+
+    async def reindexing(self) -> Sequence[str]:
+        """Return the domains whose documents are being cut anew."""
+        ...
+
+    async def set_reindexing(self, domain: str, after: str | None) -> None:
+        """Note which document was looked at last; None when all were."""
+        ...
+
+    async def delete(self, domain: str) -> None:
+        """Remove a domain with all its documents, but not what searches find of them."""
+        ...
+
+
+class DocumentStore(Protocol):
+    """The documents of the transaction's tenant, what they hold, and how far each is on its way to search."""
+
+    async def put(self, document: Document, content: bytes, now: int) -> None:
+        """Keep a document and what it holds, and have it indexed; whatever was under way for it before ends."""
+        ...
+
+    async def find(self, domain: str, document_id: str) -> Document | None: ...
+
+    async def find_locked(self, domain: str, document_id: str) -> Document | None:
+        """Return a document, before anyone else can change it."""
+        ...
+
+    async def page(self, domain: str, state: State | None, after: str, limit: int) -> Sequence[Document]:
+        """Return documents behind a name, by name."""
+        ...
+
+    async def matching(self, domain: str, metadata: Mapping[str, object], media_types: Sequence[str]) -> Sequence[str]:
+        """Return the names of those whose metadata say all of this, and that are of one of these types if any is named."""
+        ...
+
+    async def backlog(self, domain: str) -> Backlog: ...
+
+    async def kept(self, domain: str, document_id: str, version: int) -> Kept | None:
+        """Return what a version holds."""
+        ...
+
+    async def delete(self, domain: str, document_id: str) -> None:
+        """Remove a document with what it holds, but not what searches find of it."""
+        ...
+
+    async def waiting(self, now: int, limit: int) -> Sequence[Waiting]:
+        """Return what is to be indexed and in nobody's hands, longest waiting first."""
+        ...
+
+    async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> Held | None:
+        """Take a document in hand until a moment; None if another has it, or nothing is to be done."""
+        ...
+
+    async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> Held | None:
+        """Hold on to a document for longer, and return it locked; None if another has it, or it has changed."""
+        ...
+
+    async def release(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
+        """Let go of a document; nobody takes it before ``rests_until``."""
+        ...
+
+    async def advance(self, domain: str, document_id: str, *, done: int, total: int, cut: str) -> None:
+        """Note how many chunks of the version at work are there."""
+        ...
+
+    async def finish(self, document: Document, text: bytes | None) -> None:
+        """Note that a version is the one that searches find, and forget what earlier ones held."""
+        ...
+
+    async def fail(self, domain: str, document_id: str, reason: str) -> None:
+        """Note that a version cannot be indexed."""
+        ...
+
+    async def requeue(self, domain: str, after: str, limit: int, now: int) -> str | None:
+        """Have the next documents behind a name indexed anew, each as a new version; return the last one's name."""
+        ...
+
+
+class Desk(Protocol):
+    """Transactions of their own, for operations that have something to do before them."""
+
+    async def write(self, actor: Actor, work: Callable[[Documents], Awaitable[T]]) -> T:
+        """Do the work and keep what it changed."""
+        ...

@@ -1,0 +1,1 @@
+"""Sources of knowledge: folders, addresses and hooks that documents come from by themselves."""

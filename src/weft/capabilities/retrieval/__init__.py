@@ -1,0 +1,1 @@
+"""Retrieval: finding what matters for a task, by words and by meaning, in everything the caller may see."""

@@ -1,0 +1,69 @@
+"""Everything that can be searched, opened for one caller in one transaction."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+
+from weft.capabilities.board.store import EntryStore
+from weft.capabilities.embedding.store import TenantModelStore
+from weft.capabilities.knowledge.domains import Domains
+from weft.capabilities.knowledge.store import DocumentStore
+from weft.capabilities.memory.store import MemoryStore
+from weft.capabilities.messages.store import MessageStore
+from weft.capabilities.records.recording import Recorder
+from weft.capabilities.records.store import RecordStore
+from weft.capabilities.sessions.store import SessionStore
+from weft.capabilities.shelves.store import ShelfStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.events import Outbox
+from weft.kernel.identity import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+T = TypeVar("T")
+
+
+class Lag(Protocol):
+    """How far what is searched is behind what was said."""
+
+    async def events(self) -> int:
+        """Return how many events were not looked at yet: what they tell of may not be found."""
+        ...
+
+
+class Library(msgspec.Struct, frozen=True):
+    """What searching reads, gathered for the caller of one operation."""
+
+    actor: Actor
+    clock: Clock
+    shelves: ShelfStore
+    domains: Domains
+    documents: DocumentStore
+    sessions: SessionStore
+    messages: MessageStore
+    entries: EntryStore
+    memories: MemoryStore
+    records: RecordStore
+    recorder: Recorder
+    models: TenantModelStore
+    lag: Lag
+    outbox: Outbox
+
+    @property
+    def now(self) -> int:
+        return to_micros(self.clock.now())
+
+
+class Libraries(Protocol):
+    """Transactions of their own, for what embeds and ranks between reading and reading."""
+
+    async def read(self, actor: Actor, work: Callable[[Library], Awaitable[T]]) -> T:
+        """Run ``work`` on one consistent view, as this caller."""
+        ...
+
+    async def write(self, actor: Actor, work: Callable[[Library], Awaitable[T]]) -> T:
+        """Do the work and keep what it changed."""
+        ...

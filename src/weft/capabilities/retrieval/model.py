@@ -1,0 +1,63 @@
+"""What is asked, and what was found of it before anyone reads it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+DEFAULT_FLOOR = 0.7
+DEFAULT_TOP_K = 10
+
+Relevance = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class Weighing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What counts beside relevance, and from which relevance on something is a result: tunable by whoever asks."""
+
+    floor: Annotated[
+        Relevance, msgspec.Meta(description="What is less relevant than this is left out, unless too little is left.")
+    ] = DEFAULT_FLOOR
+    recency_weight: Annotated[Relevance, msgspec.Meta(description="How much it counts that something is new.")] = 0.02
+    half_life_days: Annotated[
+        float, msgspec.Meta(gt=0, le=36_500, description="After so many days something counts as half as new.")
+    ] = 30.0
+    importance_weight: Annotated[
+        Relevance, msgspec.Meta(description="How much it counts that something is important.")
+    ] = 0.15
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked for, at which moment (microseconds), and how many results are wanted."""
+
+    text: str
+    asked_at: int
+    top_k: int = DEFAULT_TOP_K
+    weighing: Weighing = Weighing()
+
+
+class Ranked(msgspec.Struct, frozen=True, kw_only=True):
+    """A chunk that was found. ``score`` is its calibrated relevance from 0 to 1; ``signals`` say what it is made of."""
+
+    shelf: str
+    number: int
+    score: float
+    signals: dict[str, Any]
+
+
+class Ranking(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found, the best first, and how sure that is.
+
+    ``widened`` tells that confidence was low, so that more was taken, from a lower floor, than was asked for;
+    ``fallback`` that nothing was relevant and the most recent came instead. ``candidates`` is how many were looked at;
+    ``by_meaning`` tells whether meaning counted, or words alone.
+    """
+
+    ranked: list[Ranked]
+    confidence: float
+    floor: float
+    widened: bool = False
+    fallback: Literal["recency"] | None = None
+    candidates: int = 0
+    searched: int = 0
+    by_meaning: bool = True

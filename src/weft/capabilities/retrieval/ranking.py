@@ -1,0 +1,163 @@
+"""Ranking what a caller may see by how much it has to do with a question.
+
+Candidates come by words and by meaning. What speaks for each is added up (evidence), and the sum stands for a relevance
+from 0 to 1 (calibration). Where it is not likely that the answer is among the best, more is taken, from a lower floor;
+where nothing is relevant, the most recent comes instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from msgspec import structs
+
+from weft.capabilities.retrieval.calibration import SURE, confidence, relevance
+from weft.capabilities.retrieval.evidence import add_speaker, add_weighing, evidence_in, recency
+from weft.capabilities.retrieval.lexical import Lexicon
+from weft.capabilities.retrieval.model import Ranked, Ranking
+from weft.capabilities.retrieval.repeating import let_stand_back
+from weft.capabilities.retrieval.understanding import understand
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.retrieval.evidence import Evidence
+    from weft.capabilities.retrieval.model import Question
+    from weft.capabilities.retrieval.searching import Embed
+    from weft.capabilities.retrieval.view import Floats, View
+
+# Of a question of many parts these are looked for, those that say most in words that are there.
+_MOST_PARTS = 16
+_MOST_PINNED = 20
+_WIDER = 2
+_DIGITS = 4
+
+
+class _Asked(NamedTuple):
+    """What is looked for in one view: parts of the question by their places, and whose words are meant."""
+
+    view: View
+    parts: list[int]
+    speaker: str | None
+
+
+class Weighed(NamedTuple):
+    """Candidates of each view with what speaks for them, and whether meaning counted, or words alone."""
+
+    found: list[Evidence]
+    by_meaning: bool
+
+
+async def rank(question: Question, views: Sequence[View], embed: Embed) -> Ranking:
+    """Return what has most to do with a question. ``embed`` gives the meaning of texts, or None if it cannot now."""
+    weighed = await weigh(question, views, embed)
+    return await asyncio.to_thread(choose, question, views, weighed)
+
+
+async def weigh(question: Question, views: Sequence[View], embed: Embed) -> Weighed:
+    """Return everything worth a close look, and what speaks for each of it."""
+    texts, asked = _asked(question.text, views)
+    lexicon = await asyncio.to_thread(Lexicon, views, texts)
+    kept = [_telling(place, each, lexicon) for place, each in enumerate(asked)]
+    vectors = await _meanings(texts, {part for each in kept for part in each.parts}, embed)
+    found = [
+        await evidence_in(place, each.view, lexicon, vectors, each.parts)
+        for place, each in enumerate(kept)
+        if each.view.size
+    ]
+    for evidence, each in zip(found, (each for each in kept if each.view.size), strict=True):
+        add_speaker(evidence, each.speaker)
+        add_weighing(evidence, question.weighing, question.asked_at)
+        let_stand_back(evidence)
+    return Weighed(found, vectors is not None)
+
+
+def _asked(text: str, views: Sequence[View]) -> tuple[list[str], list[_Asked]]:
+    """Return all texts that are looked for, and which of them in which view."""
+    texts: dict[str, int] = {}
+    asked = []
+    for view in views:
+        parts, speaker = understand(text, view.present_speakers() if view.is_conversation else ())
+        asked.append(_Asked(view, [texts.setdefault(part, len(texts)) for part in parts], speaker))
+    return list(texts), asked
+
+
+def _telling(place: int, asked: _Asked, lexicon: Lexicon) -> _Asked:
+    """Leave out parts of a very long question: those that find least by their words."""
+    if len(asked.parts) <= _MOST_PARTS:
+        return asked
+
+    def echo(part: int) -> float:
+        _, said = lexicon.strongest(place, lexicon.weights(part), 1)
+        return -float(said.max(initial=0.0)) * lexicon.tells(part)
+
+    return asked._replace(parts=sorted(sorted(asked.parts, key=echo)[:_MOST_PARTS]))
+
+
+async def _meanings(texts: Sequence[str], parts: set[int], embed: Embed) -> Floats | None:
+    """Return a row for each text, zeros for those that no view is asked for."""
+    wanted = sorted(parts)
+    found = await embed([texts[part] for part in wanted]) if wanted else None
+    if found is None:
+        return None
+    vectors = np.zeros((len(texts), found.shape[1]), np.float32)
+    vectors[wanted] = found
+    return vectors
+
+
+def choose(question: Question, views: Sequence[View], weighed: Weighed) -> Ranking:
+    """Return the best of what was weighed; more than was asked for, and less relevant, if that is not likely enough."""
+    best = _best_first(weighed.found)
+    likely = confidence(best.totals[: question.top_k], best.agreement())
+    floor, limit = question.weighing.floor, question.top_k
+    widened = likely < SURE
+    if widened:
+        floor, limit = floor / _WIDER, limit * _WIDER
+    scored = [_ranked(weighed.found[view], place) for view, place in best.places[:limit].tolist()]
+    taken = [each for each in scored if each.score >= floor]
+    return Ranking(
+        ranked=_with_pins(taken, weighed.found) or _newest(question, views),
+        confidence=round(likely, _DIGITS),
+        floor=floor,
+        widened=widened and bool(taken),
+        fallback=None if taken else "recency",
+        candidates=len(best.totals),
+        searched=sum(view.size for view in views),
+        by_meaning=weighed.by_meaning,
+    )
+
+
+def _with_pins(taken: list[Ranked], found: Sequence[Evidence]) -> list[Ranked]:
+    """Return what was taken and all that is pinned, whatever speaks for it."""
+    known = {(each.shelf, each.number) for each in taken}
+    pinned = [
+        _ranked(evidence, place)
+        for evidence in found
+        for place in np.flatnonzero(evidence.columns.pinned)[:_MOST_PINNED].tolist()
+    ]
+    return taken + [each for each in pinned if (each.shelf, each.number) not in known]
+
+
+def _ranked(evidence: Evidence, place: int) -> Ranked:
+    signals: dict[str, Any] = {name: round(float(values[place]), _DIGITS) for name, values in evidence.signals.items()}
+    signals["pinned"] = bool(evidence.columns.pinned[place])
+    return Ranked(
+        shelf=evidence.view.shelf,
+        number=int(evidence.columns.number[place]),
+        score=round(float(relevance(evidence.total[place])), _DIGITS),
+        signals=signals,
+    )
+
+
+def _newest(question: Question, views: Sequence[View]) -> list[Ranked]:
+    """Return the most recent of all views, for want of anything relevant."""
+    found = []
+    for view in views:
+        columns = view.columns(view.newest(question.top_k))
+        newness = recency(columns.moment, question.asked_at, question.weighing).tolist()
+        for number, moment, new in zip(columns.number.tolist(), columns.moment.tolist(), newness, strict=True):
+            told = Ranked(shelf=view.shelf, number=number, score=0.0, signals={"recency": round(new, _DIGITS)})
+            found.append((-moment, told.shelf, number, told))
+    return [told for *_, told in sorted(found, key=lambda each: each[:3])[: question.top_k]]

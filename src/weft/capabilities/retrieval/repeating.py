@@ -1,0 +1,48 @@
+"""Whatever only repeats something better stands back for it, so that the best ten tell ten things."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from weft.capabilities.retrieval.evidence import Evidence
+    from weft.capabilities.retrieval.view import Floats
+
+# Of copies only those near the top can be in the way there.
+_LOOKED_AT = 100
+# From this cosine on two texts say the same: copies of a text, or of a tool under the same name.
+_SAME = 0.96
+_SAYS_THE_SAME = -0.3
+# Parts of one document share what stands around them, so what speaks for one speaks for the next as well.
+_IS_OF_THE_SAME = -0.1
+
+
+def let_stand_back(evidence: Evidence) -> None:
+    """Let it count against a candidate that a better one says the same, or is of the same document."""
+    order = np.argsort(-evidence.total, kind="stable")
+    against = np.zeros(len(order), np.float32)
+    if not evidence.view.is_conversation:
+        against[order] += _IS_OF_THE_SAME * _seen_before(evidence.columns.line[order])
+    if evidence.vectors is not None:
+        best = order[:_LOOKED_AT]
+        against[best] += _SAYS_THE_SAME * _said_before(evidence.vectors[best])
+    evidence.add("repetition", against)
+
+
+def _seen_before(lines: NDArray[np.int64]) -> NDArray[np.bool_]:
+    before = np.ones(len(lines), np.bool_)
+    before[np.unique(lines, return_index=True)[1]] = False
+    return before
+
+
+def _said_before(vectors: Floats) -> NDArray[np.bool_]:
+    """Tell for each whether one before it, that does not itself repeat another, says the same."""
+    alike = np.tril(vectors @ vectors.T >= _SAME, -1)
+    before = np.zeros(len(vectors), np.bool_)
+    for place in np.flatnonzero(alike.any(axis=1)):
+        before[place] = bool((alike[place] & ~before).any())
+    return before

@@ -1,0 +1,202 @@
+"""Searching everything a caller may see: rights first, then meaning and words, then what is still there to be read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from msgspec import structs
+
+from weft.capabilities.embedding.choosing import serving_model
+from weft.capabilities.embedding.model import EmbedderUnavailable, Embeddings
+from weft.capabilities.knowledge.plans import most_results
+from weft.capabilities.messages.model import ADMINS
+from weft.capabilities.retrieval.model import Question, Ranked, Ranking
+from weft.capabilities.retrieval.reading import Passage, read_numbers
+from weft.capabilities.retrieval.rights import sight_of
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.events import NewEvent
+from weft.kernel.identity import PRINCIPAL
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from weft.capabilities.embedding.model import Vectors
+    from weft.capabilities.retrieval.library import Libraries, Library
+    from weft.capabilities.retrieval.rights import Part
+    from weft.capabilities.retrieval.view import View, Views, Wish
+    from weft.kernel.identity import Actor
+
+# A copy is behind by moments only, so what falls out when it is read is mostly replaced at once.
+_TRIES = 4
+_SPARE = 4
+
+
+# Gives the meaning of texts, a row each; None if that cannot be told now, and words alone must do.
+Embed = Callable[["Sequence[str]"], Awaitable["Vectors | None"]]
+
+
+class Rank(Protocol):
+    """How what a caller may see is ranked."""
+
+    async def __call__(self, question: Question, views: Sequence[View], embed: Embed) -> Ranking: ...
+
+
+class Asked(NamedTuple):
+    """A question as a caller asks it: of which part of everything."""
+
+    question: Question
+    part: Part
+
+
+class Hit(NamedTuple):
+    """Something that was found, and why."""
+
+    ranked: Ranked
+    passage: Passage
+
+
+class Outlook(NamedTuple):
+    """What is there for a caller to be searched, and by which model. ``most`` is what its plan allows of results."""
+
+    wishes: Sequence[Wish]
+    model: str
+    most: int | None
+    pending_documents: int
+    pending_events: int
+
+
+class Found(NamedTuple):
+    """What a search came to. ``model`` is None if it could not ask for meaning."""
+
+    hits: list[Hit]
+    ranking: Ranking
+    outlook: Outlook
+    model: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """Searches, each time in what is there for the caller at that moment."""
+
+    libraries: Libraries
+    views: Views
+    embeddings: Embeddings
+    rank: Rank
+    clock: Clock
+    # Told the tenant, the shelf and the text of what is asked: whoever compares models asks it again.
+    note: Callable[[str, str, str], None]
+
+    async def find(self, actor: Actor, asked: Asked) -> Found:
+        """Return what answers a question best, the best first; the most recent if nothing does."""
+        outlook, views = await self.look(actor, asked.part)
+        question = _within(asked.question, outlook)
+        for wish in outlook.wishes:
+            self.note(actor.tenant, wish.shelf, question.text)
+        embed = partial(self._meanings, actor.tenant, outlook.model)
+        ranking, hits = await self._ranked(actor, question, views, embed)
+        if ranking.fallback is not None:
+            await self.libraries.write(actor, partial(_tell_of_low_relevance, asked, ranking))
+        return Found(hits, ranking, outlook, outlook.model if ranking.by_meaning else None)
+
+    async def look(self, actor: Actor, part: Part) -> tuple[Outlook, list[View]]:
+        """Open all that a caller may see of a part of everything."""
+        outlook = await self.libraries.read(actor, partial(self._outlook, part))
+        opened = (self.views.open(actor.tenant, wish, actor, outlook.model) for wish in outlook.wishes)
+        return outlook, list(await asyncio.gather(*opened))
+
+    async def read(self, actor: Actor, ranked: Iterable[Ranked]) -> list[Hit]:
+        """Return those of the chunks that the caller may read now, in the same order."""
+        wanted = list(ranked)
+        named = [(each.shelf, each.number) for each in wanted]
+        passages = await self.libraries.read(actor, partial(read_numbers, named))
+        return [Hit(each, passages[name]) for each in wanted if (name := f"{each.shelf}/{each.number}") in passages]
+
+    def now(self) -> int:
+        return to_micros(self.clock.now())
+
+    async def _outlook(self, part: Part, library: Library) -> Outlook:
+        sight = await sight_of(part, library)
+        model = serving_model(await library.models.listed(), self.embeddings.models())
+        most = most_results(await library.domains.plan())
+        return Outlook(sight.wishes, model.name, most, sight.pending_documents, await library.lag.events())
+
+    async def _meanings(self, tenant: str, model: str, texts: Sequence[str]) -> Vectors | None:
+        try:
+            found = await asyncio.gather(*(self.embeddings.of_query(tenant, text, model) for text in texts))
+        except EmbedderUnavailable:
+            return None
+        from numpy import stack  # noqa: PLC0415 - whoever embeds has it loaded
+
+        return stack(found)
+
+    async def _ranked(
+        self, actor: Actor, question: Question, views: Sequence[View], embed: Embed
+    ) -> tuple[Ranking, list[Hit]]:
+        """Rank, and rank more where something that was found has gone, so that the next best takes its place."""
+        ranking = first = await self.rank(question, views, embed)
+        hits = await self.read(actor, ranking.ranked)
+        for _ in range(_TRIES - 1):
+            gone = len(ranking.ranked) - len(hits)
+            if not gone or len(ranking.ranked) < question.top_k:
+                break
+            question = structs.replace(question, top_k=question.top_k + gone * _SPARE)
+            ranking = await self.rank(question, views, embed)
+            hits = await self.read(actor, ranking.ranked)
+        if not hits and ranking.ranked and ranking.fallback is None:
+            ranking = _most_recent(ranking, views, question.top_k)
+            hits = await self.read(actor, ranking.ranked)
+        return ranking, _kept(hits, len(first.ranked))
+
+
+def _within(question: Question, outlook: Outlook) -> Question:
+    allowed = question.top_k if outlook.most is None else min(question.top_k, outlook.most)
+    return structs.replace(question, top_k=allowed)
+
+
+def _most_recent(ranking: Ranking, views: Sequence[View], limit: int) -> Ranking:
+    """Return the most recent of all views in place of what was relevant and is gone."""
+    newest = [(view.shelf, view.columns(view.newest(limit))) for view in views]
+    found = sorted(
+        (-moment, shelf, number)
+        for shelf, columns in newest
+        for moment, number in zip(columns.moment.tolist(), columns.number.tolist(), strict=True)
+    )
+    ranked = [Ranked(shelf=shelf, number=number, score=0.0, signals={}) for _, shelf, number in found[:limit]]
+    return structs.replace(ranking, ranked=ranked, confidence=0.0, widened=False, fallback="recency")
+
+
+def _kept(hits: list[Hit], most: int) -> list[Hit]:
+    """Return as many as were to be found, without losing what is pinned."""
+    over = len(hits) - most
+    kept = []
+    for hit in reversed(hits):
+        if over > 0 and not hit.passage.chunk.pinned:
+            over -= 1
+        else:
+            kept.append(hit)
+    return kept[::-1]
+
+
+async def _tell_of_low_relevance(asked: Asked, ranking: Ranking, library: Library) -> None:
+    """Tell those who see to it that searches find something, without what was asked."""
+    actor, part = library.actor, asked.part
+    event = NewEvent(
+        type="search.low_relevance",
+        session_id=None,
+        subject=actor.principal_id,
+        actor=actor.participant,
+        readable_by=(f"{PRINCIPAL}{actor.principal_id}", ADMINS),
+        data={
+            "domains": list(part.domains),
+            "in_session": part.session_id,
+            "sources": sorted(part.wanted),
+            "searched": ranking.searched,
+            "confidence": ranking.confidence,
+            "floor": asked.question.weighing.floor,
+        },
+    )
+    await library.outbox.publish(event)

@@ -1,0 +1,1 @@
+"""Shelves: the chunks that searching finds, whatever they are cut from, with their vectors."""

@@ -1,0 +1,119 @@
+"""The named parts of a program: classes, functions and the like, with all that is written above them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from tree_sitter import Language, Parser
+
+_KINDS_OF_PARTS = """
+class_definition function_definition
+class_declaration function_declaration generator_function_declaration method_definition interface_declaration
+enum_declaration type_alias_declaration abstract_class_declaration internal_module
+method_declaration constructor_declaration record_declaration annotation_type_declaration
+struct_declaration namespace_declaration file_scoped_namespace_declaration property_declaration delegate_declaration
+struct_specifier union_specifier enum_specifier class_specifier namespace_definition
+type_spec
+function_item struct_item enum_item trait_item impl_item mod_item macro_definition
+module class method singleton_method
+"""
+_PARTS = frozenset(_KINDS_OF_PARTS.split())
+# Functions that are values have the name of what they are assigned to.
+_FUNCTION_VALUES = frozenset(("arrow_function", "function_expression", "function", "generator_function", "class"))
+_ABOVE = frozenset(("comment", "line_comment", "block_comment", "attribute_item", "attribute_list", "decorator"))
+_WRAPPERS = frozenset(("decorated_definition", "export_statement", "template_declaration", "type_declaration"))
+_MOST_PARTS = 50_000
+
+
+def answer(source: bytes, question: dict[str, Any]) -> dict[str, Any]:
+    """Return each named part as start, end and name, in characters."""
+    tree = Parser(_language(question["language"])).parse(source)
+    parts = sorted(_parts(tree.root_node), key=lambda part: (part[0], -part[1]))[:_MOST_PARTS]
+    places = _in_characters(source, sorted({place for start, end, _ in parts for place in (start, end)}))
+    return {"names": [[places[start], places[end], name] for start, end, name in parts]}
+
+
+def _language(name: str) -> Language:
+    if name in {"typescript", "tsx"}:
+        return Language(getattr(import_module("tree_sitter_typescript"), f"language_{name}")())
+    return Language(import_module(f"tree_sitter_{name}").language())
+
+
+def _parts(root: Any) -> list[tuple[int, int, str]]:  # noqa: ANN401 - a node of whatever kind
+    parts = []
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if node.is_named and node.type in _PARTS and (name := _name(node)):
+            parts.append((_start(node), node.end_byte, name))
+        elif node.type == "variable_declarator" and (name := _assigned(node)):
+            parts.append((_start(node.parent), node.parent.end_byte, name))
+        waiting.extend(child for child in node.children if child.child_count)
+    return parts
+
+
+def _name(node: Any) -> str:  # noqa: ANN401 - likewise
+    if node.type == "impl_item":
+        return _words(node.child_by_field_name("type"))
+    named = node.child_by_field_name("name")
+    if named is None:
+        return _declared(node)
+    receiver = node.child_by_field_name("receiver")
+    if receiver is None:
+        return _words(named)
+    return f"{_words(receiver).strip('()').split()[-1].lstrip('*')}.{_words(named)}"
+
+
+def _declared(node: Any) -> str:  # noqa: ANN401 - likewise
+    """Return the name within a declarator, as C writes it."""
+    inner = node.child_by_field_name("declarator")
+    while inner is not None and (deeper := inner.child_by_field_name("declarator")) is not None:
+        inner = deeper
+    return _words(inner)
+
+
+def _assigned(node: Any) -> str:  # noqa: ANN401 - likewise
+    value = node.child_by_field_name("value")
+    return _words(node.child_by_field_name("name")) if value is not None and value.type in _FUNCTION_VALUES else ""
+
+
+def _words(node: Any) -> str:  # noqa: ANN401 - likewise
+    return " ".join(node.text.decode(errors="replace").split())[:200] if node is not None else ""
+
+
+def _start(node: Any) -> int:  # noqa: ANN401 - likewise
+    """Return where a part begins: with its decorators, attributes and the comments right above it."""
+    while node.parent is not None and node.parent.type in _WRAPPERS:
+        node = node.parent
+    above = _before(node)
+    while above is not None and above.type in _ABOVE and node.start_point.row - above.end_point.row <= 1:
+        if _shares_its_line(above):
+            break
+        node, above = above, _before(above)
+    # With its indentation: places are at the beginnings of lines.
+    before = _before(node)
+    begins_its_line = before is None or before.end_point.row < node.start_point.row
+    start: int = node.start_byte - (node.start_point.column if begins_its_line else 0)
+    return start
+
+
+def _before(node: Any) -> Any:  # noqa: ANN401 - likewise
+    """Return what stands before a node; what stands above the first of a block may stand before the block."""
+    if node.prev_sibling is None and node.parent is not None and node.parent.start_byte == node.start_byte:
+        return node.parent.prev_sibling
+    return node.prev_sibling
+
+
+def _shares_its_line(comment: Any) -> bool:  # noqa: ANN401 - likewise
+    before = _before(comment)
+    return before is not None and before.end_point.row == comment.start_point.row
+
+
+def _in_characters(source: bytes, places: list[int]) -> dict[int, int]:
+    found, bytes_before, characters_before = {}, 0, 0
+    for place in places:
+        characters_before += len(source[bytes_before:place].decode(errors="replace"))
+        bytes_before = place
+        found[place] = characters_before
+    return found

@@ -1,0 +1,1 @@
+"""Embedders: the model that comes with Weft, and any that is reached over the network."""

@@ -1,0 +1,77 @@
+-- What a tenant's agents know from documents: domains, the documents in them, and how far each is on its way to search.
+
+-- How much a tenant may have, where it was agreed; tenants without a row have what the installation gives everyone.
+CREATE TABLE tenant_plans (
+    tenant TEXT NOT NULL PRIMARY KEY,
+    plan   TEXT NOT NULL,
+    since  {bigint} NOT NULL
+) {table};
+
+-- Who may look into a domain: those its patterns name, cleared as high as it asks. While its documents are being cut
+-- anew, reindex_after is the last one that was looked at.
+CREATE TABLE domains (
+    tenant        TEXT NOT NULL,
+    domain        TEXT NOT NULL,
+    description   TEXT NOT NULL,
+    clearance     {bigint} NOT NULL,
+    agents        TEXT,
+    cutting       TEXT NOT NULL,
+    importance    {real} NOT NULL,
+    created_by    TEXT NOT NULL,
+    created_at    {bigint} NOT NULL,
+    updated_at    {bigint} NOT NULL,
+    documents     {bigint} NOT NULL,
+    bytes         {bigint} NOT NULL,
+    reindex_after TEXT,
+    PRIMARY KEY (tenant, domain)
+) {table};
+
+-- A document. Its version counts what was put and how it was cut; the indexed one is the one that searches find.
+-- Several versions may be cut from the same content. Only the holder indexes, until its lease ends; a lease nobody holds
+-- is a pause. How the version at work was cut is kept, so that whoever goes on with it can tell whether it still fits.
+CREATE TABLE documents (
+    tenant          TEXT NOT NULL,
+    domain          TEXT NOT NULL,
+    document_id     TEXT NOT NULL,
+    version         {bigint} NOT NULL,
+    content_version {bigint} NOT NULL,
+    state           TEXT NOT NULL,
+    digest          TEXT NOT NULL,
+    fingerprint     TEXT NOT NULL,
+    bytes           {bigint} NOT NULL,
+    media_type      TEXT NOT NULL,
+    title           TEXT NOT NULL,
+    metadata        TEXT NOT NULL,
+    pinned          {bigint} NOT NULL,
+    importance      {real},
+    moment          {bigint} NOT NULL,
+    added_by        TEXT NOT NULL,
+    created_at      {bigint} NOT NULL,
+    updated_at      {bigint} NOT NULL,
+    indexed_version {bigint} NOT NULL,
+    indexed_content {bigint} NOT NULL,
+    indexed_at      {bigint},
+    chunks          {bigint} NOT NULL,
+    chunks_done     {bigint} NOT NULL,
+    chunks_total    {bigint},
+    error           TEXT,
+    cut             TEXT NOT NULL,
+    queued_at       {bigint} NOT NULL,
+    holder          TEXT,
+    lease_until     {bigint} NOT NULL,
+    PRIMARY KEY (tenant, domain, document_id)
+) {table};
+
+CREATE INDEX documents_by_state ON documents (tenant, domain, state, document_id);
+CREATE INDEX documents_pending ON documents (tenant, queued_at) WHERE state = 'pending';
+
+-- What was put, packed; and its text where that is not the content itself.
+CREATE TABLE document_contents (
+    tenant      TEXT NOT NULL,
+    domain      TEXT NOT NULL,
+    document_id TEXT NOT NULL,
+    version     {bigint} NOT NULL,
+    content     {blob} NOT NULL,
+    text        {blob},
+    PRIMARY KEY (tenant, domain, document_id, version)
+) {rows_table};

@@ -1,0 +1,536 @@
+"""Domains and documents in SQL, and which documents are to be indexed by whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.capabilities.chunking.model import Cutting
+from weft.capabilities.knowledge.model import Document, Domain
+from weft.capabilities.knowledge.store import Backlog, Held, Kept, Waiting
+from weft.storage.sql.knowledge_sources import erase_sources
+from weft.storage.sql.patterns import decode_patterns, encode_patterns
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.capabilities.knowledge.model import State
+    from weft.capabilities.knowledge.plans import Plan
+    from weft.storage.sql.database import Row, Transaction, Value
+
+_DOMAIN = """
+SELECT domain, description, clearance, created_by, created_at, updated_at, agents, cutting, importance, documents,
+       bytes, reindex_after
+FROM domains
+"""
+_DOCUMENT = """
+SELECT domain, document_id, version, content_version, digest, fingerprint, bytes, media_type, title, metadata, pinned,
+       importance, moment, added_by, created_at, updated_at, state, indexed_version, indexed_content, indexed_at,
+       chunks, chunks_done, chunks_total, error, cut
+FROM documents
+"""
+_DOCUMENT_FIELDS = Document.__struct_fields__
+_encode = msgspec.json.Encoder().encode
+_cutting = msgspec.json.Decoder(Cutting)
+_metadata = msgspec.json.Decoder(dict[str, Any])
+_READ_AT_ONCE = 1_000
+
+
+class SqlPlanStore:
+    """The plan of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def plan(self) -> Plan | None:
+        row = await self._tx.one("SELECT plan FROM tenant_plans WHERE tenant = $1", self._tenant)
+        return None if row is None else row[0]
+
+    async def set_plan(self, plan: Plan, now: int) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, $2, $3)
+            ON CONFLICT (tenant) DO UPDATE SET plan = excluded.plan, since = excluded.since
+            """,
+            self._tenant,
+            plan,
+            now,
+        )
+
+
+class SqlDomainStore:
+    """Domains, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def add(self, domain: Domain) -> bool:
+        row = await self._tx.one(
+            """
+            INSERT INTO domains (tenant, domain, description, clearance, agents, cutting, importance, created_by,
+                                 created_at, updated_at, documents, bytes, reindex_after)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+            ON CONFLICT DO NOTHING RETURNING 1
+            """,
+            self._tenant,
+            domain.domain,
+            *_said(domain),
+            domain.created_by,
+            domain.created_at,
+            domain.updated_at,
+            domain.documents,
+            domain.bytes,
+            domain.reindex_after,
+        )
+        return row is not None
+
+    async def find(self, domain: str) -> Domain | None:
+        row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2", self._tenant, domain)
+        return None if row is None else _domain(row)
+
+    async def find_locked(self, domain: str) -> Domain | None:
+        row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2 {for_update}", self._tenant, domain)
+        return None if row is None else _domain(row)
+
+    async def all(self) -> Sequence[Domain]:
+        rows = await self._tx.all(_DOMAIN + "WHERE tenant = $1 ORDER BY domain", self._tenant)
+        return [_domain(row) for row in rows]
+
+    async def update(self, domain: Domain) -> None:
+        await self._tx.run(
+            """
+            UPDATE domains SET description = $1, clearance = $2, agents = $3, cutting = $4, importance = $5,
+                               updated_at = $6, reindex_after = $7
+            WHERE tenant = $8 AND domain = $9
+            """,
+            *_said(domain),
+            domain.updated_at,
+            domain.reindex_after,
+            self._tenant,
+            domain.domain,
+        )
+
+    async def count(self, domain: str, *, documents: int, size: int) -> None:
+        await self._tx.run(
+            "UPDATE domains SET documents = documents + $1, bytes = bytes + $2 WHERE tenant = $3 AND domain = $4",
+            documents,
+            size,
+            self._tenant,
+            domain,
+        )
+
+    async def reindexing(self) -> Sequence[str]:
+        rows = await self._tx.all(
+            "SELECT domain FROM domains WHERE tenant = $1 AND reindex_after IS NOT NULL ORDER BY domain", self._tenant
+        )
+        return [row[0] for row in rows]
+
+    async def set_reindexing(self, domain: str, after: str | None) -> None:
+        await self._tx.run(
+            "UPDATE domains SET reindex_after = $1 WHERE tenant = $2 AND domain = $3", after, self._tenant, domain
+        )
+
+    async def delete(self, domain: str) -> None:
+        await self._tx.run("DELETE FROM domains WHERE tenant = $1 AND domain = $2", self._tenant, domain)
+        await self._tx.run("DELETE FROM documents WHERE tenant = $1 AND domain = $2", self._tenant, domain)
+        await self._tx.run("DELETE FROM document_contents WHERE tenant = $1 AND domain = $2", self._tenant, domain)
+        await erase_sources(self._tx, domain)
+
+
+class SqlDocumentStore:
+    """Documents, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def put(self, document: Document, content: bytes, now: int) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO documents (tenant, domain, document_id, version, content_version, digest, fingerprint, bytes,
+                                   media_type, title, metadata, pinned, importance, moment, added_by, created_at,
+                                   updated_at, queued_at, state, indexed_version, indexed_content, chunks, chunks_done,
+                                   cut, lease_until)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 'pending', 0, 0, 0,
+                    0, '', 0)
+            ON CONFLICT (tenant, domain, document_id) DO UPDATE SET
+                version = excluded.version, content_version = excluded.content_version, digest = excluded.digest,
+                fingerprint = excluded.fingerprint, bytes = excluded.bytes, media_type = excluded.media_type,
+                title = excluded.title, metadata = excluded.metadata, pinned = excluded.pinned,
+                importance = excluded.importance, moment = excluded.moment, added_by = excluded.added_by,
+                updated_at = excluded.updated_at, queued_at = excluded.queued_at, state = 'pending', chunks_done = 0,
+                chunks_total = NULL, error = NULL, cut = '', holder = NULL, lease_until = 0
+            """,
+            self._tenant,
+            *(_value(getattr(document, name)) for name in _DOCUMENT_FIELDS[:_PUT_FIELDS]),
+            now,
+        )
+        await self._tx.run(
+            """
+            INSERT INTO document_contents (tenant, domain, document_id, version, content) VALUES ($1, $2, $3, $4, $5)
+            """,
+            self._tenant,
+            document.domain,
+            document.document_id,
+            document.content_version,
+            content,
+        )
+        # What nobody will index any more.
+        await self._tx.run(
+            """
+            DELETE FROM document_contents
+            WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version < $4 AND version <> $5
+            """,
+            self._tenant,
+            document.domain,
+            document.document_id,
+            document.content_version,
+            document.indexed_content,
+        )
+
+    async def find(self, domain: str, document_id: str) -> Document | None:
+        row = await self._tx.one(
+            _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id = $3", self._tenant, domain, document_id
+        )
+        return None if row is None else _document(row)
+
+    async def find_locked(self, domain: str, document_id: str) -> Document | None:
+        row = await self._tx.one(
+            _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id = $3 {for_update}",
+            self._tenant,
+            domain,
+            document_id,
+        )
+        return None if row is None else _document(row)
+
+    async def page(self, domain: str, state: State | None, after: str, limit: int) -> Sequence[Document]:
+        if state is None:
+            rows = await self._tx.all(
+                _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4",
+                self._tenant,
+                domain,
+                after,
+                limit,
+            )
+        else:
+            rows = await self._tx.all(
+                _DOCUMENT
+                + """
+                WHERE tenant = $1 AND domain = $2 AND state = $3 AND document_id > $4 ORDER BY document_id LIMIT $5
+                """,
+                self._tenant,
+                domain,
+                state,
+                after,
+                limit,
+            )
+        return [_document(row) for row in rows]
+
+    async def matching(self, domain: str, metadata: Mapping[str, object], media_types: Sequence[str]) -> Sequence[str]:
+        found: list[str] = []
+        after = ""
+        while True:
+            rows = await self._tx.all(
+                """
+                SELECT document_id, metadata, media_type FROM documents
+                WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4
+                """,
+                self._tenant,
+                domain,
+                after,
+                _READ_AT_ONCE,
+            )
+            found += [row[0] for row in rows if _says(row[1], metadata) and (not media_types or row[2] in media_types)]
+            if len(rows) < _READ_AT_ONCE:
+                return found
+            after = rows[-1][0]
+            await self._tx.give_way()
+
+    async def backlog(self, domain: str) -> Backlog:
+        return Backlog(await self._count(domain, "pending"), await self._count(domain, "failed"))
+
+    async def kept(self, domain: str, document_id: str, version: int) -> Kept | None:
+        row = await self._tx.one(
+            """
+            SELECT content, text FROM document_contents
+            WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version = $4
+            """,
+            self._tenant,
+            domain,
+            document_id,
+            version,
+        )
+        return None if row is None else Kept(*row)
+
+    async def delete(self, domain: str, document_id: str) -> None:
+        await self._tx.run(
+            "DELETE FROM documents WHERE tenant = $1 AND domain = $2 AND document_id = $3",
+            self._tenant,
+            domain,
+            document_id,
+        )
+        await self._forget_contents(domain, document_id, before=2**62)
+
+    async def waiting(self, now: int, limit: int) -> Sequence[Waiting]:
+        rows = await self._tx.all(
+            """
+            SELECT domain, document_id FROM documents
+            WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND lease_until <= $2
+            ORDER BY queued_at LIMIT $3
+            """,
+            self._tenant,
+            now,
+            limit,
+        )
+        return [Waiting(*row) for row in rows]
+
+    async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> Held | None:
+        row = await self._tx.one(
+            _DOCUMENT
+            + """
+            WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND state = 'pending' AND lease_until <= $4
+            {for_update_unless_locked}
+            """,
+            self._tenant,
+            domain,
+            document_id,
+            now,
+        )
+        if row is None:
+            return None
+        await self._tx.run(
+            """
+            UPDATE documents SET holder = $1, lease_until = $2
+            WHERE tenant = $3 AND domain = $4 AND document_id = $5
+            """,
+            holder,
+            until,
+            self._tenant,
+            domain,
+            document_id,
+        )
+        return _held(row)
+
+    async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> Held | None:
+        renewed = await self._tx.changed(
+            """
+            UPDATE documents SET lease_until = $1
+            WHERE tenant = $2 AND domain = $3 AND document_id = $4 AND version = $5 AND holder = $6
+              AND state = 'pending'
+            """,
+            until,
+            self._tenant,
+            domain,
+            document_id,
+            version,
+            holder,
+        )
+        if not renewed:
+            return None
+        row = await self._tx.one(
+            _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id = $3", self._tenant, domain, document_id
+        )
+        return None if row is None else _held(row)
+
+    async def release(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
+        await self._tx.run(
+            """
+            UPDATE documents SET holder = NULL, lease_until = $1
+            WHERE tenant = $2 AND domain = $3 AND document_id = $4 AND holder = $5
+            """,
+            rests_until,
+            self._tenant,
+            domain,
+            document_id,
+            holder,
+        )
+
+    async def advance(self, domain: str, document_id: str, *, done: int, total: int, cut: str) -> None:
+        await self._tx.run(
+            """
+            UPDATE documents SET chunks_done = $1, chunks_total = $2, cut = $3
+            WHERE tenant = $4 AND domain = $5 AND document_id = $6
+            """,
+            done,
+            total,
+            cut,
+            self._tenant,
+            domain,
+            document_id,
+        )
+
+    async def finish(self, document: Document, text: bytes | None) -> None:
+        await self._tx.run(
+            """
+            UPDATE documents SET state = 'indexed', indexed_version = $1, indexed_content = $2, indexed_at = $3,
+                                 chunks = $4, chunks_done = $4, chunks_total = $4, media_type = $5, title = $6,
+                                 error = NULL, holder = NULL, lease_until = 0
+            WHERE tenant = $7 AND domain = $8 AND document_id = $9
+            """,
+            document.version,
+            document.content_version,
+            document.indexed_at,
+            document.chunks,
+            document.media_type,
+            document.title,
+            self._tenant,
+            document.domain,
+            document.document_id,
+        )
+        await self._tx.run(
+            """
+            UPDATE document_contents SET text = $1
+            WHERE tenant = $2 AND domain = $3 AND document_id = $4 AND version = $5
+            """,
+            text,
+            self._tenant,
+            document.domain,
+            document.document_id,
+            document.content_version,
+        )
+        await self._forget_contents(document.domain, document.document_id, before=document.content_version)
+
+    async def fail(self, domain: str, document_id: str, reason: str) -> None:
+        await self._tx.run(
+            """
+            UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 0
+            WHERE tenant = $2 AND domain = $3 AND document_id = $4
+            """,
+            reason,
+            self._tenant,
+            domain,
+            document_id,
+        )
+
+    async def requeue(self, domain: str, after: str, limit: int, now: int) -> str | None:
+        rows = await self._tx.all(
+            """
+            SELECT document_id FROM documents
+            WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4 {for_update}
+            """,
+            self._tenant,
+            domain,
+            after,
+            limit,
+        )
+        await self._tx.many(
+            """
+            UPDATE documents SET version = version + 1, state = 'pending', queued_at = $1, chunks_done = 0,
+                                 chunks_total = NULL, error = NULL, cut = '', holder = NULL, lease_until = 0
+            WHERE tenant = $2 AND domain = $3 AND document_id = $4
+            """,
+            [(now, self._tenant, domain, row[0]) for row in rows],
+        )
+        return rows[-1][0] if rows else None
+
+    async def _count(self, domain: str, state: State) -> int:
+        row = await self._tx.one(
+            "SELECT COUNT(*) FROM documents WHERE tenant = $1 AND domain = $2 AND state = $3",
+            self._tenant,
+            domain,
+            state,
+        )
+        return 0 if row is None else int(row[0])
+
+    async def _forget_contents(self, domain: str, document_id: str, *, before: int) -> None:
+        await self._tx.run(
+            """
+            DELETE FROM document_contents
+            WHERE tenant = $1 AND domain = $2 AND document_id = $3 AND version < $4
+            """,
+            self._tenant,
+            domain,
+            document_id,
+            before,
+        )
+
+
+# Those that are written when a document is put: all up to the time of the last change.
+_PUT_FIELDS = _DOCUMENT_FIELDS.index("updated_at") + 1
+
+
+async def tenants_with_pending(transaction: Transaction) -> list[str]:
+    """Return the tenants that have documents to be indexed: a look for each, however many documents there are."""
+    found: list[str] = []
+    while True:
+        row = await transaction.one(
+            """
+            SELECT tenant FROM documents WHERE state = 'pending' AND tenant > $1 AND queued_at > 0
+            ORDER BY tenant LIMIT 1
+            """,
+            found[-1] if found else "",
+        )
+        if row is None:
+            return found
+        found.append(row[0])
+
+
+async def domains_reindexing(transaction: Transaction) -> list[tuple[str, str]]:
+    """Return (tenant, domain) wherever documents are being cut anew."""
+    rows = await transaction.all("SELECT tenant, domain FROM domains WHERE reindex_after IS NOT NULL")
+    return [(tenant, domain) for tenant, domain in rows]
+
+
+async def documents_pending(transaction: Transaction) -> int:
+    """Return how many documents of the installation are to be indexed."""
+    row = await transaction.one("SELECT COUNT(*) FROM documents WHERE state = 'pending'")
+    return 0 if row is None else int(row[0])
+
+
+async def release_all(transaction: Transaction, holder: str) -> None:
+    """Let go of every document that a process has in hand."""
+    for tenant in await tenants_with_pending(transaction):
+        await transaction.run(
+            """
+            UPDATE documents SET holder = NULL, lease_until = 0
+            WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND holder = $2
+            """,
+            tenant,
+            holder,
+        )
+
+
+def _said(domain: Domain) -> tuple[Value, ...]:
+    return (
+        domain.description,
+        domain.clearance,
+        encode_patterns(domain.agents),
+        _encode(domain.cutting).decode(),
+        domain.importance,
+    )
+
+
+def _domain(row: Row) -> Domain:
+    values = dict(zip(Domain.__struct_fields__, row, strict=True))
+    return Domain(
+        **{**values, "agents": decode_patterns(values["agents"]), "cutting": _cutting.decode(values["cutting"])}
+    )
+
+
+def _document(row: Row) -> Document:
+    values = dict(zip(_DOCUMENT_FIELDS, row[:-1], strict=True))
+    return Document(**{**values, "pinned": bool(values["pinned"])})
+
+
+def _held(row: Row) -> Held:
+    return Held(_document(row), row[-1])
+
+
+def _value(value: Value) -> Value:
+    return int(value) if isinstance(value, bool) else value
+
+
+def _says(text: str, wanted: Mapping[str, object]) -> bool:
+    if not wanted:
+        return True
+    said = _metadata.decode(text)
+    return all(name in said and said[name] == value for name, value in wanted.items())

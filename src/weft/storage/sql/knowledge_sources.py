@@ -1,0 +1,182 @@
+"""Sources of knowledge in SQL: where documents come from, and which of their files are known."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from weft.capabilities.knowledge_sources.model import Done, KnownFile, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.storage.sql.database import Row, Transaction, Value
+
+_SOURCE = """
+SELECT source_id, domain, kind, location, prefix, include, exclude, every_seconds, watch, secret, token_digest,
+       principal_id, created_at, enabled, error, asked, due_at, synced_at, hooked_at, seen, done
+FROM knowledge_sources
+"""
+_FIELDS = Source.__struct_fields__
+_encode = msgspec.json.Encoder().encode
+_patterns = msgspec.json.Decoder(tuple[str, ...]).decode
+_done = msgspec.json.Decoder(Done).decode
+# A file that has none of these was never listed.
+_NEVER = -1
+
+
+class SqlSourceStore:
+    """Sources, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def add(self, source: Source) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO knowledge_sources (tenant, source_id, domain, kind, location, prefix, include, exclude,
+                                           every_seconds, watch, secret, token_digest, principal_id, created_at,
+                                           enabled, error, asked, due_at, synced_at, hooked_at, seen, done)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+            """,
+            self._tenant,
+            *_values(source),
+        )
+
+    async def find(self, source_id: str) -> Source | None:
+        row = await self._tx.one(_SOURCE + "WHERE tenant = $1 AND source_id = $2", self._tenant, source_id)
+        return None if row is None else _source(row)
+
+    async def find_locked(self, source_id: str) -> Source | None:
+        row = await self._tx.one(_SOURCE + "WHERE tenant = $1 AND source_id = $2 {for_update}", self._tenant, source_id)
+        return None if row is None else _source(row)
+
+    async def of_domain(self, domain: str) -> Sequence[Source]:
+        rows = await self._tx.all(
+            _SOURCE + "WHERE tenant = $1 AND domain = $2 ORDER BY created_at, source_id", self._tenant, domain
+        )
+        return [_source(row) for row in rows]
+
+    async def count(self) -> int:
+        row = await self._tx.one("SELECT COUNT(*) FROM knowledge_sources WHERE tenant = $1", self._tenant)
+        return 0 if row is None else int(row[0])
+
+    async def update(self, source: Source) -> None:
+        values = dict(zip(_FIELDS, _values(source), strict=True))
+        await self._tx.run(
+            """
+            UPDATE knowledge_sources SET include = $1, exclude = $2, every_seconds = $3, watch = $4, enabled = $5,
+                                         error = $6, asked = $7, due_at = $8, synced_at = $9, hooked_at = $10,
+                                         seen = $11, done = $12
+            WHERE tenant = $13 AND source_id = $14
+            """,
+            *(values[name] for name in _CHANGING),
+            self._tenant,
+            source.source_id,
+        )
+
+    async def delete(self, source_id: str) -> None:
+        await _erase(self._tx, source_id)
+
+    async def files(self, source_id: str) -> Mapping[str, KnownFile]:
+        rows = await self._tx.all(
+            """
+            SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
+            WHERE tenant = $1 AND source_id = $2 ORDER BY document_id
+            """,
+            self._tenant,
+            source_id,
+        )
+        return {row[0]: KnownFile(*row) for row in rows}
+
+    async def put_file(self, source_id: str, file: KnownFile) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO knowledge_source_files (tenant, source_id, document_id, size, changed_at, digest, error)
+            VALUES ($1, $2, $3, $4, $5, $6, $7)
+            ON CONFLICT (tenant, source_id, document_id) DO UPDATE SET
+                size = excluded.size, changed_at = excluded.changed_at, digest = excluded.digest, error = excluded.error
+            """,
+            self._tenant,
+            source_id,
+            file.document_id,
+            file.size,
+            file.changed_at,
+            file.digest,
+            file.error,
+        )
+
+    async def forget_file(self, source_id: str, document_id: str) -> None:
+        await self._tx.run(
+            "DELETE FROM knowledge_source_files WHERE tenant = $1 AND source_id = $2 AND document_id = $3",
+            self._tenant,
+            source_id,
+            document_id,
+        )
+
+    async def distrust_files(self, source_id: str) -> None:
+        await self._tx.run(
+            "UPDATE knowledge_source_files SET changed_at = $1 WHERE tenant = $2 AND source_id = $3",
+            _NEVER,
+            self._tenant,
+            source_id,
+        )
+
+
+# What of a source may change after it was made.
+_CHANGING = (
+    *("include", "exclude", "every_seconds", "watch", "enabled", "error", "asked", "due_at", "synced_at"),
+    *("hooked_at", "seen", "done"),
+)
+
+
+class Pending(NamedTuple):
+    """A source that is to be looked at, now or every few seconds."""
+
+    tenant: str
+    source: Source
+
+
+async def sources_to_look_at(transaction: Transaction) -> list[Pending]:
+    """Return the sources of all tenants that are looked at by themselves, or were asked for."""
+    rows = await transaction.all(
+        f"""
+        SELECT tenant, {_SOURCE.strip().removeprefix("SELECT")}
+        WHERE enabled = 1 AND kind <> 'hook' AND (watch = 1 OR asked > 0 OR due_at IS NOT NULL)
+        ORDER BY tenant, source_id
+        """
+    )
+    return [Pending(row[0], _source(row[1:])) for row in rows]
+
+
+async def erase_sources(transaction: Transaction, domain: str) -> None:
+    """Remove every source of a domain that is deleted."""
+    for source in await SqlSourceStore(transaction).of_domain(domain):
+        await _erase(transaction, source.source_id)
+
+
+async def _erase(transaction: Transaction, source_id: str) -> None:
+    tenant = transaction.tenant
+    await transaction.run("DELETE FROM knowledge_sources WHERE tenant = $1 AND source_id = $2", tenant, source_id)
+    await transaction.run("DELETE FROM knowledge_source_files WHERE tenant = $1 AND source_id = $2", tenant, source_id)
+
+
+def _values(source: Source) -> tuple[Value, ...]:
+    values = {name: getattr(source, name) for name in _FIELDS}
+    for name in ("include", "exclude", "done"):
+        values[name] = _encode(values[name]).decode()
+    for name in ("watch", "enabled"):
+        values[name] = int(values[name])
+    return tuple(values.values())
+
+
+def _source(row: Row) -> Source:
+    values = dict(zip(_FIELDS, row, strict=True))
+    values["include"], values["exclude"] = _patterns(values["include"]), _patterns(values["exclude"])
+    values["watch"], values["enabled"] = bool(values["watch"]), bool(values["enabled"])
+    values["done"] = _done(values["done"])
+    return Source(**values)

@@ -1,0 +1,459 @@
+"""Shelves in SQL: chunks in the order in which they came, with their vectors, and what is gone."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from weft.capabilities.shelves.model import Chunk, Removal, Return, ShelfState, Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from weft.capabilities.shelves.model import NewChunk
+    from weft.storage.sql.database import Row, Transaction
+
+_CHUNK = """
+SELECT number, source, place, scope, item, version, ordinal, start_at, end_at, kind, heading, speaker, moment, tokens,
+       importance, pinned, metadata, terms, text, digest
+FROM chunks
+"""
+_STANDING = """
+SELECT chunks.number, source, place, scope, item, version, ordinal, speaker, moment, tokens, importance, pinned, terms
+"""
+_VECTOR = """
+FROM chunks LEFT JOIN chunk_vectors v
+ON v.tenant = chunks.tenant AND v.shelf = chunks.shelf AND v.model = $1 AND v.number = chunks.number
+"""
+_TABLES = ("shelves", "chunks", "chunk_vectors", "chunk_removals", "chunk_returns")
+_DELETE_ALL = {table: f"DELETE FROM {table} WHERE tenant = $1 AND shelf = $2" for table in _TABLES}  # noqa: S608 - ours
+_LOOKED_AT_ONCE = 200
+# So many numbers are named by one statement; fewer are made up to it, so that there is only one to prepare.
+_NAMED_AT_ONCE = 64
+_NAMED = ", ".join(f"${place}" for place in range(3, 3 + _NAMED_AT_ONCE))
+_NAMED_FROM_4 = ", ".join(f"${place}" for place in range(4, 4 + _NAMED_AT_ONCE))
+_BIRTH_BITS = 62
+_PINNED = Standing.__struct_fields__.index("pinned")
+
+
+class SqlShelfStore:
+    """Shelves, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def names(self) -> Sequence[str]:
+        rows = await self._tx.all("SELECT shelf FROM shelves WHERE tenant = $1 ORDER BY shelf", self._tenant)
+        return [row[0] for row in rows]
+
+    async def state(self, shelf: str) -> ShelfState:
+        row = await self._tx.one(
+            "SELECT number, chunks, birth FROM shelves WHERE tenant = $1 AND shelf = $2", self._tenant, shelf
+        )
+        return ShelfState() if row is None else ShelfState(*row)
+
+    async def lock(self, shelf: str) -> None:
+        await self._take(shelf, 0, more=0)
+
+    async def add(
+        self, shelf: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes]]
+    ) -> Sequence[int]:
+        if not chunks:
+            return []
+        first = await self._take(shelf, len(chunks), more=len(chunks))
+        numbers = range(first, first + len(chunks))
+        await self._tx.many(
+            """
+            INSERT INTO chunks (tenant, shelf, number, source, place, scope, item, version, ordinal, start_at, end_at,
+                                kind, heading, speaker, moment, tokens, importance, pinned, metadata, terms, text,
+                                digest)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
+            """,
+            [(self._tenant, shelf, *_values(number, chunk)) for number, chunk in zip(numbers, chunks, strict=True)],
+        )
+        for model, given in vectors.items():
+            await self._insert_vectors(shelf, model, dict(zip(numbers, given, strict=True)))
+        return numbers
+
+    async def remove(self, shelf: str, numbers: Sequence[int]) -> int:
+        """Lock the shelf first, so that whoever else removes the same chunk finds it gone."""
+        if not numbers:
+            return 0
+        await self._take(shelf, 0, more=0)
+        there = await self._there(shelf, numbers)
+        if there:
+            await self._delete(shelf, there)
+            first = await self._take(shelf, len(there), more=-len(there))
+            await self._tx.many(
+                "INSERT INTO chunk_removals (tenant, shelf, number, removed) VALUES ($1, $2, $3, $4)",
+                [(self._tenant, shelf, first + place, removed) for place, removed in enumerate(there)],
+            )
+        return len(there)
+
+    async def remove_item(self, shelf: str, place: str, item: str, *, before: int | None = None) -> int:
+        rows = await self._tx.all(
+            """
+            SELECT number FROM chunks
+            WHERE tenant = $1 AND shelf = $2 AND place = $3 AND item = $4 AND version < $5 ORDER BY number
+            """,
+            self._tenant,
+            shelf,
+            place,
+            item,
+            2**62 if before is None else before,
+        )
+        return await self.remove(shelf, [row[0] for row in rows])
+
+    async def remove_place(self, shelf: str, place: str) -> int:
+        rows = await self._tx.all(
+            "SELECT number FROM chunks WHERE tenant = $1 AND shelf = $2 AND place = $3 AND item > '' ORDER BY number",
+            self._tenant,
+            shelf,
+            place,
+        )
+        return await self.remove(shelf, [row[0] for row in rows])
+
+    async def remove_shelf(self, shelf: str) -> None:
+        for table in _TABLES:
+            await self._tx.run(_DELETE_ALL[table], self._tenant, shelf)
+
+    async def find(self, shelf: str, numbers: Sequence[int]) -> Sequence[Chunk]:
+        found: list[Chunk] = []
+        for batch in _batches(numbers):
+            rows = await self._tx.all(
+                _CHUNK + f"WHERE tenant = $1 AND shelf = $2 AND number IN ({_NAMED}) ORDER BY number",
+                self._tenant,
+                shelf,
+                *batch,
+            )
+            found += [_chunk(shelf, row) for row in rows]
+        return found
+
+    async def of_item(self, shelf: str, place: str, item: str, version: int | None = None) -> Sequence[Chunk]:
+        rows = await self._tx.all(
+            _CHUNK
+            + """
+            WHERE tenant = $1 AND shelf = $2 AND place = $3 AND item = $4 AND version = COALESCE($5, version)
+            ORDER BY version, ordinal
+            """,
+            self._tenant,
+            shelf,
+            place,
+            item,
+            version,
+        )
+        return [_chunk(shelf, row) for row in rows]
+
+    async def stretch(self, shelf: str, place: str, item: str, version: int, first: int, last: int) -> Sequence[Chunk]:
+        rows = await self._tx.all(
+            _CHUNK
+            + """
+            WHERE tenant = $1 AND shelf = $2 AND place = $3 AND item = $4 AND version = $5 AND ordinal BETWEEN $6 AND $7
+            ORDER BY ordinal
+            """,
+            self._tenant,
+            shelf,
+            place,
+            item,
+            version,
+            first,
+            last,
+        )
+        return [_chunk(shelf, row) for row in rows]
+
+    async def newest(self, shelf: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
+        wanted = set(places)
+        found: list[Chunk] = []
+        before = 2**62
+        while len(found) < limit:
+            rows = await self._tx.all(
+                _CHUNK + "WHERE tenant = $1 AND shelf = $2 AND number < $3 ORDER BY number DESC LIMIT $4",
+                self._tenant,
+                shelf,
+                before,
+                _LOOKED_AT_ONCE,
+            )
+            found += [_chunk(shelf, row) for row in rows if row[2] in wanted]
+            if len(rows) < _LOOKED_AT_ONCE:
+                break
+            before = rows[-1][0]
+        return found[:limit]
+
+    async def standing_after(self, shelf: str, number: int, limit: int, model: str | None) -> Sequence[Standing]:
+        if model is None:
+            rows = await self._tx.all(
+                f"""
+                {_STANDING}, NULL FROM chunks
+                WHERE tenant = $1 AND shelf = $2 AND number > $3 ORDER BY number LIMIT $4
+                """,
+                self._tenant,
+                shelf,
+                number,
+                limit,
+            )
+        else:
+            rows = await self._tx.all(
+                f"""
+                {_STANDING}, vector {_VECTOR}
+                WHERE chunks.tenant = $2 AND chunks.shelf = $3 AND chunks.number > $4
+                ORDER BY chunks.number LIMIT $5
+                """,
+                model,
+                self._tenant,
+                shelf,
+                number,
+                limit,
+            )
+        return [_standing(row) for row in rows]
+
+    async def standing_between(self, shelf: str, first: int, last: int, model: str) -> Sequence[Standing]:
+        rows = await self._tx.all(
+            f"""
+            {_STANDING}, vector {_VECTOR}
+            WHERE chunks.tenant = $2 AND chunks.shelf = $3 AND chunks.number BETWEEN $4 AND $5 ORDER BY chunks.number
+            """,
+            model,
+            self._tenant,
+            shelf,
+            first,
+            last,
+        )
+        return [_standing(row) for row in rows]
+
+    async def removals_after(self, shelf: str, number: int, limit: int) -> Sequence[Removal]:
+        rows = await self._tx.all(
+            """
+            SELECT number, removed FROM chunk_removals
+            WHERE tenant = $1 AND shelf = $2 AND number > $3 ORDER BY number LIMIT $4
+            """,
+            self._tenant,
+            shelf,
+            number,
+            limit,
+        )
+        return [Removal(*row) for row in rows]
+
+    async def returns_after(self, shelf: str, model: str, number: int, limit: int) -> Sequence[Return]:
+        rows = await self._tx.all(
+            """
+            SELECT number, first, last FROM chunk_returns
+            WHERE tenant = $1 AND shelf = $2 AND model = $3 AND number > $4 ORDER BY number LIMIT $5
+            """,
+            self._tenant,
+            shelf,
+            model,
+            number,
+            limit,
+        )
+        return [Return(*row) for row in rows]
+
+    async def vectors(self, shelf: str, model: str, numbers: Sequence[int]) -> Mapping[int, bytes]:
+        found: dict[int, bytes] = {}
+        for batch in _batches(numbers):
+            rows = await self._tx.all(
+                f"""
+                SELECT number, vector FROM chunk_vectors
+                WHERE tenant = $1 AND shelf = $2 AND model = $3 AND number IN ({_NAMED_FROM_4})
+                """,  # noqa: S608 - placeholders
+                self._tenant,
+                shelf,
+                model,
+                *batch,
+            )
+            found |= dict(rows)
+        return found
+
+    async def add_vectors(self, shelf: str, model: str, vectors: Mapping[int, bytes]) -> int:
+        await self._take(shelf, 0, more=0)
+        there = await self._there(shelf, vectors)
+        if there:
+            await self._insert_vectors(shelf, model, {number: vectors[number] for number in there})
+            await self._tx.run(
+                """
+                INSERT INTO chunk_returns (tenant, shelf, model, number, first, last) VALUES ($1, $2, $3, $4, $5, $6)
+                """,
+                self._tenant,
+                shelf,
+                model,
+                await self._take(shelf, 1, more=0),
+                there[0],
+                there[-1],
+            )
+        return len(there)
+
+    async def without_vector(self, shelf: str, model: str, after: int, limit: int) -> Sequence[Chunk]:
+        rows = await self._tx.all(
+            _CHUNK  # noqa: S608 - our own columns
+            + """
+            WHERE tenant = $1 AND shelf = $2 AND number > $3 AND NOT EXISTS (
+                SELECT 1 FROM chunk_vectors v
+                WHERE v.tenant = $1 AND v.shelf = $2 AND v.model = $4 AND v.number = chunks.number)
+            ORDER BY number LIMIT $5
+            """,
+            self._tenant,
+            shelf,
+            after,
+            model,
+            limit,
+        )
+        return [_chunk(shelf, row) for row in rows]
+
+    async def count_vectors(self, shelf: str, model: str) -> int:
+        row = await self._tx.one(
+            "SELECT COUNT(*) FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3",
+            self._tenant,
+            shelf,
+            model,
+        )
+        assert row is not None  # noqa: S101 - a count always has its row
+        count: int = row[0]
+        return count
+
+    async def drop_vectors(self, shelf: str, model: str, limit: int) -> int:
+        return await self._tx.changed(
+            """
+            DELETE FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3 AND number IN (
+                SELECT number FROM chunk_vectors
+                WHERE tenant = $1 AND shelf = $2 AND model = $3 ORDER BY number LIMIT $4)
+            """,
+            self._tenant,
+            shelf,
+            model,
+            limit,
+        )
+
+    async def _take(self, shelf: str, numbers: int, *, more: int) -> int:
+        """Take the next numbers of a shelf, and hold on to it until the transaction ends; return the first."""
+        row = await self._tx.one(
+            """
+            INSERT INTO shelves (tenant, shelf, number, chunks, birth) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (tenant, shelf) DO UPDATE SET
+                number = shelves.number + excluded.number, chunks = shelves.chunks + excluded.chunks
+            RETURNING number
+            """,
+            self._tenant,
+            shelf,
+            numbers,
+            more,
+            secrets.randbits(_BIRTH_BITS),
+        )
+        assert row is not None  # noqa: S101 - what was written is returned
+        last: int = row[0]
+        return last - numbers + 1
+
+    async def _there(self, shelf: str, numbers: Iterable[int]) -> list[int]:
+        """Return those of the numbers that are chunks of the shelf, in order."""
+        found: list[int] = []
+        for batch in _batches(numbers):
+            rows = await self._tx.all(
+                f"SELECT number FROM chunks WHERE tenant = $1 AND shelf = $2 AND number IN ({_NAMED}) ORDER BY number",  # noqa: S608 - placeholders
+                self._tenant,
+                shelf,
+                *batch,
+            )
+            found += [row[0] for row in rows]
+        return found
+
+    async def _delete(self, shelf: str, numbers: Sequence[int]) -> None:
+        await self._tx.many(
+            "DELETE FROM chunks WHERE tenant = $1 AND shelf = $2 AND number = $3",
+            [(self._tenant, shelf, number) for number in numbers],
+        )
+        for model in await self._models(shelf):
+            await self._tx.many(
+                "DELETE FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3 AND number = $4",
+                [(self._tenant, shelf, model, number) for number in numbers],
+            )
+
+    async def _models(self, shelf: str) -> Sequence[str]:
+        """Return the models that there are vectors of, leaping from one to the next instead of reading all vectors."""
+        models: list[str] = []
+        while True:
+            row = await self._tx.one(
+                "SELECT MIN(model) FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model > $3",
+                self._tenant,
+                shelf,
+                models[-1] if models else "",
+            )
+            if row is None or row[0] is None:
+                return models
+            models.append(row[0])
+
+    async def _insert_vectors(self, shelf: str, model: str, vectors: Mapping[int, bytes]) -> None:
+        await self._tx.many(
+            """
+            INSERT INTO chunk_vectors (tenant, shelf, model, number, vector) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (tenant, shelf, model, number) DO UPDATE SET vector = excluded.vector
+            """,
+            [(self._tenant, shelf, model, number, vector) for number, vector in vectors.items()],
+        )
+
+
+def _batches(numbers: Iterable[int]) -> Iterator[Sequence[int]]:
+    """Yield numbers in order, as many at once as a statement names; the last may be named several times."""
+    wanted = sorted(set(numbers))
+    for start in range(0, len(wanted), _NAMED_AT_ONCE):
+        batch = wanted[start : start + _NAMED_AT_ONCE]
+        yield batch + batch[-1:] * (_NAMED_AT_ONCE - len(batch))
+
+
+def _standing(row: Row) -> Standing:
+    values = list(row)
+    values[_PINNED] = bool(values[_PINNED])
+    return Standing(*values)
+
+
+def _values(number: int, chunk: NewChunk) -> tuple[str | int | float | bytes | None, ...]:
+    return (
+        number,
+        chunk.source,
+        chunk.place,
+        chunk.scope,
+        chunk.item,
+        chunk.version,
+        chunk.ordinal,
+        chunk.start,
+        chunk.end,
+        chunk.kind,
+        chunk.heading,
+        chunk.speaker,
+        chunk.moment,
+        chunk.tokens,
+        chunk.importance,
+        int(chunk.pinned),
+        chunk.metadata,
+        chunk.terms,
+        chunk.text,
+        chunk.digest,
+    )
+
+
+def _chunk(shelf: str, row: Row) -> Chunk:
+    (number, source, place, scope, item, version, ordinal, start, end, kind, heading, speaker) = row[:12]
+    moment, tokens, importance, pinned, metadata, terms, text, digest = row[12:]
+    return Chunk(
+        shelf=shelf,
+        number=number,
+        source=source,
+        place=place,
+        scope=scope,
+        item=item,
+        version=version,
+        ordinal=ordinal,
+        start=start,
+        end=end,
+        kind=kind,
+        heading=heading,
+        speaker=speaker,
+        moment=moment,
+        tokens=tokens,
+        importance=importance,
+        pinned=bool(pinned),
+        metadata=metadata,
+        terms=terms,
+        text=text,
+        digest=digest,
+    )

@@ -1,0 +1,144 @@
+"""Vectors in pgvector: the nearest of a shelf's vectors of one model, by an index once there are many."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from weft.capabilities.shelves.model import NearChunk
+from weft.storage.sql.database import Scope
+from weft.storage.sql.dialects.postgres_vectors import partition_of
+from weft.storage.sql.shelves import SqlShelfStore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.storage.sql.database import Transaction
+    from weft.storage.sql.dialects.postgres import PostgresDatabase
+
+# Measured against exact search: see docs/decisions/0036.
+_CONNECTIONS = 16
+_LOOKED_THROUGH_TO_BUILD = 96
+_LOOKED_THROUGH_A_RESULT = 1.5
+_FEWEST_LOOKED_THROUGH = 240
+_MOST_LOOKED_THROUGH = 1_000
+_BUILDING_MEMORY = "1GB"
+# An index of part of a table is used only where the plan sees which part is asked for, so plans are never shared.
+_SEARCH_SO = """
+SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.iterative_scan', 'relaxed_order', true),
+       set_config('hnsw.max_scan_tuples', '200000', true), set_config('plan_cache_mode', 'force_custom_plan', true)
+"""
+_IS_INDEXED = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
+_DIMENSIONS = """
+SELECT vector_dims(vector) FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3 LIMIT 1
+"""
+_QUOTED = "SELECT quote_literal($1), quote_literal($2)"
+
+
+class PgVectors:
+    """The vectors of one shelf and model in PostgreSQL."""
+
+    def __init__(self, database: PostgresDatabase, tenant: str, shelf: str, model: str) -> None:
+        self._database = database
+        self._scope = Scope(tenant)
+        self._tenant, self._shelf, self._model = tenant, shelf, model
+
+    async def nearest(self, vector: bytes, limit: int) -> Sequence[NearChunk]:
+        column = _column(len(vector) // 2)
+
+        async def look(transaction: Transaction) -> Sequence[NearChunk]:
+            await transaction.one(_SEARCH_SO, str(_looked_through(limit)))
+            rows = await transaction.all(
+                f"""
+                SELECT number, 1 - ({column} <=> $1) FROM chunk_vectors
+                WHERE tenant = $2 AND shelf = $3 AND model = $4 ORDER BY {column} <=> $1 LIMIT $5
+                """,  # noqa: S608 - our own column
+                vector,
+                self._tenant,
+                self._shelf,
+                self._model,
+                limit,
+            )
+            return _in_order(rows)
+
+        return await self._database.read(self._scope, look)
+
+    async def nearest_among(self, vector: bytes, limit: int, numbers: Sequence[int]) -> Sequence[NearChunk]:
+        column = _column(len(vector) // 2)
+
+        async def look(transaction: Transaction) -> Sequence[NearChunk]:
+            rows = await transaction.all(
+                f"""
+                SELECT number, 1 - ({column} <=> $1) AS cosine FROM chunk_vectors
+                WHERE tenant = $2 AND shelf = $3 AND model = $4 AND number = ANY(string_to_array($5, ',')::bigint[])
+                ORDER BY cosine DESC, number LIMIT $6
+                """,  # noqa: S608 - our own column
+                vector,
+                self._tenant,
+                self._shelf,
+                self._model,
+                ",".join(map(str, numbers)),
+                limit,
+            )
+            return _in_order(rows)
+
+        return await self._database.read(self._scope, look) if numbers else []
+
+    async def find(self, numbers: Sequence[int]) -> Mapping[int, bytes]:
+        return await self._database.read(
+            self._scope, lambda transaction: SqlShelfStore(transaction).vectors(self._shelf, self._model, numbers)
+        )
+
+    async def prepare(self) -> None:
+        name = self._index_name()
+        async with self._database.owning() as connection:
+            if not await connection.fetchval("SELECT pg_try_advisory_lock(hashtext($1))", name):
+                return
+            try:
+                is_valid = await connection.fetchval(_IS_INDEXED, name)
+                if is_valid is False:
+                    # What an interrupted attempt leaves behind.
+                    await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
+                if not is_valid:
+                    await self._build(connection, name)
+            finally:
+                await connection.fetchval("SELECT pg_advisory_unlock(hashtext($1))", name)
+
+    async def discard(self) -> None:
+        async with self._database.owning() as connection:
+            await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {self._index_name()}")
+
+    async def _build(self, connection: Any, name: str) -> None:  # noqa: ANN401 - asyncpg's own type is private
+        dimensions = await connection.fetchval(_DIMENSIONS, self._tenant, self._shelf, self._model)
+        if dimensions is None:
+            return
+        shelf, model = await connection.fetchrow(_QUOTED, self._shelf, self._model)
+        await connection.execute(f"SET maintenance_work_mem = '{_BUILDING_MEMORY}'")
+        try:
+            await connection.execute(
+                f"""
+                CREATE INDEX CONCURRENTLY {name} ON {partition_of(self._tenant)}
+                USING hnsw ({_column(dimensions)} halfvec_cosine_ops)
+                WITH (m = {_CONNECTIONS}, ef_construction = {_LOOKED_THROUGH_TO_BUILD})
+                WHERE shelf = {shelf} AND model = {model}
+                """
+            )
+        finally:
+            await connection.execute("RESET maintenance_work_mem")
+
+    def _index_name(self) -> str:
+        names = f"{self._tenant}\0{self._shelf}\0{self._model}"
+        return f"nearest_{hashlib.sha256(names.encode()).hexdigest()[:24]}"
+
+
+def _column(dimensions: int) -> str:
+    """Return the vectors as the index has them: a column of any number of dimensions cannot be indexed itself."""
+    return f"(vector::halfvec({dimensions}))"
+
+
+def _looked_through(limit: int) -> int:
+    return min(max(_FEWEST_LOOKED_THROUGH, round(limit * _LOOKED_THROUGH_A_RESULT)), _MOST_LOOKED_THROUGH)
+
+
+def _in_order(rows: Sequence[Any]) -> Sequence[NearChunk]:
+    return sorted((NearChunk(*row) for row in rows), key=lambda chunk: -chunk.cosine)

@@ -1,0 +1,199 @@
+"""The contracts of DomainStore and DocumentStore."""
+# ruff: noqa: S101 - tests that others run
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from weft.capabilities.chunking.model import Cutting
+from weft.capabilities.knowledge.model import Document, Domain
+from weft.capabilities.knowledge.store import Backlog, Held, Kept, Waiting
+from weft.testing.contracts.stores import Stores
+
+DOMAIN = Domain(
+    domain="handbook",
+    description="How we work",
+    clearance=2,
+    agents=("orchestrator", "type:review"),
+    cutting=Cutting(chunk_tokens=256, overlap_tokens=16),
+    importance=0.25,
+    created_by="admin",
+    created_at=7,
+    updated_at=8,
+)
+DOCUMENT = Document(
+    domain="handbook",
+    document_id="guides/start.md",
+    version=1,
+    content_version=1,
+    digest="d1",
+    fingerprint="f1",
+    bytes=5,
+    media_type="text/markdown",
+    title="Start",
+    metadata='{"team":"people","year":2026}',
+    pinned=True,
+    importance=None,
+    moment=3,
+    added_by="planner",
+    created_at=4,
+    updated_at=4,
+)
+NAMES = (DOCUMENT.domain, DOCUMENT.document_id)
+
+
+def later(document: Document, version: int) -> Document:
+    return structs.replace(document, version=version, content_version=version, fingerprint=f"f{version}")
+
+
+class DomainStoreContract:
+    """Domains are kept as they are said, and count what is in them."""
+
+    async def test_a_domain_is_found_as_it_was_added(self, stores: Stores) -> None:
+        assert await stores.domains.add(DOMAIN)
+        assert not await stores.domains.add(DOMAIN)
+        other = structs.replace(DOMAIN, domain="another", agents=("*",))
+        assert await stores.domains.add(other)
+        assert await stores.domains.find("handbook") == DOMAIN
+        assert await stores.domains.find_locked("handbook") == DOMAIN
+        assert await stores.domains.find("none") is None
+        assert list(await stores.domains.all()) == [other, DOMAIN]
+
+    async def test_what_a_domain_says_can_change_and_what_it_counts_stays(self, stores: Stores) -> None:
+        await stores.domains.add(DOMAIN)
+        await stores.domains.count("handbook", documents=2, size=30)
+        await stores.domains.count("handbook", documents=-1, size=-10)
+        await stores.domains.update(
+            structs.replace(DOMAIN, clearance=4, agents=("*",), cutting=Cutting(), updated_at=9)
+        )
+        found = await stores.domains.find("handbook")
+        assert found == structs.replace(
+            DOMAIN, clearance=4, agents=("*",), cutting=Cutting(), updated_at=9, documents=1, bytes=20
+        )
+
+    async def test_reindexing_is_noted(self, stores: Stores) -> None:
+        await stores.domains.add(DOMAIN)
+        assert list(await stores.domains.reindexing()) == []
+        await stores.domains.set_reindexing("handbook", "a.md")
+        assert list(await stores.domains.reindexing()) == ["handbook"]
+        await stores.domains.set_reindexing("handbook", None)
+        assert list(await stores.domains.reindexing()) == []
+
+    async def test_a_deleted_domain_takes_its_documents_along(self, stores: Stores, elsewhere: Stores) -> None:
+        for each in (stores, elsewhere):
+            await each.domains.add(DOMAIN)
+            await each.documents.put(DOCUMENT, b"x", 5)
+        await stores.domains.delete("handbook")
+        assert await stores.domains.find("handbook") is None
+        assert await stores.documents.find(*NAMES) is None
+        assert await stores.documents.kept(*NAMES, 1) is None
+        assert await elsewhere.documents.find(*NAMES) == DOCUMENT
+
+    async def test_a_plan_is_a_tenant_s_own(self, stores: Stores, elsewhere: Stores) -> None:
+        assert await stores.plans.plan() is None
+        await stores.plans.set_plan("pro", 1)
+        await stores.plans.set_plan("free", 2)
+        assert await stores.plans.plan() == "free"
+        assert await elsewhere.plans.plan() is None
+
+
+class DocumentStoreContract:
+    """Documents are in one hand at a time, and what searches find changes only when a version is finished."""
+
+    async def test_a_document_is_found_as_it_was_put(self, stores: Stores, elsewhere: Stores) -> None:
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        assert await stores.documents.find(*NAMES) == DOCUMENT
+        assert await stores.documents.find_locked(*NAMES) == DOCUMENT
+        assert await stores.documents.kept(*NAMES, 1) == Kept(b"x", None)
+        assert await elsewhere.documents.find(*NAMES) is None
+        assert await elsewhere.documents.kept(*NAMES, 1) is None
+
+    async def test_documents_come_in_pages_and_by_state(self, stores: Stores) -> None:
+        for name in ("c", "a", "b"):
+            await stores.documents.put(structs.replace(DOCUMENT, document_id=name), b"x", 5)
+        await stores.documents.fail("handbook", "b", "no text")
+        names = [each.document_id for each in await stores.documents.page("handbook", None, "a", 10)]
+        assert names == ["b", "c"]
+        assert [each.document_id for each in await stores.documents.page("handbook", "pending", "", 1)] == ["a"]
+        assert [each.error for each in await stores.documents.page("handbook", "failed", "", 9)] == ["no text"]
+        assert await stores.documents.backlog("handbook") == Backlog(pending=2, failed=1)
+
+    async def test_documents_are_found_by_what_their_metadata_say(self, stores: Stores) -> None:
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        matching = stores.documents.matching
+        assert list(await matching("handbook", {"team": "people"}, ())) == ["guides/start.md"]
+        assert list(await matching("handbook", {"team": "people", "year": 2025}, ())) == []
+        assert list(await matching("handbook", {}, ("text/markdown",))) == ["guides/start.md"]
+        assert list(await matching("handbook", {}, ("text/html",))) == []
+
+    async def test_a_document_is_in_one_hand_until_it_is_let_go_of_or_the_lease_ends(self, stores: Stores) -> None:
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        assert list(await stores.documents.waiting(10, 9)) == [Waiting(*NAMES)]
+        assert await stores.documents.claim(*NAMES, "me", 10, 20) == Held(DOCUMENT, "")
+        assert list(await stores.documents.waiting(19, 9)) == []
+        assert await stores.documents.claim(*NAMES, "you", 19, 30) is None
+        assert await stores.documents.held(*NAMES, 1, "you", 30) is None
+        assert await stores.documents.held(*NAMES, 1, "me", 25) == Held(DOCUMENT, "")
+        assert await stores.documents.claim(*NAMES, "you", 24, 40) is None
+        assert await stores.documents.claim(*NAMES, "you", 25, 40) == Held(DOCUMENT, "")
+        await stores.documents.release(*NAMES, "me", 0)
+        assert await stores.documents.claim(*NAMES, "me", 26, 50) is None
+        await stores.documents.release(*NAMES, "you", 45)
+        assert await stores.documents.claim(*NAMES, "me", 44, 60) is None
+        assert await stores.documents.claim(*NAMES, "me", 45, 60) == Held(DOCUMENT, "")
+
+    async def test_who_waited_longest_comes_first(self, stores: Stores) -> None:
+        for name, queued in (("a", 30), ("b", 10), ("c", 20)):
+            await stores.documents.put(structs.replace(DOCUMENT, document_id=name), b"x", queued)
+        assert [each.document_id for each in await stores.documents.waiting(99, 2)] == ["b", "c"]
+
+    async def test_what_is_put_anew_ends_what_was_under_way(self, stores: Stores) -> None:
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        await stores.documents.claim(*NAMES, "me", 10, 20)
+        await stores.documents.advance(*NAMES, done=2, total=5, cut="c1")
+        held = await stores.documents.held(*NAMES, 1, "me", 20)
+        assert held == Held(structs.replace(DOCUMENT, chunks_done=2, chunks_total=5), "c1")
+        second = later(DOCUMENT, 2)
+        await stores.documents.put(second, b"y", 11)
+        assert await stores.documents.held(*NAMES, 1, "me", 20) is None
+        assert await stores.documents.find(*NAMES) == second
+        assert await stores.documents.kept(*NAMES, 1) is None
+        assert await stores.documents.claim(*NAMES, "you", 12, 20) == Held(second, "")
+
+    async def test_a_finished_version_is_the_one_that_is_found(self, stores: Stores) -> None:
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        await stores.documents.finish(structs.replace(DOCUMENT, chunks=3, indexed_at=9, title="Found"), b"text")
+        found = await stores.documents.find(*NAMES)
+        assert found is not None
+        assert (found.state, found.indexed_version, found.indexed_content, found.indexed_at) == ("indexed", 1, 1, 9)
+        assert (found.chunks, found.chunks_done, found.chunks_total, found.title) == (3, 3, 3, "Found")
+        assert await stores.documents.kept(*NAMES, 1) == Kept(b"x", b"text")
+        await stores.documents.put(structs.replace(later(found, 2), state="pending"), b"y", 11)
+        # Until the next one is finished, what is found can be read.
+        assert await stores.documents.kept(*NAMES, 1) == Kept(b"x", b"text")
+        await stores.documents.finish(structs.replace(later(found, 2), chunks=1), None)
+        assert await stores.documents.kept(*NAMES, 1) is None
+        assert await stores.documents.kept(*NAMES, 2) == Kept(b"y", None)
+
+    async def test_documents_are_queued_anew_a_few_at_a_time(self, stores: Stores) -> None:
+        for name in ("a", "b", "c"):
+            document = structs.replace(DOCUMENT, document_id=name)
+            await stores.documents.put(document, b"x", 5)
+            await stores.documents.finish(structs.replace(document, chunks=1), None)
+        assert await stores.documents.requeue("handbook", "", 2, 50) == "b"
+        states = {
+            each.document_id: (each.state, each.version)
+            for each in await stores.documents.page("handbook", None, "", 9)
+        }
+        assert states == {"a": ("pending", 2), "b": ("pending", 2), "c": ("indexed", 1)}
+        assert await stores.documents.requeue("handbook", "b", 2, 50) == "c"
+        assert await stores.documents.requeue("handbook", "c", 2, 50) is None
+        found = await stores.documents.find("handbook", "a")
+        assert found is not None
+        assert (found.content_version, found.indexed_version) == (1, 1)
+
+    async def test_a_deleted_document_leaves_nothing(self, stores: Stores) -> None:
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        await stores.documents.delete(*NAMES)
+        assert await stores.documents.find(*NAMES) is None
+        assert await stores.documents.kept(*NAMES, 1) is None

@@ -1,0 +1,94 @@
+"""The contract of SourceStore."""
+# ruff: noqa: S101 - tests that others run
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from weft.capabilities.knowledge_sources.model import Done, KnownFile, Source
+from weft.testing.contracts.stores import Stores
+
+SOURCE = Source(
+    source_id="source_1",
+    domain="handbook",
+    kind="folder",
+    location="/srv/knowledge",
+    prefix="docs/",
+    include=("*.md", "guides/*"),
+    exclude=("drafts/*",),
+    every_seconds=60,
+    watch=True,
+    secret="whsec_",  # noqa: S106 - nobody's
+    token_digest="0a",  # noqa: S106 - likewise
+    principal_id="admin",
+    created_at=7,
+    asked=1,
+)
+FILE = KnownFile("docs/a.md", 3, 5, "0b")
+
+
+class SourceStoreContract:
+    """A source is found as it stands, and what it has put is known until it is forgotten."""
+
+    async def test_a_source_is_found_as_it_was_added(self, stores: Stores) -> None:
+        other = structs.replace(
+            SOURCE, source_id="source_0", kind="hook", every_seconds=None, watch=False, created_at=8
+        )
+        elsewhere = structs.replace(SOURCE, source_id="source_2", domain="other")
+        for source in (SOURCE, other, elsewhere):
+            await stores.sources.add(source)
+        assert await stores.sources.find("source_1") == SOURCE
+        assert await stores.sources.find_locked("source_0") == other
+        assert await stores.sources.find("source_9") is None
+        assert list(await stores.sources.of_domain("handbook")) == [SOURCE, other]
+        assert await stores.sources.count() == 3  # noqa: PLR2004 - those above
+
+    async def test_a_source_is_changed_as_it_stands(self, stores: Stores) -> None:
+        await stores.sources.add(SOURCE)
+        changed = structs.replace(
+            SOURCE,
+            include=("*",),
+            exclude=(),
+            every_seconds=None,
+            watch=False,
+            enabled=False,
+            error="away",
+            asked=2,
+            due_at=9,
+            synced_at=8,
+            hooked_at=6,
+            seen="looks so",
+            done=Done(added=1, failed=2),
+        )
+        await stores.sources.update(changed)
+        assert await stores.sources.find("source_1") == changed
+
+    async def test_files_are_known_until_they_are_forgotten(self, stores: Stores) -> None:
+        await stores.sources.add(SOURCE)
+        await stores.sources.put_file("source_1", FILE)
+        await stores.sources.put_file("source_1", structs.replace(FILE, document_id="docs/b.md", error="too large"))
+        await stores.sources.put_file("source_1", structs.replace(FILE, size=4))
+        known = await stores.sources.files("source_1")
+        assert list(known) == ["docs/a.md", "docs/b.md"]
+        assert known["docs/a.md"] == structs.replace(FILE, size=4)
+        assert known["docs/b.md"].error == "too large"
+        await stores.sources.distrust_files("source_1")
+        assert {file.changed_at for file in (await stores.sources.files("source_1")).values()} == {-1}
+        await stores.sources.forget_file("source_1", "docs/a.md")
+        assert list(await stores.sources.files("source_1")) == ["docs/b.md"]
+
+    async def test_a_source_goes_with_what_is_known_of_its_files(self, stores: Stores) -> None:
+        await stores.sources.add(SOURCE)
+        await stores.sources.put_file("source_1", FILE)
+        await stores.sources.delete("source_1")
+        assert await stores.sources.find("source_1") is None
+        assert not await stores.sources.files("source_1")
+
+    async def test_tenants_have_their_own_sources(self, stores: Stores, elsewhere: Stores) -> None:
+        await stores.sources.add(SOURCE)
+        await stores.sources.put_file("source_1", FILE)
+        assert await elsewhere.sources.find("source_1") is None
+        assert await elsewhere.sources.count() == 0
+        assert not await elsewhere.sources.files("source_1")
+        await elsewhere.sources.delete("source_1")
+        assert await stores.sources.find("source_1") == SOURCE

@@ -1,0 +1,45 @@
+"""Hooks of knowledge sources: who knows the address may have a source looked at, who signs may bring documents."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route
+
+from weft.kernel.errors import WeftError
+from weft.transports.http.wire import ClientGone, arrival_of, read_body, send_error, send_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from weft.app.app import App
+
+_ACCEPTED = 202
+
+
+class HookEndpoint:
+    """One call to a hook. It comes without a credential, and with everything else that proves it."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            body = await read_body(scope, receive, self._app.settings.max_body_bytes)
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            named = scope["path_params"]
+            hook = (named["tenant"], named["source_id"], named["token"])
+            answer = await self._app.hooked(hook, headers, body, arrival_of(scope))
+        except WeftError as error:
+            await send_error(send, error, self._app.clock)
+        except ClientGone:
+            return
+        else:
+            await send_json(send, _ACCEPTED, answer)
+
+
+def hook_routes(app: App) -> Iterator[Route]:
+    path = "/v1/knowledge/hooks/{tenant}/{source_id}/{token}"
+    yield Route(path, endpoint=HookEndpoint(app), methods=["POST"], name="knowledge.hook")

@@ -1,0 +1,231 @@
+"""Files of an index that are not as they were written: noticed, told, done without, and made anew."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import shutil
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.librarian import SHELF, Librarian, files_in, opened, settle
+from weft.app.doctor import State, check_index
+from weft.app.indexing import DamageAlarm
+from weft.index.files import Damaged, open_segment
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from support.world import World
+
+pytestmark = pytest.mark.req("CE-E")
+
+
+@pytest.fixture(autouse=True)
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.app.indexing._ROWS_TO_BUILD", 30)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "index"
+
+
+@pytest.fixture
+async def librarian(world: World, folder: Path) -> AsyncIterator[Librarian]:
+    """Return a librarian whose shelf lies in a file."""
+    alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
+    async with opened(world, folder, alarm) as indexes:
+        librarian = Librarian(world, indexes)
+        await librarian.add(80)
+        await librarian.check()
+        await settle(indexes)
+        yield librarian
+
+
+async def told(world: World) -> list[str]:
+    events = (await world.admin.events())["events"]
+    return [event["subject"] for event in events if event["type"] == "index.damaged"]
+
+
+def flip(path: Path, place: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[place] ^= 0x10
+    path.write_bytes(content)
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def flip_the_middle(path: Path) -> None:
+    flip(path, path.stat().st_size // 2)
+
+
+def age(path: Path) -> None:
+    """Let a file look as if another version had written it, and soundly."""
+    content = path.read_bytes()
+    start = content.index(b'{"format":1')
+    contents = content[start:-20].replace(b'{"format":1', b'{"format":0')
+    path.write_bytes(content[:start] + contents + len(contents).to_bytes(8, "little"))
+    with path.open("ab") as file:
+        file.write(zlib.crc32(contents).to_bytes(4, "little") + b"WEFTSEG\n")
+
+
+DAMAGES = (truncate, empty, flip_the_middle, age, lambda path: path.unlink())
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=["truncated", "empty", "flipped", "older", "missing"])
+async def test_damage_at_rest_is_noticed_told_and_mended(
+    world: World,
+    librarian: Librarian,
+    folder: Path,
+    damage: Callable[[Path], None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (file,) = files_in(folder)
+    damage(file)
+    alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
+    async with opened(world, folder, alarm) as librarian.indexes:
+        with caplog.at_level(logging.ERROR, "weft.index"):
+            await librarian.check()
+        assert [record.message for record in caplog.records if record.name == "weft.index"] == ["index damaged"]
+        assert await told(world) == [SHELF]
+        assert b"weft_damaged_indexes_total 1.0" in world.app.metrics.exposition()
+        await settle(librarian.indexes)
+        (mended,) = files_in(folder)
+        assert mended.name != file.name
+    async with opened(world, folder, alarm) as librarian.indexes:
+        view = await librarian.check()
+        assert view._moment.files == [mended.name]
+        assert await told(world) == [SHELF]
+
+
+@pytest.mark.parametrize("damage", DAMAGES[2:], ids=["flipped", "older", "missing"])
+async def test_damage_under_way_is_noticed_by_the_next_search(
+    world: World, librarian: Librarian, folder: Path, damage: Callable[[Path], None]
+) -> None:
+    (file,) = files_in(folder)
+    beside = file.with_suffix(".beside")
+    shutil.copy(file, beside)
+    if damage is not DAMAGES[4]:
+        damage(beside)
+    # As a disk or a careless hand would, without taking away what is mapped.
+    file.unlink()
+    if damage is not DAMAGES[4]:
+        beside.rename(file)
+    await librarian.check()
+    assert await told(world) == [SHELF]
+    await settle(librarian.indexes)
+    await librarian.check()
+    assert await told(world) == [SHELF]
+
+
+async def test_a_file_cut_short_while_it_is_mapped_is_not_looked_at_again(
+    world: World, librarian: Librarian, folder: Path
+) -> None:
+    # Whoever reads beyond the end of a mapped file is killed by the system.
+    truncate(files_in(folder)[0])
+    await librarian.check()
+    assert await told(world) == [SHELF]
+
+
+async def test_a_file_that_was_only_touched_is_kept(world: World, librarian: Librarian, folder: Path) -> None:
+    (file,) = files_in(folder)
+    file.touch()
+    view = await librarian.check()
+    assert view._moment.files == [file.name]
+    assert await told(world) == []
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_every_byte_counts(librarian: Librarian, folder: Path) -> None:
+    (file,) = files_in(folder)
+    sound = file.read_bytes()
+    for place in (*range(0, len(sound), 97), len(sound) - 1):
+        flip(file, place)
+        with pytest.raises(Damaged):
+            await asyncio.to_thread(open_segment, file)
+        file.write_bytes(sound)
+    for size in (*range(0, len(sound), 997), len(sound) - 1):
+        file.write_bytes(sound[:size])
+        with pytest.raises(Damaged):
+            open_segment(file)
+    file.write_bytes(sound)
+    assert open_segment(file).segment.size == len(librarian.plain.chunks)
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"00000000\n{}", b"nonsense", None], ids=["empty", "other", "nonsense", "gone"]
+)
+async def test_a_damaged_list_is_made_anew(
+    world: World, librarian: Librarian, folder: Path, content: bytes | None
+) -> None:
+    listed = files_in(folder)[0].with_name("list")
+    if content is None:
+        listed.unlink()
+    else:
+        listed.write_bytes(content)
+    alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
+    async with opened(world, folder, alarm) as librarian.indexes:
+        await librarian.check()
+        await settle(librarian.indexes)
+        assert len(files_in(folder)) == 1
+    # Without any list there is nothing that could be damaged.
+    assert await told(world) == ([] if content is None else [SHELF])
+
+
+async def test_the_whole_folder_may_go(world: World, librarian: Librarian, folder: Path) -> None:
+    shutil.rmtree(folder)
+    await librarian.check()
+    await librarian.add(40)
+    await librarian.check()
+    await settle(librarian.indexes)
+    await librarian.check()
+    assert files_in(folder)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_doctor_names_what_was_set_aside(world: World, librarian: Librarian, folder: Path) -> None:
+    assert check_index(folder) == []
+    flip_the_middle(files_in(folder)[0])
+    async with opened(world, folder) as librarian.indexes:
+        await librarian.check()
+    (finding,) = check_index(folder)
+    assert (finding.state, "1 damaged" in finding.detail) == (State.WARNING, True)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
+    world: World, librarian: Librarian, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("weft.app.indexing._REST_SECONDS", 0.0)
+    monkeypatch.setattr("weft.index.folder.write_segment", full)
+    await librarian.add(60)
+    await librarian.check()
+    await settle(librarian.indexes)
+    await librarian.check()
+    monkeypatch.undo()
+    monkeypatch.setattr("weft.app.indexing._ROWS_TO_BUILD", 30)
+    await librarian.check()
+    await settle(librarian.indexes)
+    view = await librarian.check()
+    assert view._moment.in_memory == 0
+
+
+async def test_only_admins_are_told(world: World, librarian: Librarian, folder: Path) -> None:
+    flip_the_middle(files_in(folder)[0])
+    await librarian.check()
+    events: list[Any] = (await world.planner.events())["events"]
+    assert "index.damaged" not in json.dumps(events)

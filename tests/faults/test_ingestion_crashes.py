@@ -1,0 +1,215 @@
+"""Whoever dies while documents are indexed: the next one goes on, and no chunk is there twice or missing."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import support.ingester
+from support.hooks import until
+from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
+from weft.capabilities.shelves.model import shelf_of_domain
+from weft.storage.sql.database import Scope
+from weft.storage.sql.shelves import SqlShelfStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from support.world import World
+
+pytestmark = [pytest.mark.req("CE-F39"), pytest.mark.req("CE-F52")]
+
+PATIENCE = 60
+MORE_THAN_A_LEASE = 61
+SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
+
+
+class Died(Exception):
+    """The process would have died here."""
+
+
+class Mortal:
+    """Lets so many statements be run, and none after."""
+
+    def __init__(self, statements: int) -> None:
+        self.left = statements
+
+    @property
+    def is_dead(self) -> bool:
+        return self.left < 0
+
+    def wrap(self, transaction: Any) -> Any:
+        mortal = self
+
+        class Transaction:
+            def __getattr__(self, name: str) -> Any:
+                found = getattr(transaction, name)
+                return mortal.counted(found) if name in {"one", "all", "run", "changed", "many"} else found
+
+            def __setattr__(self, name: str, value: Any) -> None:
+                setattr(transaction, name, value)
+
+        return Transaction()
+
+    def counted(self, statement: Any) -> Any:
+        async def run(*values: Any) -> Any:
+            self.left -= 1
+            if self.is_dead:
+                raise Died
+            return await statement(*values)
+
+        return run
+
+
+@pytest.fixture(autouse=True)
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    embed_quickly(monkeypatch)
+    monkeypatch.setattr("weft.app.ingestion._CHUNKS_AT_ONCE", 2)
+    # Who begins anew remembers nothing of what went wrong.
+    monkeypatch.setattr("weft.app.ingestion._LOOK_EVERY_SECONDS", 0.0)
+
+
+async def dying(world: World, patch: pytest.MonkeyPatch, statements: int) -> bool:
+    """Index in a process that dies after so many statements; tell whether it did."""
+    database, mortal = world.app.database, Mortal(statements)
+    write = database.write
+    with patch.context() as patched:
+        patched.setattr(database, "write", lambda scope, work: write(scope, lambda tx: work(mortal.wrap(tx))))
+        look = asyncio.ensure_future(world.app.ingestion.catch_up())
+        while not look.done() and not mortal.is_dead:  # noqa: ASYNC110 - nothing tells when it is
+            await asyncio.sleep(0)
+        look.cancel()
+        await asyncio.gather(look, return_exceptions=True)
+        await asyncio.gather(*world.app.ingestion._served.values(), return_exceptions=True)
+    return mortal.is_dead
+
+
+async def whole(world: World, document_id: str) -> int:
+    """Check that a document is there in chunks that follow each other, of one version; return how many."""
+    shown = await document(world.planner, document_id)
+    found = await chunks(world, document_id)
+    assert (shown["state"], shown["indexed_version"]) == ("indexed", shown["version"]), shown
+    assert [chunk.ordinal for chunk in found] == list(range(shown["chunks"]))
+    assert {chunk.version for chunk in found} == {shown["version"]}
+    text = await world.planner.call(
+        "knowledge.read_document", domain=HANDBOOK, document_id=document_id, version=shown["version"]
+    )
+    assert all(text["text"][chunk.start : chunk.end] == chunk.text for chunk in found)
+    return len(found)
+
+
+async def on_the_shelf(world: World) -> tuple[int, int]:
+    """Return how many chunks the shelf says it has, and how many vectors there are."""
+    shelf = shelf_of_domain(HANDBOOK)
+
+    async def look(transaction: Any) -> tuple[int, int]:
+        shelves = SqlShelfStore(transaction)
+        return (await shelves.state(shelf)).chunks, await shelves.count_vectors(shelf, "quick")
+
+    return await world.app.database.read(Scope(world.tenant), look)
+
+
+def text_of(version: int) -> str:
+    return " ".join(f"Sentence {number} of version {version} says this." for number in range(20))
+
+
+async def test_a_crash_at_any_statement_leaves_no_chunk_twice_and_none_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.app.ingestion.catch_up()
+    await domain(world.admin, cutting=SMALL)
+    await put(world.planner, "a.txt", text_of(0))
+    await world.app.ingestion.catch_up()
+    statements, died = 0, True
+    while died:
+        await put(world.planner, "a.txt", text_of(statements + 1))
+        died = await dying(world, monkeypatch, statements)
+        shown = await document(world.planner, "a.txt")
+        old = [chunk for chunk in await chunks(world, "a.txt") if chunk.version == shown["indexed_version"]]
+        assert len(old) == shown["chunks"], f"after {statements} statements"
+        world.clock.advance(seconds=MORE_THAN_A_LEASE)
+        await world.app.ingestion.catch_up()
+        number = await whole(world, "a.txt")
+        assert await on_the_shelf(world) == (number, number)
+        statements += 1
+    assert statements > 40
+
+
+async def test_a_document_cut_in_another_way_than_before_the_crash_begins_anew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.app.ingestion.catch_up()
+    await domain(world.admin, cutting=SMALL)
+    await put(world.planner, "a.txt", text_of(1))
+    statements = 0
+    while (await document(world.planner, "a.txt"))["chunks_done"] == 0:
+        statements += 5
+        assert await dying(world, monkeypatch, statements)
+        world.clock.advance(seconds=MORE_THAN_A_LEASE)
+    # As if the next process were another Weft, with another cutter.
+    await world.sql(
+        "UPDATE domains SET cutting = $1 WHERE tenant = $2", '{"chunk_tokens":48,"overlap_tokens":0}', world.tenant
+    )
+    await world.app.ingestion.catch_up()
+    number = await whole(world, "a.txt")
+    assert await on_the_shelf(world) == (number, number)
+
+
+@asynccontextmanager
+async def ingester(world: World, ahead_seconds: int = 0) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a process that indexes, and kill it at the end of the block."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        str(Path(support.ingester.__file__)),
+        world.url,
+        world.settings.data,
+        str(ahead_seconds),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(PATIENCE):
+            assert await process.stdout.readline() == b"open\n"
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGKILL)
+        await process.wait()
+
+
+async def progress(world: World) -> Any:
+    return await world.planner.call("knowledge.show_domain", domain=HANDBOOK)
+
+
+async def test_two_hundred_documents_are_indexed_although_the_process_is_killed(world: World) -> None:
+    await domain(world.admin, cutting=SMALL)
+    for start in (0, 100):
+        documents = [
+            {"document_id": f"d{number:03}", "text": text_of(number)[: 100 + 40 * (number % 9)]}
+            for number in range(start, start + 100)
+        ]
+        await world.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=documents)
+    for kill, indexed in enumerate((15, 60, 120)):
+        async with ingester(world, kill * MORE_THAN_A_LEASE) as process:
+
+            async def far_enough(indexed: int = indexed) -> bool:
+                return (await progress(world))["pending"] <= 200 - indexed
+
+            await until(far_enough)
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+    async with ingester(world, 3 * MORE_THAN_A_LEASE):
+
+        async def done() -> bool:
+            return (await progress(world))["pending"] == 0
+
+        await until(done)
+    number = sum([await whole(world, f"d{each:03}") for each in range(200)])
+    assert await on_the_shelf(world) == (number, number)
+    assert number > 500

@@ -1,0 +1,52 @@
+"""Documents as the body of a request, on the path of every call."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from support.team import Team
+
+pytestmark = pytest.mark.req("CE-F39")
+
+
+@pytest.fixture
+def domain(team: Team) -> str:
+    name = f"d{secrets.token_hex(4)}"
+    assert team.ask("POST", "/v1/domains", "admin", json={"domain": name}).status_code == 201
+    return name
+
+
+def test_a_document_larger_than_other_bodies_is_taken(team: Team, domain: str) -> None:
+    content = b"\x00" * (5 * 2**20)
+    asked = {"document_id": "notes/big.bin", "title": "Big", "pinned": "true", "metadata": '{"team": "people"}'}
+    answer = team.ask("PUT", f"/v1/domains/{domain}/uploads", "admin", content=content, params=asked)
+    assert (answer.status_code, answer.json()["bytes"]) == (200, len(content)), answer.text
+    shown = team.ask("GET", f"/v1/domains/{domain}/document", "admin", params={"document_id": "notes/big.bin"}).json()
+    assert (shown["title"], shown["pinned"], shown["metadata"]) == ("Big", True, {"team": "people"})
+    again = team.ask("PUT", f"/v1/domains/{domain}/uploads", "admin", content=content, params=asked)
+    assert again.json()["unchanged"]
+
+
+def test_what_the_client_says_it_sends_is_believed(team: Team, domain: str) -> None:
+    where, name = f"/v1/domains/{domain}/uploads", {"document_id": "a"}
+    team.ask("PUT", where, "admin", content=b"<p>x</p>", params=name, headers={"content-type": "text/html"})
+    shown = team.ask("GET", f"/v1/domains/{domain}/document", "admin", params=name).json()
+    assert shown["media_type"] == "text/html"
+
+
+def test_what_is_refused_is_refused_in_the_one_shape(team: Team, domain: str) -> None:
+    where, name = f"/v1/domains/{domain}/uploads", {"document_id": "a"}
+    expected = {
+        "AUTHENTICATION_ERROR": team.ask("PUT", where, None, content=b"x", params=name),
+        "DOCUMENT_TOO_LARGE": team.ask("PUT", where, "admin", content=bytes(16 * 2**20 + 1), params=name),
+        "DOMAIN_NOT_FOUND": team.ask("PUT", "/v1/domains/none/uploads", "admin", content=b"x", params=name),
+    }
+    for code, answer in expected.items():
+        assert answer.json()["code"] == code
+    for wrong in ({}, {**name, "text": "x"}, {**name, "metadata": "{"}, {**name, "importance": "2"}):
+        answer = team.ask("PUT", where, "admin", content=b"x", params=wrong)
+        assert (answer.status_code, answer.json()["code"]) == (400, "INVALID_INPUT_FORMAT"), wrong

@@ -1,0 +1,406 @@
+"""Documents: put, found in chunks, replaced, read to the letter, and gone when they are deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from support.hooks import until
+from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
+from support.world import refused
+from weft.capabilities.embedding.model import EmbedderUnavailable
+from weft.storage.sql.database import Scope
+from weft.storage.sql.shelves import SqlShelfStore
+
+if TYPE_CHECKING:
+    from support.knowledge import QuickEmbedder
+    from support.world import World
+
+pytestmark = pytest.mark.req("CE-F39")
+
+TEXT = "# Leave\n\nEveryone has thirty days.\n\n# Travel\n\nTrains before planes."
+
+
+@pytest.fixture
+def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
+    return embed_quickly(monkeypatch)
+
+
+@pytest.fixture
+async def library(embedder: QuickEmbedder, world: World) -> World:
+    """Return a world with a domain that everyone may look into, in which nothing is left to be indexed."""
+    await world.app.ingestion.catch_up()
+    embedder.embedded.clear()
+    await domain(world.admin, cutting={"chunk_tokens": 64, "overlap_tokens": 8})
+    return world
+
+
+async def listed(world: World, **which: Any) -> Any:
+    return await world.planner.call("knowledge.list_documents", domain=HANDBOOK, **which)
+
+
+async def read(world: World, document_id: str, **which: Any) -> Any:
+    return await world.planner.call("knowledge.read_document", domain=HANDBOOK, document_id=document_id, **which)
+
+
+async def told(world: World) -> list[tuple[str, str]]:
+    events = (await world.planner.events())["events"]
+    return [(event["type"], event["subject"]) for event in events if event["type"].startswith("document.")]
+
+
+async def test_a_document_is_pending_until_it_is_indexed(library: World) -> None:
+    added = await put(library.planner, "guides/start.md", TEXT)
+    assert added == {
+        "domain": HANDBOOK,
+        "document_id": "guides/start.md",
+        "version": 1,
+        "state": "pending",
+        "unchanged": False,
+        "bytes": len(TEXT),
+        "digest": hashlib.sha256(TEXT.encode()).hexdigest(),
+    }
+    assert not await chunks(library, "guides/start.md")
+    with refused("DOCUMENT_NOT_READY"):
+        await read(library, "guides/start.md")
+    await library.app.ingestion.catch_up()
+    shown = await document(library.planner, "guides/start.md")
+    found = await chunks(library, "guides/start.md")
+    assert (shown["state"], shown["indexed_version"], shown["chunks"]) == ("indexed", 1, len(found))
+    assert (shown["chunks_done"], shown["chunks_total"], shown["error"]) == (len(found), len(found), None)
+    assert shown["media_type"] == "text/markdown"
+    assert await told(library) == [
+        ("document.added", "handbook/guides/start.md"),
+        ("document.indexed", "handbook/guides/start.md"),
+    ]
+    place = await library.planner.call("knowledge.show_domain", domain=HANDBOOK)
+    assert (place["documents"], place["chunks"], place["bytes"]) == (1, len(found), len(TEXT))
+
+
+@pytest.mark.req("CE-F48")
+async def test_every_chunk_leads_back_to_the_exact_text(library: World) -> None:
+    text = long_text(30) + "\nÜber 東京 🚢 — ende\n"
+    await put(library.planner, "long.md", text)
+    await library.app.ingestion.catch_up()
+    found = await chunks(library, "long.md")
+    assert len(found) > 64
+    assert [chunk.ordinal for chunk in found] == list(range(len(found)))
+    for chunk in (*found[:3], *found[-3:]):
+        part = await read(library, "long.md", start=chunk.start, end=chunk.end, version=chunk.version)
+        assert part["text"] == chunk.text == text[chunk.start : chunk.end]
+    whole = await read(library, "long.md")
+    assert (whole["text"], whole["characters"], whole["next_start"]) == (text, len(text), None)
+
+
+async def test_a_long_text_is_read_in_parts(library: World) -> None:
+    text = "word " * 30_000
+    await put(library.planner, "long.txt", text)
+    await library.app.ingestion.catch_up()
+    first = await read(library, "long.txt")
+    assert (len(first["text"]), first["next_start"]) == (100_000, 100_000)
+    rest = await read(library, "long.txt", start=first["next_start"])
+    assert first["text"] + rest["text"] == text
+    assert (await read(library, "long.txt", start=10**9))["text"] == ""
+    with refused("INVALID_INPUT_FORMAT"):
+        await read(library, "long.txt", start=5, end=4)
+
+
+async def test_chunks_carry_what_the_document_says_of_itself(library: World) -> None:
+    metadata = {"team": "people", "year": 2026, "draft": False}
+    await put(
+        library.planner,
+        "a.md",
+        long_text(2),
+        title="Rules",
+        metadata=metadata,
+        pinned=True,
+        importance=0.9,
+        moment="2026-01-02T03:04:05Z",
+    )
+    await library.app.ingestion.catch_up()
+    for chunk in await chunks(library, "a.md"):
+        assert chunk.heading.startswith("Rules > Section ")
+        assert (chunk.pinned, chunk.importance, chunk.source, chunk.place) == (True, 0.9, "document", HANDBOOK)
+        assert msgspec.json.decode(chunk.metadata) == metadata
+        assert chunk.terms
+    shown = await document(library.planner, "a.md")
+    assert (shown["title"], shown["metadata"], shown["moment"]) == ("Rules", metadata, "2026-01-02T03:04:05Z")
+    await put(library.planner, "b.md", TEXT)
+    await library.app.ingestion.catch_up()
+    assert (await document(library.planner, "b.md"))["title"] == "Leave"
+    assert {chunk.importance for chunk in await chunks(library, "b.md")} == {0.5}
+
+
+async def test_putting_the_same_again_does_nothing(library: World, embedder: QuickEmbedder) -> None:
+    await put(library.planner, "a.md", TEXT, metadata={"x": 1})
+    await library.app.ingestion.catch_up()
+    embedded, events = len(embedder.embedded), await library.last_event()
+    again = await put(library.planner, "a.md", TEXT, metadata={"x": 1})
+    assert (again["unchanged"], again["version"], again["state"]) == (True, 1, "indexed")
+    await library.app.ingestion.catch_up()
+    assert (len(embedder.embedded), await library.last_event()) == (embedded, events)
+    other = await put(library.planner, "a.md", TEXT, metadata={"x": 2})
+    assert (other["unchanged"], other["version"]) == (False, 2)
+
+
+@pytest.mark.req("CE-F43")
+@pytest.mark.req("CE-F50")
+async def test_only_changed_chunks_are_embedded_again(library: World, embedder: QuickEmbedder) -> None:
+    text = long_text(8)
+    await put(library.planner, "a.md", text)
+    await library.app.ingestion.catch_up()
+    first, embedded = await chunks(library, "a.md"), len(embedder.embedded)
+    await put(library.planner, "a.md", text + "\n# More\n\nOne more thing.")
+    await library.app.ingestion.catch_up()
+    assert len(embedder.embedded) - embedded == 1
+    assert "One more thing." in embedder.embedded[-1]
+    second = await chunks(library, "a.md")
+    assert {chunk.version for chunk in second} == {2}
+    assert len({chunk.digest for chunk in second} - {chunk.digest for chunk in first}) == 1
+    state = await library.app.database.read(
+        Scope(library.tenant), lambda tx: SqlShelfStore(tx).state(f"domain:{HANDBOOK}")
+    )
+    assert state.chunks == len(second)
+
+
+async def test_the_old_version_is_there_until_the_new_one_is(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.app.ingestion._CHUNKS_AT_ONCE", 1)
+    await put(library.planner, "a.md", TEXT)
+    await library.app.ingestion.catch_up()
+    old = await chunks(library, "a.md")
+    await put(library.planner, "a.md", "One. " * 60)
+    seen = []
+    embed = library.app.embeddings.of_passages
+
+    async def looking(tenant: str, texts: Any, model: str) -> Any:
+        there, shown = await chunks(library, "a.md"), await document(library.planner, "a.md")
+        seen.append((len(there) - len(old), shown["indexed_version"], shown["state"], shown["chunks_done"]))
+        assert [chunk for chunk in there if chunk.version == 1] == list(old)
+        assert (await read(library, "a.md", version=1))["text"] == TEXT
+        return await embed(tenant, texts, model)
+
+    monkeypatch.setattr(library.app.embeddings, "of_passages", looking)
+    await library.app.ingestion.catch_up()
+    assert seen[:2] == [(0, 1, "pending", 0), (1, 1, "pending", 1)]
+    new = await chunks(library, "a.md")
+    assert {chunk.version for chunk in new} == {2}
+    assert (await read(library, "a.md"))["version"] == 2
+    with refused("DOCUMENT_VERSION_NOT_FOUND"):
+        await read(library, "a.md", version=1)
+
+
+async def test_a_document_that_is_put_while_it_is_indexed_is_indexed_as_it_is_then(
+    library: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(library.planner, "a.md", "first")
+    embed, times = library.app.embeddings.of_passages, []
+
+    async def interrupted(tenant: str, texts: Any, model: str) -> Any:
+        times.append(texts)
+        if len(times) == 1:
+            await put(library.planner, "a.md", "second")
+        return await embed(tenant, texts, model)
+
+    monkeypatch.setattr(library.app.embeddings, "of_passages", interrupted)
+    await library.app.ingestion.catch_up()
+    assert [chunk.text for chunk in await chunks(library, "a.md")] == ["second"]
+    assert (await document(library.planner, "a.md"))["indexed_version"] == 2
+
+
+async def test_a_document_deleted_while_it_is_indexed_does_not_come_back(
+    library: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(library.planner, "a.md", "first")
+    embed = library.app.embeddings.of_passages
+
+    async def interrupted(tenant: str, texts: Any, model: str) -> Any:
+        await library.planner.call("knowledge.delete_document", domain=HANDBOOK, document_id="a.md")
+        return await embed(tenant, texts, model)
+
+    monkeypatch.setattr(library.app.embeddings, "of_passages", interrupted)
+    await library.app.ingestion.catch_up()
+    assert not await chunks(library, "a.md")
+    assert (await listed(library))["documents"] == []
+
+
+async def test_a_deleted_document_is_gone_with_its_chunks(library: World) -> None:
+    await put(library.planner, "a.md", TEXT)
+    await put(library.planner, "b.md", TEXT)
+    await library.app.ingestion.catch_up()
+    await library.planner.call("knowledge.delete_document", domain=HANDBOOK, document_id="a.md")
+    assert not await chunks(library, "a.md")
+    assert await chunks(library, "b.md")
+    for operation in ("get_document", "read_document", "delete_document"):
+        with refused("DOCUMENT_NOT_FOUND"):
+            await library.planner.call(f"knowledge.{operation}", domain=HANDBOOK, document_id="a.md")
+    rows = await library.rows("SELECT document_id FROM document_contents WHERE tenant = $1", library.tenant)
+    assert [row[0] for row in rows] == ["b.md"]
+    place = await library.planner.call("knowledge.show_domain", domain=HANDBOOK)
+    assert (place["documents"], place["bytes"]) == (1, len(TEXT))
+
+
+async def test_what_cannot_be_read_fails_with_a_reason_and_keeps_what_was_found_before(library: World) -> None:
+    await put(library.planner, "paper", "plain for now")
+    await library.app.ingestion.catch_up()
+    broken = base64.b64encode(b"%PDF-1.7\nnothing of a PDF").decode()
+    await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="paper", content=broken)
+    await library.app.ingestion.catch_up()
+    shown = await document(library.planner, "paper")
+    assert (shown["state"], shown["version"], shown["indexed_version"]) == ("failed", 2, 1)
+    assert shown["error"]
+    assert [chunk.text for chunk in await chunks(library, "paper")] == ["plain for now"]
+    assert [event for event, _ in await told(library)][-1] == "document.failed"
+    assert [each["document_id"] for each in (await listed(library, state="failed"))["documents"]] == ["paper"]
+    assert (await library.planner.call("knowledge.show_domain", domain=HANDBOOK))["failed"] == 1
+    await put(library.planner, "paper", "mended")
+    await library.app.ingestion.catch_up()
+    assert (await document(library.planner, "paper"))["state"] == "indexed"
+
+
+async def test_an_embedder_that_is_away_is_waited_for(
+    library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(texts: Any, purpose: Any) -> Any:
+        raise EmbedderUnavailable
+
+    await put(library.planner, "a.md", TEXT)
+    with monkeypatch.context() as patched:
+        patched.setattr(embedder, "embed", away)
+        await library.app.ingestion.catch_up()
+    shown = await document(library.planner, "a.md")
+    assert (shown["state"], shown["error"]) == ("pending", None)
+    library.clock.advance(seconds=16)
+    await library.app.ingestion.catch_up()
+    assert (await document(library.planner, "a.md"))["state"] == "indexed"
+
+
+async def test_an_empty_document_is_indexed_with_nothing_to_find(library: World) -> None:
+    await put(library.planner, "empty.txt", "")
+    await library.app.ingestion.catch_up()
+    shown = await document(library.planner, "empty.txt")
+    assert (shown["state"], shown["chunks"]) == ("indexed", 0)
+    assert (await read(library, "empty.txt"))["text"] == ""
+
+
+async def test_documents_are_listed_in_pages_and_by_state(library: World) -> None:
+    for each in range(5):
+        await put(library.planner, f"d{each}", f"text {each}")
+    await library.app.ingestion.catch_up()
+    await put(library.planner, "d2", "other")
+    first = await listed(library, limit=2)
+    assert [each["document_id"] for each in first["documents"]] == ["d0", "d1"]
+    rest = await listed(library, cursor=first["next_cursor"])
+    assert [each["document_id"] for each in rest["documents"]] == ["d2", "d3", "d4"]
+    assert (rest["has_more"], rest["next_cursor"]) == (False, None)
+    assert [each["document_id"] for each in (await listed(library, state="pending"))["documents"]] == ["d2"]
+    by_state = await listed(library, state="indexed", limit=3)
+    assert [each["document_id"] for each in by_state["documents"]] == ["d0", "d1", "d3"]
+
+
+async def test_many_documents_are_put_at_once_or_none(library: World) -> None:
+    documents = [{"document_id": f"d{each}", "text": f"text {each}"} for each in range(100)]
+    answer = await library.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=documents)
+    assert [each["version"] for each in answer["documents"]] == [1] * 100
+    bad = [{"document_id": "x", "text": "x"}, {"document_id": "../y", "text": "y"}]
+    for wrong in (bad, [bad[0], bad[0]], [{"document_id": "x"}], []):
+        with refused("INVALID_INPUT_FORMAT"):
+            await library.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=wrong)
+    place = await library.planner.call("knowledge.show_domain", domain=HANDBOOK)
+    assert (place["documents"], place["pending"]) == (100, 100)
+    await library.app.ingestion.catch_up()
+    assert (await library.planner.call("knowledge.show_domain", domain=HANDBOOK))["chunks"] == 100
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        ({}, "INVALID_INPUT_FORMAT"),
+        ({"text": "x", "content": "eA=="}, "INVALID_INPUT_FORMAT"),
+        ({"content": "not base64!"}, "INVALID_INPUT_FORMAT"),
+        ({"text": "half \ud800"}, "INVALID_INPUT_FORMAT"),
+        ({"text": "x", "document_id": "/etc/passwd"}, "INVALID_INPUT_FORMAT"),
+        ({"text": "x", "document_id": "a/../b"}, "INVALID_INPUT_FORMAT"),
+        ({"text": "x", "document_id": "a\nb"}, "INVALID_INPUT_FORMAT"),
+        ({"text": "x", "metadata": {"nested": {"a": 1}}}, "INVALID_INPUT_FORMAT"),
+        ({"text": "x", "importance": 1.5}, "INVALID_INPUT_FORMAT"),
+        ({"text": "é" * (8 * 2**20 + 1)}, "DOCUMENT_TOO_LARGE"),
+        ({"text": "x", "domain": "nowhere"}, "DOMAIN_NOT_FOUND"),
+    ],
+    ids=repr,
+)
+async def test_what_cannot_be_taken_is_refused(library: World, what: dict[str, Any], code: str) -> None:
+    with refused(code):
+        await library.planner.call("knowledge.add_document", **{"domain": HANDBOOK, "document_id": "a", **what})
+    assert (await listed(library))["documents"] == []
+
+
+async def test_zeros_and_odd_characters_are_kept_where_they_can_be(library: World) -> None:
+    text = "line one\r\nline two \u2028 \x1b[2J \ufeff end"
+    await put(library.planner, "odd.txt", text)
+    await library.app.ingestion.catch_up()
+    shown = await document(library.planner, "odd.txt")
+    assert shown["state"] == "indexed"
+    whole = (await read(library, "odd.txt"))["text"]
+    for chunk in await chunks(library, "odd.txt"):
+        assert whole[chunk.start : chunk.end] == chunk.text
+
+
+async def test_whoever_may_only_read_puts_and_deletes_nothing(library: World) -> None:
+    reader = await library.admin.create_agent("reader", agent_type="reader", permissions=["read"])
+    with refused("PERMISSION_DENIED"):
+        await put(reader, "a.md", "x")
+    with refused("PERMISSION_DENIED"):
+        await reader.call("knowledge.delete_document", domain=HANDBOOK, document_id="a.md")
+    assert (await reader.call("knowledge.list_documents", domain=HANDBOOK))["documents"] == []
+
+
+async def test_several_processes_index_each_document_once(library: World, embedder: QuickEmbedder) -> None:
+    other = await library.another_app()
+    documents = [{"document_id": f"d{each}", "text": f"text {each}"} for each in range(60)]
+    await library.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=documents)
+    await asyncio.gather(library.app.ingestion.catch_up(), other.ingestion.catch_up())
+    place = await library.planner.call("knowledge.show_domain", domain=HANDBOOK)
+    assert (place["chunks"], place["pending"]) == (60, 0)
+    assert len(embedder.embedded) == 60
+
+
+async def test_puts_that_race_leave_one_document_counted_once(library: World) -> None:
+    await asyncio.gather(*(put(library.planner, "a.md", f"text {each}") for each in range(8)))
+    shown = await document(library.planner, "a.md")
+    place = await library.planner.call("knowledge.show_domain", domain=HANDBOOK)
+    assert (shown["version"], place["documents"], place["bytes"]) == (8, 1, shown["bytes"])
+
+
+async def test_figures_count_documents_and_chunks(library: World) -> None:
+    def figures() -> dict[str, float]:
+        lines = library.app.metrics.exposition().decode().splitlines()
+        found = (line.rpartition(" ") for line in lines if line.startswith(("weft_documents", "weft_chunks")))
+        return {name: float(value) for name, _, value in found}
+
+    before = figures()
+    await put(library.planner, "a.md", TEXT)
+    await library.app.ingestion.catch_up()
+    after, indexed = figures(), 'weft_documents_total{outcome="indexed"}'
+    assert after[indexed] - before.get(indexed, 0) == 1
+    assert after["weft_chunks_total"] - before["weft_chunks_total"] == len(await chunks(library, "a.md"))
+    assert "weft_documents_pending" in after
+
+
+async def test_the_worker_takes_up_what_is_put_by_itself(
+    embedder: QuickEmbedder, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 0.0)
+    app = await world.another_app()
+    await domain(world.admin)
+
+    for name in ("a.md", "b.md"):
+        await put(world.planner.at(app), name, TEXT)
+
+        async def indexed(name: str = name) -> bool:
+            return (await document(world.planner, name))["state"] == "indexed"
+
+        await until(indexed)

@@ -1,0 +1,395 @@
+"""What is said in sessions and remembered by agents comes onto the shelves that are searched, and goes from there."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from support.bundles import exported, imported
+from support.hooks import until
+from support.shelved import MODEL, ScriptedEmbeddings, expect_whole, scripted, standing, vector_of
+from support.world import SESSION
+from weft.capabilities.embedding.model import EmbedderUnavailable
+from weft.capabilities.following import following as going_through
+from weft.settings import InvalidSetting, Settings
+from weft.storage.sql.database import Scope
+from weft.storage.sql.embeddings import SqlTenantModelStore
+from weft.storage.sql.following import events_pending
+
+if TYPE_CHECKING:
+    from support.world import World
+
+pytestmark = [pytest.mark.req("CE-F38"), pytest.mark.req("CE-F12")]
+
+
+@pytest.fixture
+def embeddings(world: World) -> ScriptedEmbeddings:
+    return scripted(world)
+
+
+async def columns(world: World, item: str) -> Any:
+    rows = await world.rows(
+        "SELECT scope, speaker, heading, pinned, moment, source FROM chunks WHERE tenant = $1 AND item = $2",
+        world.tenant,
+        item,
+    )
+    return tuple(rows[0])
+
+
+async def pending(world: World) -> int:
+    return await world.app.database.read(Scope(world.tenant), events_pending)
+
+
+async def test_messages_keys_and_memories_come_onto_their_shelves(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.say("we ship on Friday")
+    await world.planner.write("goal", "ship it")
+    await world.planner.remember("tea", "green")
+    await world.planner.remember("cups", {"count": 2}, session_id=SESSION)
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["we ship on Friday"], "s1:key/goal": ["ship it"]}
+    assert await standing(world, "memory") == {"planner:/tea": ["green"], "planner:s1/cups": ['{"count":2}']}
+    assert sorted(embeddings.texts) == [
+        'cups\n{"count":2}',
+        "goal\nship it",
+        "planner: we ship on Friday",
+        "tea\ngreen",
+    ]
+    await expect_whole(world)
+
+
+async def test_a_chunk_tells_who_said_it_when_and_for_whom(world: World, embeddings: ScriptedEmbeddings) -> None:
+    at = int(world.clock.now().timestamp() * 1_000_000)
+    await world.analysis.say("for me alone", visibility="private", category="DECISION")
+    await world.planner.write("plan", "secret", readable_by=["orchestrator", "human:*"])
+    await world.followed()
+    assert await columns(world, "1") == ('["principal:analysis"]', "analysis", "", 1, at, "message")
+    assert await columns(world, "key/plan") == ('["orchestrator","human:*"]', "orchestrator", "plan", 0, at, "board")
+
+
+async def test_a_value_that_is_written_over_is_found_no_more(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.write("goal", "first")
+    await world.followed()
+    await world.planner.write("goal", "second")
+    await world.planner.write("goal", "third")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["third"]}
+    assert embeddings.texts == ["goal\nfirst", "goal\nthird"]
+    await expect_whole(world)
+
+
+async def test_what_is_deleted_or_has_expired_goes_from_its_shelf(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.write("goal", "kept")
+    await world.planner.write("draft", "gone")
+    await world.planner.write("brief", "gone too", ttl_seconds=60)
+    await world.planner.remember("tea", "green")
+    await world.planner.remember("milk", "oat", expires_in=60)
+    await world.followed()
+    await world.planner.delete("draft")
+    await world.planner.forget("tea")
+    world.clock.advance(seconds=61)
+    await world.app._expiry.bury_due()
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["kept"]}
+    assert await standing(world, "memory") == {}
+    await expect_whole(world)
+
+
+async def test_a_key_that_was_deleted_and_written_again_stands_once(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    await world.planner.write("goal", "first life")
+    await world.followed()
+    await world.planner.delete("goal")
+    await world.planner.write("goal", "second life")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["second life"]}
+
+
+async def test_going_back_to_a_snapshot_brings_back_what_was_found_then(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    await world.planner.write("goal", "then")
+    await world.planner.snapshot("mark")
+    await world.planner.write("goal", "now")
+    await world.planner.write("more", "added since")
+    await world.followed()
+    await world.planner.restore("mark")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["then"]}
+    await world.planner.call("history.rollback", context_id="board:s1", target_version="2")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["now"]}
+
+
+async def test_what_is_on_a_branch_is_found_once_it_is_merged(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.planner.write("goal", "trunk")
+    await world.planner.call("history.branch", context_id="board:s1", branch="draft")
+    await world.planner.write("goal", "branch", branch="draft")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["trunk"]}
+    await world.planner.call("history.merge", context_id="board:s1", from_context_id="board:s1@draft")
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["branch"]}
+
+
+async def test_a_message_given_to_others_leaves_its_shelf_at_once_and_comes_back_for_them(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    number = await world.planner.say("for all")
+    await world.followed()
+    await world.admin.call("message.set_visibility", session_id=SESSION, message_id=number, visibility="admin_only")
+    assert await standing(world) == {}
+    await world.followed()
+    assert (await columns(world, str(number)))[0] == '["permission:admin"]'
+    await expect_whole(world)
+
+
+async def test_a_session_that_is_deleted_takes_everything_with_it_in_the_same_moment(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    other = await world.planner.create_session("s10")
+    for place in (world.planner, other):
+        await place.say("said")
+        await place.write("goal", "written")
+        await place.remember("tea", "green", session_id=place.session)
+    await world.planner.remember("tea", "black")
+    await world.followed()
+    await world.admin.call("session.archive", session_id=SESSION)
+    await world.admin.call("session.delete", session_id=SESSION)
+    assert await standing(world) == {"s10:1": ["said"], "s10:key/goal": ["written"]}
+    assert await standing(world, "memory") == {"planner:/tea": ["black"], "planner:s10/tea": ["green"]}
+    await expect_whole(world)
+
+
+async def test_a_session_deleted_while_it_is_followed_leaves_nothing_behind(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say("said")
+    await world.planner.remember("tea", "green", session_id=SESSION)
+    embed = embeddings.of_passages
+
+    async def meanwhile(*what: Any, **how: Any) -> list[bytes]:
+        if await world.rows("SELECT 1 FROM sessions WHERE tenant = $1 AND archived_at IS NULL", world.tenant):
+            await world.admin.call("session.archive", session_id=SESSION)
+            await world.admin.call("session.delete", session_id=SESSION)
+        return await embed(*what, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", meanwhile)
+    await world.followed()
+    assert await standing(world) == {}
+    assert await standing(world, "memory") == {}
+    assert await pending(world) == 0
+
+
+async def test_what_changes_while_it_is_followed_stands_as_it_was_left(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.write("goal", "first")
+    embed = embeddings.of_passages
+
+    async def meanwhile(*what: Any, **how: Any) -> list[bytes]:
+        if await world.planner.value("goal") == "first":
+            await world.planner.write("goal", "second")
+        return await embed(*what, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", meanwhile)
+    await world.followed()
+    assert await standing(world) == {"s1:key/goal": ["second"]}
+    await expect_whole(world)
+
+
+async def test_an_imported_session_is_gone_through_as_a_whole(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 3)
+    for number in range(10):
+        await world.planner.say(f"message {number}")
+    await world.planner.write("goal", "written")
+    bundle = await exported(world.admin)
+    scripted(world)
+    await imported(world.stranger, bundle)
+    # As if the bundle had brought no events of its own.
+    await world.app.database.write(
+        Scope(world.other_tenant),
+        lambda tx: tx.run("DELETE FROM events WHERE tenant = $1 AND type <> 'session.imported'", world.other_tenant),
+    )
+    await world.followed()
+    rows = await world.app.database.read(
+        Scope(world.other_tenant),
+        lambda tx: tx.all("SELECT item, text FROM chunks WHERE tenant = $1", world.other_tenant),
+    )
+    assert sorted(map(tuple, rows)) == sorted(
+        [("key/goal", "written"), *((str(number + 1), f"message {number}") for number in range(10))]
+    )
+
+
+async def test_what_is_redacted_is_taken_off_and_comes_back_when_it_is_shown_again(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    await world.planner.say("my number is 555")
+    await world.planner.write("goal", "kept quiet")
+    await world.followed()
+    for item in ("message:s1/1", "board:s1/goal/1.1"):
+        await world.admin.call("records.redact", item_id=item, state="removed", reason="private")
+    await world.followed()
+    assert await standing(world) == {}
+    await world.admin.call("records.redact", item_id="message:s1/1", state="none", reason="asked")
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["my number is 555"]}
+
+
+async def test_a_long_text_is_cut_and_every_part_is_where_it_says(world: World, embeddings: ScriptedEmbeddings) -> None:
+    text = " ".join(f"Sentence number {number} says something." for number in range(200))
+    await world.planner.say(text)
+    await world.followed()
+    rows = await world.rows(
+        "SELECT start_at, end_at, text FROM chunks WHERE tenant = $1 ORDER BY ordinal", world.tenant
+    )
+    assert len(rows) > 3
+    assert all(text[start:end] == said for start, end, said in rows)
+
+
+async def test_a_text_with_a_character_that_a_database_refuses_is_put_up_all_the_same(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    await world.planner.say("before\x00after")
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["before\ufffdafter"]}
+
+
+async def test_batches_are_small_and_work_is_followed_by_rest(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(80):
+        await world.planner.say(f"message {number}")
+    rests: list[float] = []
+    sleep = asyncio.sleep
+
+    async def noted(seconds: float) -> None:
+        rests.append(seconds)
+        await sleep(0)
+
+    monkeypatch.setattr("weft.app.following.asyncio.sleep", noted)
+    world.app.following.rest = 1.0
+    await world.app.following.catch_up()
+    assert max(embeddings.batches) <= 32
+    assert sum(rest > 0 for rest in rests) >= 3
+    assert len(await standing(world)) == 80
+
+
+async def test_every_tenant_is_followed_on_its_own_shelves(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.stranger.create_session("s1")
+    await world.stranger.say("theirs")
+    await world.planner.say("ours")
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["ours"]}
+
+
+async def test_one_process_at_a_time_follows_a_tenant(world: World, embeddings: ScriptedEmbeddings) -> None:
+    apps = [world.app, await world.another_app(), await world.another_app()]
+    for app in apps:
+        app.following._embeddings = embeddings
+        app.following.rest = 0
+    for number in range(100):
+        await world.planner.say(f"message {number}")
+    await asyncio.gather(*(app.following.catch_up() for app in apps))
+    await until(lambda: _caught_up(world))
+    assert len(await standing(world)) == 100
+    await expect_whole(world)
+
+
+async def _caught_up(world: World) -> bool:
+    await world.followed()
+    return await pending(world) == 0
+
+
+async def test_it_tells_how_much_is_not_looked_at_yet(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.followed()
+    assert await pending(world) == 0
+    for number in range(3):
+        await world.planner.say(f"message {number}")
+    assert await pending(world) == 3
+    await world.app.following._look()
+    assert await pending(world) == 0
+    assert b"weft_follow_lag_events 3.0" in world.app.metrics.exposition()
+    assert b"weft_followed_items_total 3.0" in world.app.metrics.exposition()
+
+
+async def test_an_embedder_that_is_away_delays_and_loses_nothing(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say("patience")
+
+    async def away(*_: Any, **__: Any) -> list[bytes]:
+        raise EmbedderUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(embeddings, "of_passages", away)
+        await world.app.following._look()
+    assert await standing(world) == {}
+    await world.app.following._look()
+    assert await standing(world) == {"s1:1": ["patience"]}
+
+
+async def test_a_text_that_cannot_be_cut_does_not_keep_the_others_waiting(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say("poison")
+    await world.planner.say("fine")
+    chunks_of = going_through_chunks()
+
+    def refusing(subject: Any, said: Any) -> Any:
+        if said.text == "poison":
+            raise ValueError("no")
+        return chunks_of(subject, said)
+
+    monkeypatch.setattr("weft.app.following.chunks_of", refusing)
+    await world.followed()
+    assert await standing(world) == {"s1:2": ["fine"]}
+
+
+def going_through_chunks() -> Any:
+    from weft.capabilities.following.contents import chunks_of  # noqa: PLC0415 - before it is replaced
+
+    return chunks_of
+
+
+async def test_a_model_that_is_moved_to_gets_vectors_of_what_is_new(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
+    other = msgspec.structs.replace(embeddings.models()[0], name="other")
+    models = [*embeddings.models(), other]
+    embeddings.models = lambda: models  # type: ignore[method-assign]
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlTenantModelStore(tx).set("other", "building", 1))
+    await world.planner.say("in both")
+    await world.followed()
+    rows = await world.rows("SELECT model, vector FROM chunk_vectors WHERE tenant = $1 ORDER BY model", world.tenant)
+    assert [tuple(row) for row in rows] == [(model, vector_of("planner: in both")) for model in ("other", MODEL)]
+
+
+async def test_it_runs_by_itself_where_it_is_switched_on(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.app.following._FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("weft.app.following._GATHER_SECONDS", 0.01)
+    app = await world.another_app(index_sessions="on")
+    app.following._embeddings = embeddings
+    await world.planner.at(app).say("by itself")
+    await until(lambda: standing(world))
+    assert await standing(world) == {"s1:1": ["by itself"]}
+
+
+async def test_nothing_is_embedded_where_nothing_was_said(world: World, embeddings: ScriptedEmbeddings) -> None:
+    await world.followed()
+    assert embeddings.batches == []
+
+
+def test_the_switch_is_on_or_off() -> None:
+    assert Settings().indexes_sessions
+    assert not replace(Settings(), index_sessions="off").indexes_sessions
+    with pytest.raises(InvalidSetting, match="neither on nor off"):
+        replace(Settings(), index_sessions="sometimes").indexes_sessions  # noqa: B018 - asking is what is refused

@@ -1,0 +1,633 @@
+"""Sources of knowledge: a domain keeps up with folders, addresses and hooks by itself, and reads nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from standardwebhooks import Webhook as Signer
+
+from support.givers import giver
+from support.hooks import until
+from support.world import refused
+from weft.app.dispatch import Arrival
+from weft.capabilities.knowledge_sources.model import File, Source, document_of_url, is_wanted, look_of
+from weft.capabilities.webhooks.model import signed_headers
+from weft.kernel.clock import to_micros
+from weft.providers.fetching import HttpFetcher
+from weft.providers.folders import NamedFolders
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.world import Caller, World
+    from weft.settings import Settings
+
+pytestmark = pytest.mark.req("CE-F43")
+DOMAIN = "handbook"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder that sources may read."""
+    made = tmp_path / "roots" / "docs"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def settings(settings: Settings, folder: Path) -> Settings:
+    return replace(settings, knowledge_folders=str(folder.parent), knowledge_private_hosts="127.0.0.1")
+
+
+@pytest.fixture(autouse=True)
+def _looks_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.app.knowledge_sources._FIRST_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+
+
+@pytest.fixture
+async def library(world: World) -> World:
+    await world.admin.call("knowledge.create_domain", domain=DOMAIN)
+    return world
+
+
+async def add(caller: Caller, kind: str, **what: Any) -> Any:
+    return await caller.call("knowledge.add_source", domain=DOMAIN, kind=kind, **what)
+
+
+async def look(world: World) -> None:
+    await world.app.sources.look()
+
+
+async def shown(world: World, source: Any) -> Any:
+    listed = await world.admin.call("knowledge.list_sources", domain=DOMAIN)
+    return next(each for each in listed["sources"] if each["source_id"] == source["source_id"])
+
+
+async def update(world: World, source: Any, **changes: Any) -> Any:
+    return await world.admin.call("knowledge.update_source", domain=DOMAIN, source_id=source["source_id"], **changes)
+
+
+async def sync(world: World, source: Any, **how: Any) -> None:
+    await world.admin.call("knowledge.sync_source", domain=DOMAIN, source_id=source["source_id"], **how)
+    await look(world)
+
+
+async def documents(world: World) -> dict[str, int]:
+    """Return the documents there are, with their versions."""
+    listed = await world.admin.call("knowledge.list_documents", domain=DOMAIN)
+    return {each["document_id"]: each["version"] for each in listed["documents"]}
+
+
+async def told(world: World) -> list[str]:
+    events = (await world.admin.events())["events"]
+    return [event["type"] for event in events if event["type"].startswith("knowledge_source.")]
+
+
+def done(**figures: int) -> dict[str, int]:
+    return {"added": 0, "updated": 0, "removed": 0, "unchanged": 0, "failed": 0, **figures}
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+async def test_the_files_of_a_folder_become_documents(library: World, folder: Path) -> None:
+    write(folder, "start.md", "# Start")
+    write(folder, "guides/leave.md", "# Leave")
+    write(folder, ".git/config", "hidden")
+    source = await add(library.admin, "folder", folder=str(folder), prefix="docs/")
+    await look(library)
+    assert await documents(library) == {"docs/guides/leave.md": 1, "docs/start.md": 1}
+    seen = await shown(library, source)
+    assert (seen["last"], seen["error"], seen["asked"]) == (done(added=2), None, False)
+    assert await told(library) == ["knowledge_source.added", "knowledge_source.synced"]
+
+
+async def test_only_what_has_changed_is_put_again_and_what_is_gone_is_removed(library: World, folder: Path) -> None:
+    changing = write(folder, "changing.md", "one")
+    write(folder, "same.md", "same")
+    gone = write(folder, "gone.md", "gone")
+    source = await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    changing.write_text("another")
+    gone.unlink()
+    write(folder, "new.md", "new")
+    await sync(library, source)
+    assert await documents(library) == {"changing.md": 2, "new.md": 1, "same.md": 1}
+    assert (await shown(library, source))["last"] == done(added=1, updated=1, removed=1, unchanged=1)
+
+
+async def test_a_file_that_was_only_touched_is_no_new_version(library: World, folder: Path) -> None:
+    path = write(folder, "same.md", "same")
+    source = await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    os.utime(path, ns=(1, 1))
+    await sync(library, source)
+    assert await documents(library) == {"same.md": 1}
+    assert (await shown(library, source))["last"] == done(unchanged=1)
+
+
+async def test_patterns_say_which_files_are_taken(library: World, folder: Path) -> None:
+    for name in ("a.md", "b.txt", "drafts/c.md", "guides/d.md"):
+        write(folder, name, name)
+    source = await add(library.admin, "folder", folder=str(folder), include=["*.md"], exclude=["drafts/*"])
+    await look(library)
+    assert await documents(library) == {"a.md": 1, "guides/d.md": 1}
+    await update(library, source, include=["*.txt"])
+    await look(library)
+    assert await documents(library) == {"b.txt": 1}
+
+
+async def test_a_source_is_looked_at_when_it_is_due(library: World, folder: Path) -> None:
+    source = await add(library.admin, "folder", folder=str(folder), every_seconds=60)
+    await look(library)
+    write(folder, "late.md", "late")
+    await look(library)
+    assert await documents(library) == {}
+    library.clock.advance(seconds=61)
+    await look(library)
+    assert await documents(library) == {"late.md": 1}
+    await update(library, source, every_seconds=0)
+    assert (await shown(library, source))["next_at"] is None
+
+
+async def test_a_watched_folder_is_noticed_by_itself(
+    library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.app.knowledge_sources._FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("weft.app.knowledge_sources._LEAST_REST_SECONDS", 0.05)
+    monkeypatch.setattr("weft.app.knowledge_sources._WATCH_SECONDS", 0.05)
+    monkeypatch.setattr("weft.app.knowledge_sources._LOOK_EVERY_SECONDS", 0.05)
+    await add(library.admin, "folder", folder=str(folder), watch=True)
+    await library.another_app()
+
+    async def holds(expected: dict[str, int]) -> bool:
+        return await documents(library) == expected
+
+    path = write(folder, "seen.md", "one")
+    await until(lambda: holds({"seen.md": 1}))
+    path.write_text("two words")
+    await until(lambda: holds({"seen.md": 2}))
+    path.unlink()
+    await until(lambda: holds({}))
+
+
+async def test_everything_is_read_anew_when_somebody_says_so(library: World, folder: Path) -> None:
+    path = write(folder, "a.md", "one")
+    source = await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    stamp = path.stat().st_mtime_ns
+    path.write_text("two")
+    os.utime(path, ns=(stamp, stamp))
+    await sync(library, source)
+    assert await documents(library) == {"a.md": 1}
+    await sync(library, source, anew=True)
+    assert await documents(library) == {"a.md": 2}
+
+
+async def test_no_link_leads_out_of_the_folder(library: World, folder: Path, tmp_path: Path) -> None:
+    secret = write(tmp_path, "secret/passwords.md", "secret")
+    (folder / "file.md").symlink_to(secret)
+    (folder / "inside").symlink_to(secret.parent)
+    write(folder, "own.md", "own")
+    await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    assert await documents(library) == {"own.md": 1}
+    folders = NamedFolders([str(folder.parent)])
+    source = made(folder)
+    for path in ("file.md", "inside/passwords.md", "../../secret/passwords.md"):
+        with pytest.raises(OSError, match=r"passwords|levels|directory|file\.md"):
+            await folders.read(library.tenant, source, path, 100)
+
+
+def made(folder: Path) -> Source:
+    return Source(
+        source_id="source_0",
+        domain=DOMAIN,
+        kind="folder",
+        location=str(folder),
+        prefix="",
+        secret="",
+        token_digest="",
+        principal_id="admin",
+        created_at=0,
+    )
+
+
+async def test_something_that_is_no_file_is_left_alone(library: World, folder: Path) -> None:
+    os.mkfifo(folder / "pipe.md")
+    await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    assert await documents(library) == {}
+    with pytest.raises(FileNotFoundError):
+        await NamedFolders([str(folder.parent)]).read(library.tenant, made(folder), "pipe.md", 100)
+
+
+@pytest.mark.parametrize("place", ["..", "../..", "/", "/etc", "nowhere", "link"])
+async def test_folders_that_nobody_named_are_refused(library: World, folder: Path, place: str) -> None:
+    (folder / "link").symlink_to("/etc")
+    with refused("FOLDER_REFUSED") as caught:
+        await add(library.admin, "folder", folder=str(folder / place if place != ".." else folder / "../.."))
+    assert "WEFT_KNOWLEDGE_FOLDERS" in str(caught.value.hint)
+
+
+async def test_each_tenant_reads_only_its_own_folder(world: World, folder: Path) -> None:
+    app = await world.another_app(knowledge_folders=f"{folder.parent}/{{tenant}}")
+    for tenant in (world.tenant, world.other_tenant):
+        (folder.parent / tenant).mkdir()
+    await world.admin.call("knowledge.create_domain", domain=DOMAIN)
+    admin = world.admin.at(app)
+    await add(admin, "folder", folder=str(folder.parent / world.tenant))
+    with refused("FOLDER_REFUSED"):
+        await add(admin, "folder", folder=str(folder.parent / world.other_tenant), prefix="other/")
+
+
+async def test_a_folder_that_is_away_keeps_its_documents(library: World, folder: Path) -> None:
+    write(folder, "kept.md", "kept")
+    source = await add(library.admin, "folder", folder=str(folder), watch=True)
+    await look(library)
+    moved = folder.rename(folder.with_name("moved"))  # noqa: ASYNC240 - a moment
+    await look(library)
+    assert await documents(library) == {"kept.md": 1}
+    assert "not a folder" in (await shown(library, source))["error"]
+    moved.rename(folder)
+    await look(library)
+    assert (await shown(library, source))["error"] is not None
+    library.clock.advance(seconds=61)
+    await look(library)
+    assert (await shown(library, source))["error"] is None
+    assert await documents(library) == {"kept.md": 1}
+    assert await told(library) == [
+        *("knowledge_source.added", "knowledge_source.synced", "knowledge_source.failed", "knowledge_source.synced"),
+    ]
+
+
+async def test_a_file_that_cannot_be_taken_does_not_keep_the_others_waiting(
+    library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(folder, "good.md", "good")
+    write(folder, "large.md", "x" * 100)
+    write(folder, "new\nline.md", "odd name")
+    (folder / os.fsdecode(b"caf\xe9.md")).write_text("no text of ours can hold this name")
+    monkeypatch.setattr("weft.capabilities.knowledge.contents.LARGEST_DOCUMENT_BYTES", 50)
+    source = await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    assert (await shown(library, source))["last"] == done(added=2, failed=2)
+    await sync(library, source)
+    assert (await shown(library, source))["last"] == done(unchanged=4)
+    assert len(await documents(library)) == 2
+
+
+async def test_many_files_go_in_groups_and_one_process_at_a_time_reads(library: World, folder: Path) -> None:
+    for number in range(45):
+        write(folder, f"{number:02}.md", f"text {number}")
+    other = await library.another_app()
+    await add(library.admin, "folder", folder=str(folder))
+    await asyncio.gather(library.app.sources.look(), other.sources.look())
+    assert await documents(library) == {f"{number:02}.md": 1 for number in range(45)}
+
+
+async def test_a_source_goes_on_where_another_process_died(
+    library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(45):
+        write(folder, f"{number:02}.md", f"text {number}")
+    source = await add(library.admin, "folder", folder=str(folder))
+    reads = 0
+    read = library.app.sources._folders.read
+
+    async def dying(*what: Any) -> bytes:
+        nonlocal reads
+        reads += 1
+        if reads == 30:
+            raise KeyboardInterrupt
+        return await read(*what)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(library.app.sources._folders, "read", dying)
+        with pytest.raises(KeyboardInterrupt):
+            await look(library)
+    assert len(await documents(library)) == 20
+    library.clock.advance(seconds=61)
+    await look(library)
+    assert await documents(library) == {f"{number:02}.md": 1 for number in range(45)}
+    assert (await shown(library, source))["last"] == done(added=25, unchanged=20)
+
+
+async def test_an_address_is_fetched_and_asked_again_only_for_what_is_new(library: World) -> None:
+    async with giver() as there:
+        source = await add(library.admin, "url", url=there.url, every_seconds=60)
+        await look(library)
+        assert await documents(library) == {"127.0.0.1/docs/start.md": 1}
+        read = await library.admin.call("knowledge.get_document", domain=DOMAIN, document_id="127.0.0.1/docs/start.md")
+        assert read["bytes"] == len(there.body)
+        await sync(library, source)
+        assert there.asked[-1]["if-none-match"] == '"one"'
+        assert (await shown(library, source))["last"] == done(unchanged=1)
+        there.body, there.tag = b"# Changed", '"two"'
+        library.clock.advance(seconds=61)
+        await look(library)
+        assert await documents(library) == {"127.0.0.1/docs/start.md": 2}
+        there.status = 410
+        await sync(library, source)
+        assert await documents(library) == {}
+
+
+async def test_an_address_that_fails_keeps_its_document_and_says_why(library: World) -> None:
+    async with giver() as there:
+        source = await add(library.admin, "url", url=there.url, prefix="start.md")
+        await look(library)
+        there.status = 500
+        await sync(library, source)
+        assert "answered 500" in (await shown(library, source))["error"]
+        there.status, there.location = 302, "http://localhost:1/elsewhere"
+        await sync(library, source)
+        assert "address_refused" in (await shown(library, source))["error"]
+    await sync(library, source)
+    assert "connection_failed" in (await shown(library, source))["error"]
+    assert await documents(library) == {"start.md": 1}
+
+
+async def test_an_address_that_sends_us_on_is_followed_where_that_is_allowed() -> None:
+    fetcher = HttpFetcher(["127.0.0.1"])
+    async with giver() as there, giver() as first:
+        first.status, first.location = 301, there.url
+        assert (await fetcher.fetch(first.url, "", 1_000)).content == there.body
+        first.location = first.url
+        assert (await fetcher.fetch(first.url, "", 1_000)).error == "redirected"
+        assert (await fetcher.fetch(there.url, "", 5)).error == "too_large"
+        there.status = 404
+        assert (await fetcher.fetch(there.url, "", 1_000)).gone
+
+
+@pytest.mark.parametrize(
+    "url", ["http://localhost/x", "http://10.0.0.1/x", "http://[::1]/x", "http://169.254.169.254/"]
+)
+async def test_addresses_that_are_not_public_are_refused(library: World, url: str) -> None:
+    with refused("ADDRESS_REFUSED") as caught:
+        await add(library.admin, "url", url=url)
+    assert "WEFT_KNOWLEDGE_PRIVATE_HOSTS" in str(caught.value.hint)
+
+
+def parts(hook: str) -> tuple[str, str, str]:
+    tenant, source_id, token = hook.removeprefix("/v1/knowledge/hooks/").split("/")
+    return tenant, source_id, token
+
+
+async def call(world: World, hook: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Any:
+    return await world.app.hooked(parts(hook), headers or {}, body, Arrival(None))
+
+
+def signed(world: World, source: Any, body: bytes, *, ahead_seconds: int = 0) -> dict[str, str]:
+    at = to_micros(world.clock.now()) // 1_000_000 + ahead_seconds
+    return signed_headers(source["secret"], "call-1", at, body)
+
+
+async def test_a_hook_has_its_source_looked_at_now(library: World, folder: Path) -> None:
+    source = await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    write(folder, "new.md", "new")
+    assert (await call(library, source["hook"])).sync
+    await look(library)
+    assert await documents(library) == {"new.md": 1}
+
+
+async def test_a_signed_call_brings_documents_and_takes_them_away(library: World) -> None:
+    source = await add(library.admin, "hook", prefix="wiki/")
+    pdf = base64.b64encode(b"%PDF-1.7").decode()
+    body = json.dumps(
+        {
+            "documents": [
+                {"document_id": "a.md", "text": "# A", "metadata": {"team": "core"}},
+                {"document_id": "b.pdf", "content": pdf},
+            ]
+        }
+    ).encode()
+    answer = await call(library, source["hook"], signed(library, source, body), body)
+    assert (answer.accepted, answer.removed) == (2, 0)
+    assert await documents(library) == {"wiki/a.md": 1, "wiki/b.pdf": 1}
+    body = b'{"removed": ["a.md", "never"]}'
+    assert (await call(library, source["hook"], signed(library, source, body), body)).removed == 1
+    assert await documents(library) == {"wiki/b.pdf": 1}
+    assert (await shown(library, source))["last"] == done(removed=1)
+
+
+async def test_what_the_library_of_standard_webhooks_signs_is_taken(library: World) -> None:
+    source = await add(library.admin, "hook")
+    body = '{"documents": [{"document_id": "a", "text": "x"}]}'
+    now = library.clock.now()
+    signature = Signer(source["secret"]).sign("call-7", now, body)
+    headers = {
+        "webhook-id": "call-7",
+        "webhook-timestamp": str(int(now.timestamp())),
+        "webhook-signature": f"v1,bm90IHRoaXMgb25l {signature}",
+    }
+    assert (await call(library, source["hook"], headers, body.encode())).accepted == 1
+
+
+async def test_calls_that_prove_nothing_are_all_refused_alike(library: World, folder: Path) -> None:
+    source = await add(library.admin, "hook")
+    tenant, source_id, token = parts(source["hook"])
+    body = b'{"documents": [{"document_id": "a", "text": "x"}]}'
+    good = signed(library, source, body)
+    other = await add(library.admin, "hook", prefix="other/")
+    tries = [
+        ((tenant, source_id, "x" * len(token)), good),
+        ((library.other_tenant, source_id, token), good),
+        ((tenant, "source_0000000000000000", token), good),
+        (("no such tenant", source_id, token), good),
+        (("nobody", source_id, token), good),
+        ((tenant, source_id, token), {}),
+        ((tenant, source_id, token), signed(library, other, body)),
+        ((tenant, source_id, token), signed(library, source, body + b" ")),
+        ((tenant, source_id, token), signed(library, source, body, ahead_seconds=-301)),
+        ((tenant, source_id, token), signed(library, source, body, ahead_seconds=301)),
+        ((tenant, source_id, token), {**good, "webhook-timestamp": "soon"}),
+        ((tenant, source_id, token), {**good, "webhook-id": ""}),
+    ]
+    said = set()
+    for hook, headers in tries:
+        with refused("HOOK_REFUSED") as caught:
+            await library.app.hooked(hook, headers, body, Arrival(None))
+        said.add((caught.value.message, caught.value.http_status))
+    assert len(said) == 1
+    assert await documents(library) == {}
+
+
+async def test_an_older_call_is_not_played_back(library: World) -> None:
+    source = await add(library.admin, "hook")
+    old = b'{"documents": [{"document_id": "a", "text": "old"}]}'
+    headers = signed(library, source, old)
+    await call(library, source["hook"], headers, old)
+    library.clock.advance(seconds=10)
+    new = b'{"documents": [{"document_id": "a", "text": "new"}]}'
+    await call(library, source["hook"], signed(library, source, new), new)
+    with refused("HOOK_REFUSED"):
+        await call(library, source["hook"], headers, old)
+    assert await documents(library) == {"a": 2}
+
+
+async def test_a_body_that_is_no_list_of_documents_is_refused_whole(library: World) -> None:
+    source = await add(library.admin, "hook")
+    bad = (
+        b"[]",
+        b"not json",
+        b'{"documents": [{"document_id": "a", "text": "x"}, {"document_id": "../b", "text": "x"}]}',
+        b'{"documents": [{"document_id": "a", "text": "x", "content": "eA=="}]}',
+        b'{"unknown": 1}',
+    )
+    for body in bad:
+        with refused("INVALID_INPUT_FORMAT"):
+            await call(library, source["hook"], signed(library, source, body), body)
+    assert await documents(library) == {}
+
+
+async def test_a_source_puts_only_with_the_rights_its_maker_still_has(library: World, folder: Path) -> None:
+    write(folder, "a.md", "a")
+    keeper = await library.admin.create_agent("keeper", permissions=["read", "write", "admin"], clearance=2)
+    source = await add(keeper, "folder", folder=str(folder))
+    push = await add(keeper, "hook", prefix="push/")
+    await library.admin.call("knowledge.update_domain", domain=DOMAIN, clearance=3)
+    await look(library)
+    assert "no domain" in (await shown(library, source))["error"]
+    await library.admin.call("knowledge.update_domain", domain=DOMAIN, clearance=1)
+    await library.admin.call("agent.update", agent_id="keeper", permissions=["read", "write"])
+    await sync(library, source)
+    seen = await shown(library, source)
+    assert (seen["enabled"], "no admin any more" in seen["error"]) == (False, True)
+    body = b'{"documents": [{"document_id": "a", "text": "x"}]}'
+    with refused("HOOK_REFUSED"):
+        await call(library, push["hook"], signed(library, push, body), body)
+    assert await documents(library) == {}
+
+
+async def test_a_source_that_is_stopped_is_left_alone_until_it_goes_on(library: World, folder: Path) -> None:
+    source = await add(library.admin, "folder", folder=str(folder), watch=True)
+    await look(library)
+    await update(library, source, enabled=False)
+    write(folder, "a.md", "a")
+    await look(library)
+    assert await documents(library) == {}
+    with refused("INVALID_INPUT_FORMAT"):
+        await sync(library, source)
+    with refused("HOOK_REFUSED"):
+        await call(library, source["hook"])
+    await update(library, source, enabled=True)
+    await look(library)
+    assert await documents(library) == {"a.md": 1}
+
+
+@pytest.mark.parametrize("with_documents", [False, True])
+async def test_a_source_that_is_removed_leaves_its_documents_unless_told_otherwise(
+    library: World, folder: Path, *, with_documents: bool
+) -> None:
+    write(folder, "a.md", "a")
+    await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="own.md", text="own")
+    source = await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    answer = await library.admin.call(
+        "knowledge.remove_source", domain=DOMAIN, source_id=source["source_id"], documents=with_documents
+    )
+    assert answer["documents"] == int(with_documents)
+    assert await documents(library) == ({"own.md": 1} if with_documents else {"a.md": 1, "own.md": 1})
+    with refused("SOURCE_NOT_FOUND"):
+        await sync(library, source)
+    with refused("HOOK_REFUSED"):
+        await call(library, source["hook"])
+    assert not await library.rows("SELECT 1 FROM knowledge_source_files WHERE tenant = $1", library.tenant)
+
+
+async def test_a_domain_takes_its_sources_with_it(library: World, folder: Path) -> None:
+    write(folder, "a.md", "a")
+    source = await add(library.admin, "folder", folder=str(folder), watch=True)
+    await look(library)
+    await library.admin.call("knowledge.delete_domain", domain=DOMAIN)
+    await look(library)
+    for table in ("knowledge_sources", "knowledge_source_files"):
+        assert not await library.rows(f"SELECT 1 FROM {table} WHERE tenant = $1", library.tenant)  # two names
+    with refused("HOOK_REFUSED"):
+        await call(library, source["hook"])
+
+
+async def test_only_admins_manage_sources_and_secrets_are_shown_once(library: World, folder: Path) -> None:
+    source = await add(library.admin, "folder", folder=str(folder))
+    assert source["secret"].startswith("whsec_")
+    assert {"secret", "hook"}.isdisjoint(await shown(library, source))
+    for operation, fields in (
+        ("knowledge.add_source", {"kind": "hook"}),
+        ("knowledge.list_sources", {}),
+        ("knowledge.sync_source", {"source_id": source["source_id"]}),
+    ):
+        with refused("PERMISSION_DENIED"):
+            await library.planner.call(operation, domain=DOMAIN, **fields)
+    entries = await library.admin.audit()
+    assert any(entry["action"] == "knowledge.add_source" for entry in entries)
+    assert source["secret"] not in str(entries)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"kind": "folder"},
+        {"kind": "url"},
+        {"kind": "hook", "url": "https://example.com/a"},
+        {"kind": "hook", "every_seconds": 60},
+        {"kind": "hook", "watch": True},
+        {"kind": "hook", "secret": "whsec_" + "A" * 33},
+        {"kind": "hook", "prefix": "../up/"},
+        {"kind": "url", "url": "https://user:password@example.com/a"},
+    ],
+)
+async def test_what_makes_no_source_is_refused(library: World, what: dict[str, Any]) -> None:
+    with refused("INVALID_INPUT_FORMAT"):
+        await add(library.admin, **what)
+
+
+async def test_two_sources_of_a_domain_never_name_their_documents_alike(library: World, folder: Path) -> None:
+    await add(library.admin, "folder", folder=str(folder))
+    with refused("INVALID_INPUT_FORMAT"):
+        await add(library.admin, "hook")
+
+
+async def test_a_tenant_has_only_so_many_sources(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.capabilities.knowledge_sources.operations.MOST_SOURCES", 1)
+    await add(library.admin, "hook")
+    with refused("TOO_MANY_SOURCES"):
+        await add(library.admin, "hook", prefix="more/")
+
+
+async def test_a_full_plan_is_told_and_ends_nothing_else(library: World, folder: Path) -> None:
+    write(folder, "a.md", "a")
+    await library.sql("INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, 'free', 0)", library.tenant)
+    await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", 2**30, library.tenant)
+    source = await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    assert "plan" in (await shown(library, source))["error"]
+    assert await documents(library) == {}
+
+
+def test_patterns_without_a_slash_are_of_the_name_alone() -> None:
+    assert is_wanted("a/b/c.md", ["*.md"], [])
+    assert not is_wanted("a/b/c.md", ["b/*"], [])
+    assert is_wanted("a/b/c.md", ["a/*"], ["*.txt"])
+    assert not is_wanted("a/b/c.md", ["*"], ["a/*"])
+
+
+def test_a_folder_looks_otherwise_when_any_file_does() -> None:
+    looks = {look_of([File("a", 1, 1)]), look_of([File("a", 2, 1)]), look_of([File("a", 1, 2)]), look_of([])}
+    assert len(looks) == 4
+
+
+def test_an_address_names_its_document() -> None:
+    assert document_of_url("https://example.com/a/../b.html?x=1") == "example.com/a/b.html"
+    assert document_of_url("https://example.com") == "example.com"

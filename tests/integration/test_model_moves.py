@@ -1,0 +1,320 @@
+"""Moving a tenant to another embedding model: no search fails, and nothing changes unless the new one finds as much."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
+from support.knowledge import HANDBOOK, put
+from support.moving import (
+    MINILM,
+    MORE_THAN_THE_GRACE,
+    SUBJECTS,
+    WORDS,
+    best,
+    caught_up,
+    chunk_count,
+    filled,
+    move_when_told,
+    moved,
+    serving,
+    vectors,
+    with_service,
+)
+from support.world import World, refused
+from weft.app.app import App
+
+pytestmark = pytest.mark.req("CE-F51", "CE-O")
+
+
+class Guesses:
+    """A model that means nothing: another vector whenever it is asked."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(1)
+
+    def __call__(self, body: dict[str, Any]) -> object:
+        for row in body["data"]:
+            row["embedding"] = self._random.standard_normal(DIMENSIONS).tolist()
+        return body
+
+
+class Guessing(list[Answer]):
+    """A script that never ends."""
+
+    def pop(self, _place: Any = 0) -> Answer:
+        return self[0]
+
+
+@pytest.fixture(autouse=True)
+def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    move_when_told(monkeypatch)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[EmbeddingService]:
+    async with embedding_service() as service:
+        yield service
+
+
+@pytest.fixture
+async def app(world: World, service: EmbeddingService) -> App:
+    app = await with_service(world, service)
+    await filled(world, app)
+    return app
+
+
+async def start(world: World, app: App, model: str = WORDS) -> Any:
+    return await world.admin.at(app).call("knowledge.start_move", model=model)
+
+
+async def told(world: World) -> list[str]:
+    events = (await world.admin.events())["events"]
+    return [event["type"] for event in events if event["type"].startswith("model_move.")]
+
+
+async def test_a_move_ends_with_the_new_model_serving_and_the_old_vectors_gone(world: World, app: App) -> None:
+    chunks = await chunk_count(world)
+    assert await vectors(world) == {MINILM: chunks}
+    begun = await start(world, app)
+    assert (begun["state"], begun["from_model"], begun["to_model"]) == ("embedding", MINILM, WORDS)
+    assert await serving(world, app) == MINILM
+    ended = await moved(world, app)
+    assert (ended["state"], ended["embedded"], ended["chunks"]) == ("done", chunks, chunks)
+    assert ended["comparison"]["probes"] == chunks
+    assert ended["comparison"]["recall_after"] == 1.0
+    assert await vectors(world) == {WORDS: chunks}
+    assert await serving(world, app) == WORDS
+    assert await best(world, app, "vacation days a year") == "leave.txt"
+    assert await told(world) == [f"model_move.{what}" for what in ("started", "comparing", "took_over", "done")]
+    back = await start(world, app, MINILM)
+    assert back["from_model"] == WORDS
+    assert (await moved(world, app))["state"] == "done"
+    assert await vectors(world) == {MINILM: chunks}
+
+
+async def test_searches_find_the_same_all_the_while(world: World, app: App, service: EmbeddingService) -> None:
+    asked = {name: text.split(" and ")[0] for name, text in SUBJECTS.items()}
+    models, searches, stop = set(), 0, asyncio.Event()
+
+    async def search() -> None:
+        nonlocal searches
+        while not stop.is_set():
+            for name, query in asked.items():
+                found = await world.planner.at(app).call("search.everything", query=query, domain=HANDBOOK)
+                assert found["results"][0]["document_id"] == f"{name}.txt"
+                assert found["model"] is not None
+                models.add(found["model"])
+                searches += 1
+
+    searcher = asyncio.create_task(search())
+    await start(world, app)
+    assert (await moved(world, app))["state"] == "done"
+    before = searches
+    while searches < before + len(asked) and not searcher.done():
+        await asyncio.sleep(0.01)
+    stop.set()
+    await searcher
+    assert models == {MINILM, WORDS}
+    assert service.asked
+
+
+async def test_a_model_that_finds_less_is_refused_and_leaves_nothing(
+    world: World, app: App, service: EmbeddingService
+) -> None:
+    chunks = await chunk_count(world)
+    for number in range(40):
+        await put(world.admin, f"more/{number}", f"Rule {number}: {list(SUBJECTS.values())[number % 6]} See page {number}.")
+    await caught_up(app)
+    service.script = Guessing([Answer(change=Guesses())])
+    await start(world, app)
+    ended = await moved(world, app)
+    assert ended["state"] == "refused"
+    assert ended["finished_at"]
+    assert ended["comparison"]["recall_after"] < ended["comparison"]["recall_before"] - 0.1
+    assert await serving(world, app) == MINILM
+    assert await vectors(world) == {MINILM: chunks + 40}
+    assert await told(world) == ["model_move.started", "model_move.comparing", "model_move.refused"]
+    assert await best(world, app, "vacation days a year") in {"leave.txt", *(f"more/{n}" for n in range(0, 40, 6))}
+
+
+async def test_a_move_that_is_cancelled_leaves_nothing(world: World, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.capabilities.models.moving._EMBEDDED_AT_ONCE", 2)
+    chunks, admin = await chunk_count(world), world.admin.at(app)
+    await start(world, app)
+    step, steps = app.moves._step, 0
+
+    async def cancelling(lease: Any) -> bool:
+        nonlocal steps
+        steps += 1
+        if steps == 3:
+            assert (await vectors(world))[WORDS] == 4
+            assert (await admin.call("knowledge.cancel_move"))["state"] == "cancelled"
+        return await step(lease)
+
+    monkeypatch.setattr(app.moves, "_step", cancelling)
+    ended = await moved(world, app)
+    assert (ended["state"], ended["embedded"]) == ("cancelled", 4)
+    assert await vectors(world) == {MINILM: chunks}
+    with refused("MODEL_MOVE_NOT_FOUND"):
+        await admin.call("knowledge.cancel_move")
+    await start(world, app)
+    assert (await moved(world, app))["state"] == "done"
+
+
+async def test_what_comes_and_goes_meanwhile_gets_both_vectors_or_none(
+    world: World, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.capabilities.models.moving._EMBEDDED_AT_ONCE", 2)
+    step, steps = app.moves._step, 0
+
+    async def disturbed(lease: Any) -> bool:
+        nonlocal steps
+        steps += 1
+        if steps < 8:
+            await put(world.admin, f"new/{steps}", f"Rule {steps} was added while the vectors were made.")
+            await put(world.admin, "lunch.txt", f"The kitchen serves soup number {steps} at noon.")
+            await world.planner.say(f"Said in between, as number {steps}.")
+            await caught_up(app)
+        if steps == 4:
+            await world.admin.call("knowledge.delete_document", domain=HANDBOOK, document_id="keys.txt")
+        return await step(lease)
+
+    monkeypatch.setattr(app.moves, "_step", disturbed)
+    await start(world, app)
+    await app.moves.look()
+    assert steps >= 8
+    chunks = await chunk_count(world)
+    assert await vectors(world) == {MINILM: chunks, WORDS: chunks}
+    world.clock.advance(seconds=MORE_THAN_THE_GRACE)
+    await app.moves.look()
+    assert await vectors(world) == {WORDS: chunks}
+    assert await best(world, app, "soup number 7") == "lunch.txt"
+
+
+async def test_searches_that_began_with_the_old_model_can_end_with_it(world: World, app: App) -> None:
+    await start(world, app)
+    await app.moves.look()
+    shown = await world.admin.at(app).call("knowledge.show_move")
+    assert (shown["state"], shown["took_over_at"] is not None, shown["finished_at"]) == ("dropping", True, None)
+    assert (await vectors(world)).keys() == {MINILM, WORDS}
+    with refused("MODEL_MOVE_UNDER_WAY"):
+        await start(world, app, MINILM)
+
+
+async def test_only_a_cleared_admin_moves_and_only_to_a_model_that_is_there(world: World, app: App) -> None:
+    with refused("MODEL_IN_USE"):
+        await start(world, app, MINILM)
+    for model in ("none", "remote:words@65"):
+        with refused("EMBEDDING_MODEL_UNKNOWN"):
+            await start(world, app, model)
+    with refused("PERMISSION_DENIED"):
+        await world.planner.at(app).call("knowledge.start_move", model=WORDS)
+    helper = await world.admin.create_agent("helper", permissions=["read", "write", "admin"], clearance=4)
+    with refused("PERMISSION_DENIED"):
+        await helper.at(app).call("knowledge.start_move", model=WORDS)
+    with refused("MODEL_MOVE_NOT_FOUND"):
+        await world.admin.at(app).call("knowledge.show_move")
+    await start(world, app)
+    with refused("MODEL_MOVE_UNDER_WAY"):
+        await start(world, app)
+
+
+@pytest.mark.req("CE-F42")
+async def test_a_tenant_moves_alone(world: World, app: App) -> None:
+    await start(world, app)
+    await moved(world, app)
+    stranger = world.stranger.at(app)
+    listed = (await stranger.call("knowledge.list_models"))["models"]
+    assert {model["model"]: model["role"] for model in listed} == {MINILM: "serving", WORDS: "usable"}
+    with refused("MODEL_MOVE_NOT_FOUND"):
+        await stranger.call("knowledge.show_move")
+
+
+async def test_what_stops_a_move_is_told_and_it_goes_on_afterwards(
+    world: World, app: App, service: EmbeddingService
+) -> None:
+    await start(world, app)
+    service.script = [Answer(401)]
+    await app.moves.look()
+    shown = await world.admin.at(app).call("knowledge.show_move")
+    assert (shown["state"], bool(shown["problem"])) == ("embedding", True)
+    ended = await moved(world, app)
+    assert (ended["state"], ended["problem"]) == ("done", None)
+
+
+async def test_a_process_that_does_not_know_the_new_model_leaves_the_work_to_others(world: World, app: App) -> None:
+    await start(world, app)
+    await world.app.moves.look()
+    shown = await world.admin.at(app).call("knowledge.show_move")
+    assert (shown["state"], shown["embedded"], shown["problem"]) == ("embedding", 0, None)
+    assert (await moved(world, app))["state"] == "done"
+
+
+async def test_chunks_of_a_process_that_does_not_know_the_new_model_are_embedded_too(world: World, app: App) -> None:
+    await start(world, app)
+    await put(world.admin, "late.txt", "This was indexed by a process with other settings.")
+    await world.app.ingestion.catch_up()
+    assert (await moved(world, app))["state"] == "done"
+    assert await vectors(world) == {WORDS: await chunk_count(world)}
+
+
+async def test_a_model_that_is_gone_is_left_without_a_comparison(
+    world: World, app: App, service: EmbeddingService
+) -> None:
+    await start(world, app)
+    await moved(world, app)
+    # The service is given up: only the model of Weft's own is left.
+    admin = world.admin
+    assert (await admin.call("knowledge.list_models"))["models"][0]["model"] == MINILM
+    await admin.call("knowledge.start_move", model=MINILM)
+    service.asked.clear()
+    ended = await moved(world, world.app)
+    assert (ended["state"], ended["comparison"]) == ("done", None)
+    assert await vectors(world) == {MINILM: await chunk_count(world)}
+    assert service.asked == []
+
+
+async def test_what_was_asked_meanwhile_is_asked_of_both_models_and_forgotten(
+    world: World, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, asked = app.moves._step, "how many days of vacation"
+    await best(world, app, asked)
+    assert not app.moves._asked
+
+    async def searching(lease: Any) -> bool:
+        await best(world, app, asked)
+        return await step(lease)
+
+    monkeypatch.setattr(app.moves, "_step", searching)
+    await start(world, app)
+    await app.moves.look()
+    assert {probe.text for probe in app.moves._asked[world.tenant]} == {asked}
+    ended = await moved(world, app)
+    await app.moves.look()
+    assert not app.moves._asked
+    assert 0 < ended["comparison"]["agreement"] <= 1
+    assert asked not in json.dumps([await world.rows("SELECT problem, comparison FROM model_moves")], default=tuple)
+
+
+@pytest.mark.req("CE-F49")
+async def test_an_admin_limits_a_tenant_to_some_models(world: World, app: App) -> None:
+    admin = world.admin.at(app)
+    listed = await admin.call("knowledge.allow_models", models=[MINILM])
+    assert (listed["limited"], [model["model"] for model in listed["models"]]) == (True, [MINILM])
+    with refused("EMBEDDING_MODEL_UNKNOWN"):
+        await start(world, app)
+    with refused("EMBEDDING_MODEL_UNKNOWN"):
+        await admin.call("knowledge.allow_models", models=["none"])
+    await admin.call("knowledge.allow_models", models=[MINILM, WORDS])
+    await start(world, app)
+    await moved(world, app)
+    models = (await admin.call("knowledge.list_models"))["models"]
+    assert {model["model"]: model["role"] for model in models} == {WORDS: "serving", MINILM: "usable"}
+    assert (await admin.call("knowledge.allow_models", models=[]))["limited"] is False

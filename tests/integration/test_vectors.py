@@ -1,0 +1,174 @@
+"""Vectors that PostgreSQL itself looks through."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+import numpy as np
+import pytest
+
+from support.databases import new_postgres_database
+from support.librarian import ANN, MODEL, SHELF, Librarian, new_chunk, opened, settle
+from support.shelves import DIMENSIONS, made_up, vector_of
+from support.world import refused
+from weft.capabilities.retrieval.view import Wish
+from weft.storage.migrations.runner import migrate
+from weft.storage.sql.connect import connect
+from weft.storage.sql.database import Scope
+from weft.storage.sql.dialects.postgres_vectors import partition_of
+from weft.storage.sql.shelves import SqlShelfStore
+
+if TYPE_CHECKING:
+    from support.world import World
+    from weft.storage.sql.database import Transaction
+    from weft.testing.clock import FrozenClock
+
+pytestmark = [pytest.mark.req("CE-F38"), pytest.mark.parametrize("database_url", ["postgres"], indirect=True)]
+
+COUNT = 3_000
+
+
+@pytest.fixture
+async def vectors(world: World) -> np.ndarray:
+    """Put many chunks on a shelf, and other ones with the same vectors on another, and have both indexed."""
+    random = np.random.default_rng(5)
+    given = [vector_of(random) for _ in range(COUNT)]
+    chunks = [new_chunk(made_up(random, 0, ordinal=place)) for place in range(COUNT)]
+
+    async def fill(transaction: Transaction) -> None:
+        for shelf in (SHELF, "domain:other"):
+            await SqlShelfStore(transaction).add(shelf, chunks, {MODEL: given})
+
+    await world.app.database.write(Scope(world.tenant), fill)
+    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    assert search is not None
+    await search.prepare()
+    await search.prepare()
+    return np.array([np.frombuffer(vector, "<f2") for vector in given], np.float32)
+
+
+def question_of(random: np.random.Generator) -> Any:
+    question = random.standard_normal(DIMENSIONS).astype(np.float32)
+    return question / np.linalg.norm(question)
+
+
+async def test_an_index_leads_to_the_nearest(world: World, vectors: np.ndarray) -> None:
+    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    assert search is not None
+    random, hits = np.random.default_rng(8), 0
+    for _ in range(30):
+        question = question_of(random)
+        near = await search.nearest(question.astype("<f2").tobytes(), 10)
+        exact = np.argsort(-(vectors @ question))[:10] + 1
+        hits += len({chunk.number for chunk in near} & set(exact.tolist()))
+        assert np.allclose(
+            [chunk.cosine for chunk in near], vectors[[c.number - 1 for c in near]] @ question, atol=2e-3
+        )
+    assert hits >= 0.98 * 300
+
+
+async def test_the_index_of_a_shelf_and_model_is_used_for_them(world: World, vectors: np.ndarray) -> None:
+    connection = await asyncpg.connect(world.url)
+    try:
+        partition = partition_of(world.tenant)
+        name = await connection.fetchval(
+            "SELECT indexname FROM pg_indexes WHERE tablename = $1 AND indexdef LIKE $2", partition, "%hnsw%"
+        )
+        plan = await connection.fetch(
+            f"""
+            EXPLAIN SELECT number FROM chunk_vectors
+            WHERE tenant = '{world.tenant}' AND shelf = '{SHELF}' AND model = '{MODEL}'
+            ORDER BY (vector::halfvec({DIMENSIONS})) <=> '{np.zeros(DIMENSIONS).tolist()}'::halfvec LIMIT 10
+            """
+        )
+    finally:
+        await connection.close()
+    assert name in "\n".join(row[0] for row in plan)
+
+
+async def test_views_of_many_leave_out_what_is_hidden(
+    world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.index.remote._FEW", 10)
+    random = np.random.default_rng(9)
+    async with opened(world, None) as indexes:
+        for wish in (Wish(SHELF), Wish(SHELF, places=frozenset({"place1"})), Wish(SHELF, since=990)):
+            view = await indexes.open(world.tenant, wish, ANN, MODEL)
+            visible = np.array(view.numbers())
+            assert 0 < len(visible) < COUNT
+            question = question_of(random)
+            exact = visible[np.argsort(-(vectors[visible - 1] @ question))[:10]]
+            near = await view.nearest(question, 10)
+            found = view.columns(near.rows).number
+            assert len({*found.tolist()} & {*exact.tolist()}) >= min(9, len(visible))
+
+
+async def test_a_shelf_with_many_is_indexed_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("weft.app.indexing._INDEXED_BEYOND", 20)
+    async with opened(world, None) as indexes:
+        librarian = Librarian(world, indexes)
+        await librarian.add(60)
+        await librarian.check()
+        await settle(indexes)
+        found = await world.rows(
+            "SELECT COUNT(*) FROM pg_indexes WHERE tablename = $1 AND indexdef LIKE $2",
+            partition_of(world.tenant),
+            "%hnsw%",
+        )
+        assert found[0][0] == 1
+        await librarian.check()
+
+
+async def test_what_an_interrupted_attempt_left_is_made_anew(world: World, vectors: np.ndarray) -> None:
+    connection = await asyncpg.connect(world.url)
+    try:
+        await connection.execute(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid IN (SELECT indexname::regclass FROM pg_indexes"
+            " WHERE tablename = $1 AND indexdef LIKE '%hnsw%')",
+            partition_of(world.tenant),
+        )
+        search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+        assert search is not None
+        await search.prepare()
+        valid = await connection.fetch(
+            "SELECT indisvalid FROM pg_index WHERE indexrelid IN (SELECT indexname::regclass FROM pg_indexes"
+            " WHERE tablename = $1 AND indexdef LIKE '%hnsw%')",
+            partition_of(world.tenant),
+        )
+    finally:
+        await connection.close()
+    assert [row[0] for row in valid] == [True]
+
+
+@pytest.mark.req("CE-F42")
+async def test_a_tenant_s_vectors_lie_in_a_table_of_their_own_that_is_guarded(
+    world: World, vectors: np.ndarray
+) -> None:
+    partition = partition_of(world.tenant)
+    counted = f'SELECT COUNT(*) FROM "{partition}"'
+    own = await world.app.database.read(Scope(world.tenant), lambda tx: tx.all(counted))
+    foreign = await world.app.database.read(Scope(world.other_tenant), lambda tx: tx.all(counted))
+    assert (own[0][0], foreign[0][0]) == (2 * COUNT, 0)
+    through = await world.app.database.read(Scope(world.other_tenant), lambda tx: tx.all("SELECT 1 FROM chunk_vectors"))
+    assert list(through) == []
+
+
+async def test_a_server_without_pgvector_is_told_what_it_lacks(
+    world: World, postgres: str, clock: FrozenClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = await new_postgres_database(postgres, f"bare{world.tenant}", migrated=False)
+    known = migrate.__globals__["known_migrations"]()
+    odd = [
+        type(step)(step.name, step.sql.replace("EXTENSION IF NOT EXISTS vector", "EXTENSION vector_that_is_not_there"))
+        for step in known
+    ]
+    monkeypatch.setattr("weft.storage.migrations.runner.known_migrations", lambda: odd)
+    database = connect(url)
+    await database.open()
+    try:
+        with refused("SYSTEM_UNAVAILABLE") as caught:
+            await migrate(database, clock)
+        assert "pgvector" in caught.value.message
+    finally:
+        await database.close()

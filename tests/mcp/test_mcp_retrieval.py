@@ -1,0 +1,56 @@
+"""Searching over MCP: three tools, and a connection for one session that reaches no other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.team import call, refused
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
+    from conftest import Connect
+
+pytestmark = [pytest.mark.req("CE-F41"), pytest.mark.req("CE-A")]
+TOOLS = ("search", "get_context", "find_similar")
+
+
+async def answer(client: Client, tool: str, **arguments: Any) -> Any:
+    return (await call(client, tool, **arguments)).structured_content
+
+
+async def test_agents_find_by_three_tools(web: Connect) -> None:
+    async with web("planner") as client:
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        for name in TOOLS:
+            assert tools[name].annotations.read_only_hint
+            assert "session_id" in tools[name].input_schema["properties"]
+        assert tools["search"].input_schema["required"] == ["query"]
+        found = await answer(client, "search", query="nothing of the kind", since="2099-01-01")
+        assert (found["results"], found["fallback"], found["confidence"]) == ([], "recency", 0.0)
+        woven = await answer(client, "get_context", query="nothing of the kind", since="2099-01-01")
+        assert (woven["context"], woven["tokens"], woven["citations"]) == ("", 0, [])
+        alike = await answer(client, "find_similar", text="nothing of the kind", since="2099-01-01")
+        assert alike["results"] == []
+
+
+async def test_a_connection_for_one_session_searches_no_other(web: Connect, session: str) -> None:
+    elsewhere = web.team.new_session()
+    async with web("planner", session) as client:
+        for name in TOOLS:
+            tool = next(tool for tool in (await client.list_tools()).tools if tool.name == name)
+            assert "session_id" not in tool.input_schema["properties"]
+        for arguments in ({"query": "x"}, {"query": "x", "sources": ["message"]}):
+            named = await refused(client, "search", session_id=elsewhere, **arguments)
+            assert named["code"] == "SESSION_NOT_FOUND"
+
+
+async def test_what_is_not_there_is_told_as_an_error_a_model_can_act_on(web: Connect) -> None:
+    async with web("planner") as client:
+        domain = await refused(client, "search", query="x", domain="no-such-domain")
+        assert (domain["code"], domain["recoverable"]) == ("DOMAIN_NOT_FOUND", True)
+        chunk = await refused(client, "find_similar", chunk_id="domain:no-such-domain/1")
+        assert chunk["code"] == "CHUNK_NOT_FOUND"
+        assert chunk["suggestions"]

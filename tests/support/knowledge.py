@@ -1,0 +1,82 @@
+"""Knowledge in tests: an embedder that costs nothing, and words to fill a domain and look at what is found of it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.capabilities.embedding.model import Model
+from weft.capabilities.shelves.model import shelf_of_domain
+from weft.storage.sql.database import Scope
+from weft.storage.sql.shelves import SqlShelfStore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pytest
+
+    from support.world import Caller, World
+    from weft.capabilities.embedding.model import Purpose
+    from weft.capabilities.shelves.model import Chunk
+
+DIMENSIONS = 16
+HANDBOOK = "handbook"
+
+
+class QuickEmbedder:
+    """Vectors made of what a text hashes to; remembers what it embedded."""
+
+    def __init__(self) -> None:
+        self.model = Model("quick", DIMENSIONS, 512)
+        self.embedded: list[str] = []
+
+    async def embed(self, texts: Sequence[str], purpose: Purpose) -> np.ndarray:
+        del purpose
+        self.embedded += texts
+        return np.array([self._vector(text) for text in texts], dtype=np.float32).reshape(-1, DIMENSIONS)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    @staticmethod
+    def _vector(text: str) -> np.ndarray:
+        numbers = np.frombuffer(hashlib.sha256(text.encode()).digest()[:DIMENSIONS], dtype=np.uint8) - 127.5
+        return numbers / np.linalg.norm(numbers)
+
+
+def embed_quickly(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
+    """Have every App embed by the quick embedder, and index nothing by itself."""
+    embedder = QuickEmbedder()
+    monkeypatch.setattr("weft.app.app.configured_embedders", lambda _settings: [embedder])
+    monkeypatch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+    return embedder
+
+
+async def domain(caller: Caller, name: str = HANDBOOK, **what: Any) -> Any:
+    return await caller.call("knowledge.create_domain", domain=name, **what)
+
+
+async def put(caller: Caller, document_id: str, text: str, **what: Any) -> Any:
+    given = {"domain": HANDBOOK, "document_id": document_id, "text": text, **what}
+    return await caller.call("knowledge.add_document", **given)
+
+
+async def document(caller: Caller, document_id: str, domain: str = HANDBOOK) -> Any:
+    return await caller.call("knowledge.get_document", domain=domain, document_id=document_id)
+
+
+async def chunks(world: World, document_id: str, domain: str = HANDBOOK) -> Sequence[Chunk]:
+    """Return all chunks of a document that are on the shelf, of whichever version."""
+    shelf = shelf_of_domain(domain)
+    return await world.app.database.read(
+        Scope(world.tenant), lambda tx: SqlShelfStore(tx).of_item(shelf, domain, document_id)
+    )
+
+
+def long_text(sections: int) -> str:
+    """Return markdown that is cut into about so many chunks."""
+    return "\n".join(
+        f"# Section {each}\n\n" + f"Fact {each} is told here in some words. " * 40 for each in range(sections)
+    )

@@ -1,0 +1,96 @@
+"""Someone who puts chunks on a shelf and takes them off, and holds copies of it against what must be there."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
+from weft.app.indexing import Indexes
+from weft.capabilities.retrieval.view import Wish
+from weft.capabilities.shelves.model import NewChunk, Standing
+from weft.storage.sql.database import Scope
+from weft.storage.sql.shelves import SqlShelfStore
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from pathlib import Path
+
+    from support.world import World
+    from weft.app.indexing import Alarm
+    from weft.storage.sql.database import Transaction
+
+SHELF, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"
+ANN = Whoever("a")
+
+
+def new_chunk(chunk: Standing) -> NewChunk:
+    known = {name: getattr(chunk, name) for name in Standing.__struct_fields__ if name not in {"number", "vector"}}
+    return NewChunk(**known, start=0, end=1, digest=b"d", text="text")
+
+
+class Librarian:
+    """Puts chunks on a shelf and takes them off, and knows what must be there."""
+
+    def __init__(self, world: World, indexes: Indexes) -> None:
+        self._world = world
+        self.indexes = indexes
+        self.plain = PlainShelf()
+        self.random = np.random.default_rng(7)
+        self.last = 0
+
+    async def change(self, work: Callable[[SqlShelfStore], Any]) -> Any:
+        async def run(transaction: Transaction) -> Any:
+            return await work(SqlShelfStore(transaction))
+
+        return await self._world.app.database.write(Scope(self._world.tenant), run)
+
+    async def add(self, count: int, **given: Any) -> Sequence[int]:
+        made = [made_up(self.random, 0, ordinal=self.last + place, **given) for place in range(count)]
+        made = [chunk for chunk in made if chunk.vector]
+        vectors = {MODEL: [chunk.vector or b"" for chunk in made]}
+        numbers = await self.change(lambda store: store.add(SHELF, [new_chunk(chunk) for chunk in made], vectors))
+        self.last += count
+        for number, chunk in zip(numbers, made, strict=True):
+            fields = {name: getattr(chunk, name) for name in Standing.__struct_fields__} | {"number": number}
+            self.plain.chunks[number] = Standing(**fields)
+        return numbers
+
+    async def remove(self, numbers: Sequence[int]) -> None:
+        await self.change(lambda store: store.remove(SHELF, numbers))
+        for number in numbers:
+            self.plain.chunks.pop(number, None)
+
+    async def check(self, wish: Wish = Wish(SHELF), caller: Whoever = ANN, model: str = MODEL) -> Any:  # noqa: B008 - frozen
+        view = await self.indexes.open(self._world.tenant, wish, caller, model)
+        visible = self.plain.visible(wish, caller)
+        check_same(view, visible)
+        question = self.random.standard_normal(DIMENSIONS).astype(np.float32)
+        await check_nearest(view, visible, question / np.linalg.norm(question))
+        return view
+
+
+@asynccontextmanager
+async def opened(world: World, folder: Path | None, alarm: Alarm | None = None) -> AsyncIterator[Indexes]:
+    indexes = Indexes(world.app.database, folder, alarm)
+    try:
+        yield indexes
+    finally:
+        await indexes.close()
+
+
+async def settle(indexes: Indexes) -> None:
+    """Wait for whatever is written beside."""
+    while indexes._errands._running:
+        await asyncio.gather(*indexes._errands._running)
+
+
+def files_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*.seg"))
+
+
+def changed(chunk: Standing, **given: Any) -> Standing:
+    return Standing(**({name: getattr(chunk, name) for name in Standing.__struct_fields__} | given))

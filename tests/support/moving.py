@@ -1,0 +1,87 @@
+"""Moves between models in tests: an App that knows two, and words to see whose vectors there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from support.embedding_service import DIMENSIONS
+from support.knowledge import HANDBOOK, domain, put
+
+if TYPE_CHECKING:
+    import pytest
+
+    from support.embedding_service import EmbeddingService
+    from support.world import World
+    from weft.app.app import App
+
+MINILM = "all-MiniLM-L6-v2-int8"
+WORDS = f"remote:words@{DIMENSIONS}"
+MORE_THAN_THE_GRACE = 31
+SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
+SUBJECTS = {
+    "leave": "Everyone has thirty days of vacation a year and asks the lead two weeks before.",
+    "travel": "Trains are booked by the office, and flights need the approval of a director.",
+    "passwords": "A password has at least sixteen characters and is kept in the vault of the team.",
+    "invoices": "Invoices are written in the first week of a month and paid within thirty days.",
+    "lunch": "The kitchen serves soup and bread at noon, and fruit in the afternoon.",
+    "keys": "Keys to the building are handed out at the reception against a signature.",
+}
+
+
+def move_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing go on by itself."""
+    monkeypatch.setattr("weft.app.moving._FIRST_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+
+
+async def with_service(world: World, service: EmbeddingService) -> App:
+    """Open an App that knows the service's model beside the one of Weft's own."""
+    app = await world.another_app(embedding_url=service.url, embedding_model="words", embedding_dimensions=DIMENSIONS)
+    app.moves.rest = app.following.rest = 0
+    return app
+
+
+async def filled(world: World, app: App) -> None:
+    """Put something on every shelf there is."""
+    await domain(world.admin, cutting=SMALL)
+    for name, text in SUBJECTS.items():
+        await put(world.admin, f"{name}.txt", text)
+    await world.planner.say("The price cache was shortened from three hundred seconds to three.")
+    await world.planner.remember("tea", "Dana drinks green tea without sugar in the morning.")
+    await caught_up(app)
+
+
+async def caught_up(app: App) -> None:
+    await app.ingestion.catch_up()
+    await app.following.catch_up()
+
+
+async def vectors(world: World) -> dict[str, int]:
+    """Return how many vectors there are of each model."""
+    rows = await world.rows(
+        "SELECT model, COUNT(*) FROM chunk_vectors WHERE tenant = $1 GROUP BY model ORDER BY model", world.tenant
+    )
+    return dict(map(tuple, rows))
+
+
+async def chunk_count(world: World) -> int:
+    return (await world.rows("SELECT COUNT(*) FROM chunks WHERE tenant = $1", world.tenant))[0][0]
+
+
+async def moved(world: World, app: App) -> Any:
+    """Go on with the move to its end, the old vectors dropped, and return how it ended."""
+    await app.moves.look()
+    world.clock.advance(seconds=MORE_THAN_THE_GRACE)
+    await app.moves.look()
+    return await world.admin.at(app).call("knowledge.show_move")
+
+
+async def serving(world: World, app: App) -> str:
+    models = (await world.planner.at(app).call("knowledge.list_models"))["models"]
+    return next(model["model"] for model in models if model["role"] == "serving")
+
+
+async def best(world: World, app: App, query: str) -> str:
+    """Return the name of the document that a search finds first."""
+    found = await world.planner.at(app).call("search.everything", query=query, domain=HANDBOOK, floor=0.0)
+    return found["results"][0]["document_id"]

@@ -1,0 +1,72 @@
+"""Shelves in tests: vectors that cost nothing, and words to see what stands where."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from weft.capabilities.embedding.model import Model
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from support.world import World
+
+MODEL = "scripted"
+
+
+class ScriptedEmbeddings:
+    """Makes a vector of eight dimensions of what a text is, and counts what it was asked for."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.batches: list[int] = []
+
+    def models(self) -> Sequence[Model]:
+        return [Model(MODEL, 8, 256)]
+
+    async def of_passages(
+        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False
+    ) -> list[bytes]:
+        del tenant, model, platform
+        self.texts += texts
+        self.batches.append(len(texts))
+        return [vector_of(text) for text in texts]
+
+
+def vector_of(text: str) -> bytes:
+    # No half of these is infinite or no number: the byte that holds the exponent stays small.
+    digest = hashlib.sha256(text.encode()).digest()
+    return bytes(byte & 0x3B if place % 2 else byte for place, byte in enumerate(digest[:16]))
+
+
+def scripted(world: World) -> ScriptedEmbeddings:
+    """Let a world follow its sessions without a model."""
+    embeddings: Any = ScriptedEmbeddings()
+    world.app.following._embeddings = embeddings
+    world.app.following.rest = 0
+    return embeddings
+
+
+async def standing(world: World, shelf: str = "sessions", tenant: str | None = None) -> dict[str, list[str]]:
+    """Return the texts that stand on a shelf, by place and item, in order."""
+    rows = await world.rows(
+        "SELECT place, item, text FROM chunks WHERE tenant = $1 AND shelf = $2 ORDER BY place, item, ordinal, number",
+        tenant or world.tenant,
+        shelf,
+    )
+    found: dict[str, list[str]] = {}
+    for place, item, text in rows:
+        found.setdefault(f"{place}:{item}", []).append(text)
+    return found
+
+
+async def expect_whole(world: World) -> None:
+    """Make sure that shelves count what stands on them, and that every chunk has its vector and nothing else has."""
+    chunks = await world.rows("SELECT shelf, number FROM chunks WHERE tenant = $1", world.tenant)
+    vectors = await world.rows("SELECT shelf, number FROM chunk_vectors WHERE tenant = $1", world.tenant)
+    assert sorted(map(tuple, chunks)) == sorted(map(tuple, vectors))
+    counted = await world.rows("SELECT shelf, chunks FROM shelves WHERE tenant = $1", world.tenant)
+    assert dict(map(tuple, counted)) == {
+        shelf: sum(row[0] == shelf for row in chunks) for shelf in {row[0] for row in counted}
+    }

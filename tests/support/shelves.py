@@ -1,0 +1,163 @@
+"""A shelf in the plainest way: what its copies must agree with."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.capabilities.shelves.model import Standing
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from weft.capabilities.retrieval.view import View, Wish
+
+DIMENSIONS = 8
+WORDS = ("apple", "pear", "plum", "fig", "quince", "medlar", "sloe")
+
+
+class Whoever:
+    """A caller with these names."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = {*names, "*"}
+
+    def matches(self, patterns: Iterable[str]) -> bool:
+        return not self._names.isdisjoint(patterns)
+
+
+def vector_of(random: np.random.Generator, dimensions: int = DIMENSIONS) -> bytes:
+    vector = random.standard_normal(dimensions)
+    return (vector / np.linalg.norm(vector)).astype("<f2").tobytes()
+
+
+def made_up(random: np.random.Generator, number: int, **given: Any) -> Standing:
+    """Return a chunk as it might stand on a shelf."""
+    source = str(random.choice(["document", "message", "board", "memory"]))
+    known: dict[str, Any] = {
+        "number": number,
+        "source": source,
+        "place": f"place{random.integers(3)}",
+        "scope": str(random.choice(["", '["*"]', '["a"]', '["b", "c"]'])),
+        "item": str(random.integers(6)),
+        "version": int(random.integers(1, 3)),
+        "ordinal": number,
+        "speaker": str(random.choice(["", "ann", "bob"])),
+        "moment": int(random.integers(1_000)),
+        "tokens": int(random.integers(1, 500)),
+        "importance": float(np.float32(random.random())),
+        "pinned": bool(random.random() < 0.1),
+        "terms": " ".join(random.choice(WORDS, int(random.integers(0, 9)))),
+        "vector": vector_of(random) if random.random() < 0.9 else None,
+    }
+    return Standing(**(known | given))
+
+
+@dataclass
+class PlainShelf:
+    """The chunks that stand on a shelf, looked through one by one."""
+
+    chunks: dict[int, Standing] = field(default_factory=dict)
+
+    def visible(self, wish: Wish, caller: Whoever) -> list[Standing]:
+        return [chunk for chunk in self.chunks.values() if _fits(chunk, wish) and _may_see(caller, chunk)]
+
+
+def _may_see(caller: Whoever, chunk: Standing) -> bool:
+    return not chunk.scope or caller.matches(json.loads(chunk.scope))
+
+
+def _fits(chunk: Standing, wish: Wish) -> bool:
+    return (
+        (wish.places is None or chunk.place in wish.places)
+        and (wish.items is None or chunk.item in wish.items)
+        and (not wish.sources or chunk.source in wish.sources)
+        and (wish.since is None or chunk.moment >= wish.since)
+        and (wish.until is None or chunk.moment < wish.until)
+    )
+
+
+def line_and_position(chunk: Standing) -> tuple[Any, Any]:
+    if chunk.source == "message":
+        return (chunk.source, chunk.place), (int(chunk.item), chunk.ordinal)
+    return (chunk.source, chunk.place, chunk.item, chunk.version), (chunk.ordinal,)
+
+
+def numbers_of(view: View, rows: Any) -> list[int]:
+    rows = np.asarray(rows, np.int64)
+    return np.where(rows < 0, -1, view.columns(rows.clip(min=0)).number).tolist() if len(rows) else []
+
+
+def check_same(view: View, chunks: Sequence[Standing]) -> None:
+    """Hold everything that a view tells by itself against the chunks that are visible."""
+    by_number = {chunk.number: chunk for chunk in chunks}
+    assert view.size == len(chunks)
+    assert view.total_terms == sum(len(chunk.terms.split()) for chunk in chunks)
+    messages = sum(chunk.source == "message" for chunk in chunks)
+    assert view.is_conversation == (2 * messages > len(chunks))
+    check_words(view, by_number)
+    rows = view.newest(len(chunks))
+    check_columns(view, rows, by_number)
+    check_neighbours(view, rows, by_number)
+    pinned = {chunk.number for chunk in chunks if chunk.pinned}
+    assert set(numbers_of(view, view.pinned())) == pinned
+
+
+def check_words(view: View, by_number: dict[int, Standing]) -> None:
+    for word in (*WORDS, "nowhere"):
+        postings = view.postings(word)
+        found = dict(zip(numbers_of(view, postings.rows), postings.counts.tolist(), strict=True))
+        counted = {number: Counter(chunk.terms.split())[word] for number, chunk in by_number.items()}
+        assert found == {number: count for number, count in counted.items() if count}
+        assert postings.rows.tolist() == sorted(postings.rows.tolist())
+
+
+def check_columns(view: View, rows: Any, by_number: dict[int, Standing]) -> None:
+    columns = view.columns(rows)
+    newest = sorted(by_number.values(), key=lambda chunk: (-chunk.moment, -chunk.number))
+    assert columns.number.tolist() == [chunk.number for chunk in newest]
+    lengths = view.lengths(rows)
+    speakers = view.speakers()
+    for place, chunk in enumerate(newest):
+        assert columns.moment[place] == chunk.moment
+        assert columns.tokens[place] == chunk.tokens
+        assert columns.importance[place] == np.float32(chunk.importance)
+        assert columns.pinned[place] == chunk.pinned
+        assert speakers[columns.speaker[place]] == chunk.speaker
+        assert lengths[place] == len(chunk.terms.split())
+    lines = {line_and_position(chunk)[0]: int(line) for chunk, line in zip(newest, columns.line, strict=True)}
+    assert [lines[line_and_position(chunk)[0]] for chunk in newest] == columns.line.tolist()
+    assert len(set(lines.values())) == len(lines)
+
+
+def check_neighbours(view: View, rows: Any, by_number: dict[int, Standing]) -> None:
+    in_order: dict[Any, list[int]] = {}
+    for number, chunk in sorted(by_number.items(), key=lambda entry: line_and_position(entry[1])[1]):
+        in_order.setdefault(line_and_position(chunk)[0], []).append(number)
+    numbers = view.columns(rows).number.tolist()
+    for offset in (-2, -1, 1, 3):
+        expected = []
+        for number in numbers:
+            line = in_order[line_and_position(by_number[number])[0]]
+            place = line.index(number) + offset
+            expected.append(line[place] if 0 <= place < len(line) else -1)
+        assert numbers_of(view, view.neighbours(rows, offset)) == expected
+
+
+async def check_nearest(view: View, chunks: Sequence[Standing], question: Any) -> None:
+    """Hold the nearest rows against the cosines of all, and their vectors against what was kept."""
+    known = {c.number: np.frombuffer(c.vector, "<f2").astype(np.float32) for c in chunks if c.vector}
+    near = await view.nearest(question, 5)
+    found = numbers_of(view, near.rows)
+    exact = sorted(known, key=lambda number: -float(known[number] @ question))[:5]
+    assert len(found) == len(exact)
+    assert np.allclose(near.cosines, [known[number] @ question for number in exact], atol=2e-3)
+    assert np.allclose(near.cosines, [known[number] @ question for number in found], atol=2e-3)
+    rows = view.newest(len(chunks))
+    expected = [known.get(number, np.zeros(len(question))) for number in numbers_of(view, rows)]
+    if known:
+        assert np.array_equal(await view.vectors(rows), np.array(expected, np.float32).reshape(len(rows), -1))

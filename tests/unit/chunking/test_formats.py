@@ -1,0 +1,253 @@
+"""Each kind of text is cut where a reader would, and its pieces are called what a reader would call them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from weft.capabilities.chunking.cutting import cut
+from weft.capabilities.chunking.media import type_of_text
+from weft.capabilities.chunking.model import Cutting, Named, Piece, Reading
+from weft.kernel.tokens import approximate_tokens
+
+pytestmark = pytest.mark.req("CE-F48")
+
+SMALL = Cutting(chunk_tokens=32, overlap_tokens=0)
+
+
+def cut_up(text: str, media_type: str, cutting: Cutting = SMALL, names: tuple[Named, ...] = ()) -> list[Piece]:
+    return cut(Reading(text=text, media_type=media_type, names=names), cutting, approximate_tokens)
+
+
+def shown(text: str, pieces: list[Piece]) -> list[tuple[str, str]]:
+    return [(piece.heading, text[piece.start : piece.end]) for piece in pieces]
+
+
+GUIDE = """# Guide
+
+Read this first. It is short.
+
+## Install
+
+Take the package and unpack it where you want it. Then run the script that is in it, once.
+
+```sh
+unpack package.tar
+
+./install --here
+```
+
+## Use
+
+| name | meaning |
+|------|---------|
+| one | the first thing there is to know |
+| two | the second thing there is to know |
+| three | the third thing there is to know |
+"""
+
+
+def test_markdown_is_cut_at_headings_and_pieces_know_the_path() -> None:
+    assert shown(GUIDE, cut_up(GUIDE, "text/markdown")) == [
+        ("Guide", "# Guide\n\nRead this first. It is short."),
+        (
+            "Guide > Install",
+            "## Install\n\nTake the package and unpack it where you want it. Then run the script that is in it, once.",
+        ),
+        ("Guide > Install", "```sh\nunpack package.tar\n\n./install --here\n```"),
+        ("Guide > Use", "## Use\n\n| name | meaning |\n|------|---------|\n| one | the first thing there is to know |"),
+        (
+            "Guide > Use",
+            "| two | the second thing there is to know |\n| three | the third thing there is to know |",
+        ),
+    ]
+
+
+def test_pieces_of_markdown_say_what_they_are() -> None:
+    kinds = [piece.kind for piece in cut_up(GUIDE, "text/markdown")]
+    assert kinds == ["prose", "prose", "code", "table", "table"]
+
+
+def test_small_sections_share_a_piece_and_its_heading_is_what_they_have_in_common() -> None:
+    text = "# Colours\n\n## Red\n\nWarm.\n\n## Blue\n\nCold."
+    assert shown(text, cut_up(text, "text/markdown")) == [("Colours", text)]
+
+
+def test_a_code_block_that_fits_is_not_cut() -> None:
+    block = "```\n" + "\n".join(f"line {number} of it" for number in range(7)) + "\n```"
+    text = f"Some words stand before the block, more than fit beside it.\n\n{block}\n\nSome words stand behind."
+    assert [words for _, words in shown(text, cut_up(text, "text/markdown"))][1].startswith(block)
+
+
+def test_a_hash_within_code_is_no_heading_and_an_underline_makes_one() -> None:
+    text = "Title\n=====\n\n```\n# no heading\n```\n\nPart\n----\n\nText."
+    assert [piece.heading for piece in cut_up(text, "text/markdown", Cutting())] == ["Title"]
+    assert [piece.heading for piece in cut_up(text + " More words." * 20, "text/markdown")][1] == "Title > Part"
+
+
+def test_plain_text_is_cut_between_paragraphs_then_sentences() -> None:
+    text = "The first paragraph has two sentences. This is the second of them.\n\nAnother paragraph. " + "Yes. " * 20
+    pieces = shown(text, cut_up(text, "text/plain"))
+    assert pieces[0][1] == "The first paragraph has two sentences. This is the second of them."
+    assert pieces[1][1].startswith("Another paragraph. Yes.")
+    assert all(words.endswith(".") for _, words in pieces)
+
+
+def test_abbreviations_end_no_sentence() -> None:
+    text = "We met Dr. Ada Lovelace, e.g. on Monday at the usual place, and spoke about engines. " * 3
+    assert {words[-8:] for _, words in shown(text, cut_up(text, "text/plain"))} == {"engines."}
+
+
+def test_scripts_without_spaces_are_cut_between_sentences() -> None:
+    text = "これは最初の文です。" * 12
+    assert all(words.endswith("。") for _, words in shown(text, cut_up(text, "text/plain")))
+
+
+def test_a_character_keeps_its_marks() -> None:
+    text = "e\u0301" * 400
+    assert all(words.startswith("e") for _, words in shown(text, cut_up(text, "text/plain")))
+
+
+def test_the_end_of_a_piece_begins_the_next() -> None:
+    text = " ".join(f"This is sentence number {number}." for number in range(30))
+    one, two, *_ = cut_up(text, "text/plain", Cutting(chunk_tokens=64, overlap_tokens=16))
+    assert text[two.start : one.end] == "This is sentence number 7. This is sentence number 8."
+
+
+def test_no_overlap_reaches_over_a_heading() -> None:
+    text = "# One\n\n" + "A sentence of the first. " * 8 + "\n\n# Two\n\n" + "A sentence of the second. " * 8
+    pieces = cut_up(text, "text/markdown", Cutting(chunk_tokens=64, overlap_tokens=16))
+    assert [words[:7] for _, words in shown(text, pieces)] == ["# One\n\n", "# Two\n\n"]
+
+
+TALK = """Weekly meeting, minutes as spoken
+
+[00:00:05] Ada: Shall we begin? There is much to say today.
+[00:00:09] Bob: Yes. The first point is the engine, which stood still again.
+It began on Monday.
+[00:01:10] Ada: Then let us look at what the engine does when it stands still.
+[00:02:00] Chen: It hums.
+"""
+
+
+def test_a_transcript_is_cut_between_turns_with_speakers_and_times() -> None:
+    pieces = cut_up(TALK, type_of_text(TALK))
+    assert [(piece.heading, piece.speaker, piece.kind) for piece in pieces] == [
+        ("00:00:05", "Ada", "prose"),
+        ("00:00:09", "Bob", "turns"),
+        ("00:01:10 to 00:02:00", "Ada, Chen", "turns"),
+    ]
+    assert TALK[pieces[1].start : pieces[1].end].endswith("It began on Monday.")
+
+
+@pytest.mark.parametrize(
+    ("media_type", "text"),
+    [
+        ("text/vtt", "WEBVTT\n\n1\n00:05.000 --> 00:07.000\n<v Ada>Hello.\n\n2\n00:08.000 --> 00:09.000\n<v Bob>Hi.\n"),
+        (
+            "application/x-subrip",
+            "1\n00:00:05,000 --> 00:00:07,000\nAda: Hello.\n\n2\n00:00:08,000 --> 00:00:09,000\nBob: Hi.\n",
+        ),
+    ],
+)
+def test_subtitles_are_recognised_and_know_speakers_and_times(media_type: str, text: str) -> None:
+    assert type_of_text(text) == media_type
+    (piece,) = cut_up(text, media_type)
+    assert piece.speaker == "Ada, Bob"
+    assert piece.heading in {"00:05.000 to 00:08.000", "00:00:05,000 to 00:00:08,000"}
+
+
+def test_turns_in_json_lines_know_speaker_and_moment() -> None:
+    at = datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC)
+    spoken = [
+        {"speaker": "Ada", "text": "Hello there, how are you?", "time": at.isoformat()},
+        {"role": "user", "content": "Fine."},
+    ]
+    text = "\n".join(json.dumps(turn) for turn in spoken)
+    assert type_of_text(text) == "application/x-ndjson"
+    first, second = cut_up(text, "application/x-ndjson")
+    assert (first.speaker, first.moment, first.kind) == ("Ada", int(at.timestamp() * 1_000_000), "turns")
+    assert (second.speaker, second.moment) == ("user", None)
+
+
+def test_records_in_json_lines_stay_whole() -> None:
+    lines = [json.dumps({"id": number, "note": "a few words"}) for number in range(20)]
+    text = "\n".join(lines)
+    held = [line for _, words in shown(text, cut_up(text, "application/x-ndjson")) for line in words.split("\n")]
+    assert held == lines
+
+
+def test_json_pieces_know_the_path_of_fields() -> None:
+    orders = [{"id": number, "note": "a note of about a dozen tokens " * 3} for number in range(4)]
+    text = json.dumps({"shop": "corner", "orders": orders})
+    headings = [piece.heading for piece in cut_up(text, "application/json")]
+    assert headings == ["", "orders", "orders > 1", "orders > 2", "orders > 3"]
+
+
+def test_damaged_json_is_still_text() -> None:
+    text = '{"a": [1, 2,, "open'
+    assert shown(text, cut_up(text, "application/json")) == [("", text)]
+
+
+def test_csv_rows_stay_whole_and_know_the_columns() -> None:
+    rows = [f'{number},"a name, quoted\nover two lines",{number * 3}' for number in range(12)]
+    text = "id,name,price\n" + "\n".join(rows)
+    pieces = shown(text, cut_up(text, "text/csv"))
+    assert {heading for heading, _ in pieces} == {"id, name, price"}
+    assert all(words.count('"') % 2 == 0 for _, words in pieces)
+    assert [piece.kind for piece in cut_up(text, "text/csv")] == ["table"] * len(pieces)
+
+
+def test_a_log_record_keeps_its_stack_trace() -> None:
+    record = "2026-05-04T03:02:01Z ERROR it failed\nTraceback:\n  at one\n  at two\n"
+    text = record * 6
+    assert type_of_text(text) == "text/x-log"
+    pieces = cut_up(text, "text/x-log")
+    assert all(words.startswith("2026") and words.endswith("at two") for _, words in shown(text, pieces))
+    assert {piece.moment for piece in pieces} == {
+        int(datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC).timestamp() * 1_000_000)
+    }
+
+
+def test_pages_are_counted() -> None:
+    text = "First page, with enough words to fill a piece of its own, or nearly so. " * 2 + "\f" + "Second.\fThird."
+    pieces = cut_up(text, "application/pdf")
+    assert [(piece.heading, piece.kind) for piece in pieces] == [("page 1", "page"), ("page 1 to page 3", "page")]
+
+
+PROGRAM = '''import os
+
+
+class Store:
+    """Keeps things."""
+
+    def put(self, thing):
+        self.things.append(thing)
+        return len(self.things)
+
+    def take(self):
+        return self.things.pop()
+
+
+def main():
+    Store().put(os.getcwd())
+'''
+
+
+def test_programs_are_cut_before_definitions_and_pieces_know_their_names() -> None:
+    assert [heading for heading, _ in shown(PROGRAM, cut_up(PROGRAM, "text/x-python"))] == [
+        "",
+        "Store > put",
+        "Store > take",
+        "main",
+    ]
+
+
+def test_named_parts_decide_where_a_program_is_cut() -> None:
+    text = "alpha beta gamma delta\n" * 12
+    half = len(text) // 2
+    pieces = cut_up(text, "text/x-thing", SMALL, (Named(0, half, "a"), Named(half, len(text), "b")))
+    assert [piece.heading for piece in pieces] == ["a", "a", "b", "b"]
+    assert half in {piece.start for piece in pieces}

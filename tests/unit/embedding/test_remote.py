@@ -1,0 +1,213 @@
+"""A service that embeds: asked in batches, again where that may help, and believed only if its answer fits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
+from weft.capabilities.embedding.model import Embedder, EmbedderUnavailable
+from weft.kernel.tokens import approximate_tokens
+from weft.providers.embedders.configured import configured_embedders
+from weft.providers.embedders.remote import RemoteEmbedder
+from weft.settings import InvalidSetting, Settings
+from weft.testing.contracts import EmbedderContract
+
+KEY = "sk-not-for-any-log"
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[EmbeddingService]:
+    async with embedding_service() as service:
+        yield service
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+async def embedder(service: EmbeddingService, pauses: list[float]) -> AsyncIterator[RemoteEmbedder]:
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    embedder = RemoteEmbedder(service.url, "words", DIMENSIONS, KEY, batch=8, pause=pause)
+    yield embedder
+    await embedder.close()
+
+
+class TestRemoteEmbedder(EmbedderContract):
+    """Any service with OpenAI's interface."""
+
+
+async def test_texts_are_sent_in_batches_a_few_at_once(service: EmbeddingService, embedder: Embedder) -> None:
+    texts = [f"text {number}" for number in range(100)]
+    vectors = await embedder.embed(texts, "passage")
+    assert sorted(len(asked["input"]) for asked in service.asked) == [4, *[8] * 12]
+    assert 1 <= service.most_at_once <= 4
+    assert np.array_equal(vectors[41:42], await embedder.embed(texts[41:42], "query"))
+
+
+async def test_the_request_is_what_services_take(service: EmbeddingService, embedder: Embedder) -> None:
+    await embedder.embed(["", "one"], "passage")
+    assert service.asked == [{"model": "words", "input": [" ", "one"], "encoding_format": "float"}]
+    assert service.headers[0][""] == "POST /v1/embeddings HTTP/1.1"
+    assert service.headers[0]["authorization"] == f"bearer {KEY}"
+
+
+async def test_what_is_too_long_is_cut(service: EmbeddingService, embedder: Embedder) -> None:
+    await embedder.embed(["word " * 20_000, "語" * 20_000], "passage")
+    assert all(0 < approximate_tokens(text) <= embedder.model.most_tokens for text in service.asked[0]["input"])
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 502, 503, 504])
+async def test_what_may_work_later_is_tried_again(
+    service: EmbeddingService, embedder: Embedder, pauses: list[float], status: int
+) -> None:
+    service.script = [Answer(status), Answer(status), Answer(silent=True)]
+    assert len(await embedder.embed(["x"], "passage")) == 1
+    assert len(service.asked) == 4
+    assert 0.5 <= pauses[0] < pauses[1] < pauses[2] <= 3
+
+
+async def test_a_service_that_says_how_long_to_wait_is_obeyed_within_reason(
+    service: EmbeddingService, embedder: Embedder, pauses: list[float]
+) -> None:
+    said = ("7", "3600", "soon")
+    service.script = [Answer(429, {"retry-after": seconds}) for seconds in said]
+    await embedder.embed(["x"], "passage")
+    assert pauses[:2] == [7, 30]
+    assert 2 <= pauses[2] <= 3
+
+
+async def test_a_service_that_stays_away_is_given_up(service: EmbeddingService, embedder: Embedder) -> None:
+    service.script = [Answer(503, change=lambda _: b"a text of yours") for _ in range(5)]
+    with pytest.raises(EmbedderUnavailable, match="status 503") as caught:
+        await embedder.embed(["x"], "passage")
+    assert len(service.asked) == 5
+    assert_quiet(caught.value)
+
+
+async def test_nobody_there_is_unavailable(pauses: list[float]) -> None:
+    async def pause(seconds: float) -> None:
+        pauses.append(seconds)
+
+    embedder = RemoteEmbedder("http://127.0.0.1:9", "words", 4, KEY, pause=pause)
+    with pytest.raises(EmbedderUnavailable, match="ConnectError"):
+        await embedder.embed(["x"], "passage")
+    await embedder.close()
+    assert len(pauses) == 4
+
+
+async def test_a_service_that_takes_too_long_is_tried_again(
+    service: EmbeddingService, embedder: Embedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.providers.embedders.remote._TIMEOUT_SECONDS", 0.0001)
+    with pytest.raises(EmbedderUnavailable, match="too long"):
+        await embedder.embed(["x"], "passage")
+
+
+@pytest.mark.parametrize(
+    ("status", "setting"), [(401, "WEFT_EMBEDDING_KEY"), (403, "WEFT_EMBEDDING_KEY"), (400, "WEFT_EMBEDDING_MODEL")]
+)
+async def test_what_will_not_work_later_is_not_tried_again(
+    service: EmbeddingService, embedder: Embedder, status: int, setting: str
+) -> None:
+    service.script = [Answer(status, change=lambda _: f"the key {KEY} is wrong".encode())]
+    with pytest.raises(EmbedderUnavailable) as caught:
+        await embedder.embed(["x"], "passage")
+    assert len(service.asked) == 1
+    assert setting in caught.value.hint
+    assert_quiet(caught.value)
+
+
+async def test_a_key_does_not_follow_a_redirect(service: EmbeddingService, embedder: Embedder) -> None:
+    service.script = [Answer(307, {"location": f"{service.url}/elsewhere"})]
+    with pytest.raises(EmbedderUnavailable, match="307"):
+        await embedder.embed(["x"], "passage")
+    assert len(service.asked) == 1
+
+
+def with_rows(*rows: Any) -> Any:
+    return lambda _: {"data": list(rows)}
+
+
+def row(index: int, *numbers: Any) -> dict[str, Any]:
+    return {"index": index, "embedding": list(numbers) or [1.0] * DIMENSIONS}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda _: b"<html>", "no list"),
+        (lambda _: [], "no list"),
+        (lambda _: {"data": [{"index": 0, "embedding": "AAAA"}]}, "no list"),
+        (lambda _: {"data": [{"embedding": [1.0]}]}, "no list"),
+        (with_rows(row(0)), "1 vectors for 2 texts"),
+        (with_rows(row(0), row(1), row(2)), "3 vectors for 2 texts"),
+        (with_rows(row(0), row(0)), "2 vectors for 2 texts"),
+        (with_rows(row(0), row(1, 1.0, 2.0)), "of 2 dimensions instead of 64"),
+        (with_rows(row(0), row(1, *[0.0] * DIMENSIONS)), "of no length"),
+        (with_rows(row(0), row(1, *[1e200] * DIMENSIONS)), "of no length"),
+        (with_rows(row(0), row(1, *[None] * DIMENSIONS)), "no list"),
+        (lambda _: json.dumps({"data": [row(0), row(1, *[float("nan")] * 64)]}).encode(), "no list"),
+        (lambda _: json.dumps({"data": [row(0), row(1, *[1e999] * 64)]}).encode(), "no list"),
+        (lambda _: b" " * 200_000, "more than was asked for"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_is_not_believed(
+    service: EmbeddingService, embedder: Embedder, change: Any, words: str
+) -> None:
+    service.script = [Answer(change=change)]
+    with pytest.raises(EmbedderUnavailable, match=words):
+        await embedder.embed(["x", "y"], "passage")
+    assert len(service.asked) == 1
+
+
+def assert_quiet(error: EmbedderUnavailable) -> None:
+    told = f"{error.message} {error.hint} {error.context} {error.__cause__}"
+    assert KEY not in told
+    assert "a text of yours" not in told
+
+
+def test_the_key_is_in_nothing_that_is_shown(embedder: RemoteEmbedder) -> None:
+    assert KEY not in repr(embedder)
+    assert KEY not in repr(Settings(embedding_key=KEY))
+
+
+async def test_settings_say_which_embedder_is_the_default() -> None:
+    service = {
+        "embedding_url": "http://127.0.0.1:9/v1/",
+        "embedding_model": "BAAI/bge-m3",
+        "embedding_dimensions": 1024,
+    }
+    named = ["all-MiniLM-L6-v2-int8", "remote:BAAI/bge-m3@1024"]
+    for settings, expected in (
+        (Settings(), named[:1]),
+        (Settings(**service), named),
+        (Settings(**service, embedder="remote"), named[::-1]),
+    ):
+        embedders = configured_embedders(settings)
+        assert [embedder.model.name for embedder in embedders] == expected
+        await asyncio.gather(*(embedder.close() for embedder in embedders))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "setting"),
+    [
+        ({"embedder": "best"}, "WEFT_EMBEDDER:"),
+        ({"embedder": "remote"}, "WEFT_EMBEDDING_URL"),
+        ({"embedding_url": "file:///x", "embedding_model": "m", "embedding_dimensions": 8}, "WEFT_EMBEDDING_URL"),
+        ({"embedding_url": "http://x", "embedding_dimensions": 8}, "WEFT_EMBEDDING_MODEL"),
+        ({"embedding_url": "http://x", "embedding_model": "m"}, "WEFT_EMBEDDING_DIMENSIONS"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_named(wrong: dict[str, Any], setting: str) -> None:
+    with pytest.raises(InvalidSetting, match=setting):
+        configured_embedders(Settings(**wrong))

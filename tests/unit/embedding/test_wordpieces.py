@@ -1,0 +1,55 @@
+"""Texts become the pieces that the model was trained on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.providers.embedders.wordpieces import WordPieces
+
+PIECES = WordPieces()
+START, END, UNKNOWN = 101, 102, 100
+
+
+# What the tokenizer that was used in training gives for these texts.
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("", []),
+        ("Hello, World!", [7592, 1010, 2088, 999]),
+        ("unaffable embeddings", [14477, 20961, 3468, 7861, 8270, 4667, 2015]),
+        ("Müller naïve café", [12304, 15743, 7668]),
+        ("東京 2026", [1879, 1755, 16798, 2575]),
+        ("it's 5%…", [2009, 1005, 1055, 1019, 1003, 1529]),
+        ("a\u200bb\x00c\ufffdd", [5925, 2094]),
+        ("🚢", [100]),
+        ("한국", [1469, 30006, 30021, 29991, 30014, 30020]),
+    ],
+)
+def test_a_text_has_the_pieces_it_had_in_training(text: str, pieces: list[int]) -> None:
+    assert PIECES.numbers(text, 512) == [START, *pieces, END]
+
+
+def test_the_names_of_special_pieces_mean_nothing_in_a_text() -> None:
+    assert START not in PIECES.numbers("[CLS] [SEP] [PAD] [MASK]", 512)[1:]
+    assert PIECES.numbers("[SEP]", 512).count(END) == 1
+
+
+def test_a_word_that_is_no_word_is_unknown() -> None:
+    assert PIECES.numbers("x" * 101, 512) == [START, UNKNOWN, END]
+    assert UNKNOWN not in PIECES.numbers("x" * 100, 512)
+
+
+def test_what_is_beyond_the_limit_is_left_out() -> None:
+    whole = PIECES.numbers("unaffable embeddings " * 20, 10_000)
+    for most in range(3, 12):
+        assert PIECES.numbers("unaffable embeddings " * 20, most) == [*whole[: most - 1], END]
+
+
+@given(st.text(max_size=200), st.integers(2, 30))
+def test_any_text_has_a_start_an_end_and_no_more_than_asked_for(text: str, most: int) -> None:
+    numbers = PIECES.numbers(text, most)
+    assert (numbers[0], numbers[-1]) == (START, END)
+    assert len(numbers) <= most
+    assert numbers[:-1] == PIECES.numbers(text, 10_000)[: len(numbers) - 1]

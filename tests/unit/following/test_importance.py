@@ -1,0 +1,66 @@
+"""What later work rests on weighs more than what is said in passing."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.capabilities.following.importance import importance_of, is_pinned
+
+pytestmark = pytest.mark.req("CE-F14")
+PLAIN = "The weather was lovely and the cat slept on the chair all afternoon"
+WEIGHTY = [
+    "We decided to store everything in PostgreSQL.",
+    "The export must not contain names of customers.",
+    "I will send the figures by Friday.",
+    "The root cause was a clock that ran backwards.",
+    "Requests are limited to 100 a minute.",
+]
+CHIT_CHAT = ["Hi!", "Thanks a lot!", "ok, sounds good", "Hello everyone, good morning", "lol yes"]
+
+
+@pytest.mark.parametrize("text", WEIGHTY)
+def test_what_work_rests_on_weighs_more_than_small_talk(text: str) -> None:
+    assert importance_of(text, "message") > importance_of(PLAIN, "message")
+    assert all(importance_of(text, "message") > importance_of(chat, "message") + 0.2 for chat in CHIT_CHAT)
+
+
+@pytest.mark.parametrize("text", CHIT_CHAT)
+def test_greetings_and_thanks_weigh_less_than_plain_words(text: str) -> None:
+    assert importance_of(text, "message") < importance_of(PLAIN, "message")
+
+
+def test_something_that_is_said_politely_still_counts() -> None:
+    polite = "Thanks, and the export must not contain names of any customers, ever."
+    assert importance_of(polite, "message") > importance_of("thanks", "message")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [", 14 of them", ", with Dana beside it", ", since last Tuesday", ", as I noticed", ", which is my own"],
+    ids=["number", "name", "time", "event", "possession"],
+)
+def test_a_number_a_name_a_time_and_what_happened_each_add_a_little(more: str) -> None:
+    assert importance_of(PLAIN + more, "message") > importance_of(PLAIN, "message")
+
+
+@pytest.mark.parametrize("text", [f"{PLAIN}?", "It was lovely there"])
+def test_who_only_asks_or_hardly_says_anything_weighs_less(text: str) -> None:
+    assert importance_of(text, "message") < importance_of(PLAIN, "message")
+
+
+def test_what_was_written_down_on_purpose_weighs_more_than_what_was_said() -> None:
+    assert importance_of(PLAIN, "board") == importance_of(PLAIN, "memory") > importance_of(PLAIN, "message")
+
+
+@pytest.mark.parametrize("text", ["", " ", "?" * 10_000, "must " * 50_000, "\x00\ud83d", "汉字" * 5_000])
+def test_weight_is_always_between_nothing_and_all(text: str) -> None:
+    assert 0 < importance_of(text, "message") <= 1
+
+
+def test_senders_mark_what_must_not_be_lost() -> None:
+    assert is_pinned("DECISION", "message", "{}")
+    assert is_pinned("DIALOG", "constraint", "null")
+    assert is_pinned("DIALOG", "message", '{"pinned": true}')
+    assert is_pinned("DIALOG", "message", '{"category": "Requirement"}')
+    assert not is_pinned("DIALOG", "message", '{"pinned": "no", "category": "chat"}')
+    assert not is_pinned("DIALOG", "message", "[]")

@@ -1,0 +1,97 @@
+"""What a view of a shelf's copy tells, beside what looking through all chunks tells."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+from hypothesis import settings, stateful
+from hypothesis import strategies as st
+
+from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
+from weft.capabilities.retrieval.view import Wish
+from weft.index.shelf import Moment, joined, whole
+from weft.index.view import ShelfView
+
+WISHES = (
+    Wish("s"),
+    Wish("s", places=frozenset({"place0", "elsewhere"})),
+    Wish("s", places=frozenset()),
+    Wish("s", items=frozenset({"1", "2"}), sources=frozenset({"document", "memory"})),
+    Wish("s", since=300, until=800),
+)
+CALLERS = (Whoever(), Whoever("a"), Whoever("b", "x"))
+
+
+class CopyOfAShelf(stateful.RuleBasedStateMachine):
+    """A copy goes through what a shelf goes through, and is looked at by everyone in every way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain = PlainShelf()
+        self.moment = Moment()
+        self.number = 0
+        self.earlier = [(self.moment, dict(self.plain.chunks))]
+
+    @stateful.rule(chance=st.integers(0, 2**32), count=st.integers(1, 12))
+    def add(self, chance: int, count: int) -> None:
+        random = np.random.default_rng(chance)
+        new = [made_up(random, self.number + place + 1) for place in range(count)]
+        self.number += count
+        self.plain.chunks |= {chunk.number: chunk for chunk in new}
+        self.moment = self.moment.then(self.number, new, [])
+
+    @stateful.rule(picked=st.lists(st.integers(1, 60), max_size=8))
+    def remove(self, picked: list[int]) -> None:
+        self.number += 1
+        for number in picked:
+            self.plain.chunks.pop(number, None)
+        self.moment = self.moment.then(self.number, [], picked)
+
+    @stateful.rule(chance=st.integers(0, 2**32))
+    def come_again(self, chance: int) -> None:
+        """Let chunks that are known come again, as they do when they get vectors of a further model."""
+        random = np.random.default_rng(chance)
+        again = [made_up(random, number) for number in sorted(self.plain.chunks)[::3]]
+        self.number += 1
+        self.plain.chunks |= {chunk.number: chunk for chunk in again}
+        self.moment = self.moment.then(self.number, again, [])
+
+    @stateful.rule()
+    def join(self) -> None:
+        if self.moment.parts:
+            self.moment = Moment(self.number, (whole(joined(self.moment.parts), "file"),))
+
+    @stateful.rule()
+    def keep(self) -> None:
+        self.earlier.append((self.moment, dict(self.plain.chunks)))
+
+    @stateful.invariant()
+    def the_view_tells_what_is_there(self) -> None:
+        for wish in WISHES:
+            for caller in CALLERS:
+                view = ShelfView("s", self.moment, wish, caller)
+                check_same(view, self.plain.visible(wish, caller))
+
+    @stateful.invariant()
+    def the_nearest_are_the_nearest(self) -> None:
+        question = np.random.default_rng(self.number).standard_normal(DIMENSIONS).astype(np.float32)
+        question /= np.linalg.norm(question)
+        for wish in WISHES:
+            view = ShelfView("s", self.moment, wish, CALLERS[1])
+            asyncio.run(check_nearest(view, self.plain.visible(wish, CALLERS[1]), question))
+
+    def teardown(self) -> None:
+        """Whoever still looks at an earlier moment sees that moment."""
+        for moment, chunks in self.earlier:
+            view = ShelfView("s", moment, WISHES[0], CALLERS[1])
+            check_same(view, PlainShelf(chunks).visible(WISHES[0], CALLERS[1]))
+
+
+CopyOfAShelf.TestCase.settings = settings(max_examples=25, stateful_step_count=12, deadline=None)
+
+
+@pytest.mark.req("CE-F42")
+class TestCopyOfAShelf(CopyOfAShelf.TestCase):
+    pass

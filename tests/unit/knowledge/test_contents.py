@@ -1,0 +1,89 @@
+"""What a document holds comes back as it was, and nothing else does."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from weft.capabilities.history.model import ValueDamaged
+from weft.capabilities.knowledge.contents import content_of, kept_text, pack, packed, storable, text_of, unpack
+from weft.capabilities.knowledge.model import LARGEST_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
+from weft.capabilities.knowledge.plans import PLANS, QuotaExceeded, check_bytes, check_domains, most_results
+from weft.kernel.errors import InvalidInput
+
+
+@given(st.binary(max_size=2_000))
+def test_what_was_packed_is_unpacked(content: bytes) -> None:
+    assert unpack(pack(content)) == content
+    assert packed(content).size == len(content)
+
+
+def test_damaged_content_is_an_error_and_never_something_else() -> None:
+    kept = bytearray(pack(b"word " * 1_000))
+    kept[20] ^= 0xFF
+    with pytest.raises(ValueDamaged):
+        unpack(bytes(kept))
+    with pytest.raises(ValueDamaged):
+        text_of(pack(b"\xff\xfe"), None)
+
+
+@given(st.text(st.characters(codec=None), max_size=200))
+def test_every_text_can_be_kept_and_stays_as_long_as_it_was(text: str) -> None:
+    kept = storable(text)
+    assert len(kept) == len(text)
+    assert "\x00" not in kept
+    assert kept.encode().decode() == kept
+
+
+def test_a_text_is_kept_beside_the_content_only_where_it_differs() -> None:
+    assert kept_text("same", b"same") is None
+    other = kept_text("a\nb", b"a\r\nb")
+    assert text_of(pack(b"a\r\nb"), other) == "a\nb"
+    assert text_of(pack(b"same"), None) == "same"
+
+
+@pytest.mark.parametrize(
+    ("text", "encoded"), [(None, None), ("x", "eA=="), (None, "é"), (None, "eA"), ("\ud800", None)]
+)
+def test_a_document_is_given_in_one_way(text: str | None, encoded: str | None) -> None:
+    with pytest.raises(InvalidInput):
+        content_of(text, encoded)
+
+
+def test_a_document_may_be_so_large_and_no_larger() -> None:
+    assert packed(bytes(LARGEST_DOCUMENT_BYTES)).size == LARGEST_DOCUMENT_BYTES
+    with pytest.raises(DocumentTooLarge):
+        packed(bytes(LARGEST_DOCUMENT_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    "name", ["a", "a/b.md", "notes v2 (final).txt", "https://example.com//x?y=1", "...", ".hidden"]
+)
+def test_a_name_or_relative_path_names_a_document(name: str) -> None:
+    check_document_id(name)
+
+
+@pytest.mark.parametrize("name", ["/a", "..", "a/..", "../a", "a/./b", "."])
+def test_a_path_to_somewhere_else_names_none(name: str) -> None:
+    with pytest.raises(InvalidInput):
+        check_document_id(name)
+
+
+@pytest.mark.req("CE-T")
+def test_plans_say_what_a_tenant_may_have() -> None:
+    assert [most_results(plan) for plan in PLANS] == [5, 20, None]
+    check_domains("free", 1)
+    check_domains("pro", 10)
+    check_domains("enterprise", 10**6)
+    check_bytes("free", 2**30)
+    check_bytes("pro", 50 * 2**30)
+    check_bytes("enterprise", 2**60)
+    for check, plan, amount in (
+        (check_domains, "free", 2),
+        (check_domains, "pro", 11),
+        (check_bytes, "free", 2**30 + 1),
+        (check_bytes, "pro", 50 * 2**30 + 1),
+    ):
+        with pytest.raises(QuotaExceeded):
+            check(plan, amount)  # type: ignore[operator]

@@ -1,0 +1,100 @@
+"""How two models are compared: by what must be found again, and by what both find."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.capabilities.models.comparing import Answers, Probe, compare, probe_of
+from weft.capabilities.models.model import Comparison, Move
+from weft.capabilities.shelves.model import Chunk
+
+pytestmark = pytest.mark.req("CE-F51")
+
+
+def chunk(text: str, first_byte: int = 0) -> Chunk:
+    return Chunk(
+        source="document",
+        place="handbook",
+        item="a",
+        ordinal=0,
+        start=0,
+        end=len(text),
+        terms="",
+        digest=bytes([first_byte] * 32),
+        tokens=1,
+        moment=0,
+        text=text,
+        shelf="domain:handbook",
+        number=7,
+    )
+
+
+def move(**what: object) -> Move:
+    given = {"from_model": "a", "to_model": "b", "state": "embedding", "comparable": True, "started_by": "x"}
+    return Move(**{**given, "started_at": 0, **what})  # type: ignore[arg-type]
+
+
+def answers(number: int | None, before: list[int], after: list[int]) -> Answers:
+    return Answers(Probe("s", "text", number), before, after)
+
+
+def test_a_probe_is_one_sentence_of_its_chunk_always_the_same() -> None:
+    text = "The first sentence says one thing. The second one says another!\nA line of its own."
+    probes = [probe_of(chunk(text, byte)) for byte in range(4)]
+    assert [probe and probe.text for probe in probes] == [
+        "The first sentence says one thing.",
+        "The second one says another!",
+        "A line of its own.",
+        "The first sentence says one thing.",
+    ]
+    assert probes[0] == ("domain:handbook", "The first sentence says one thing.", 7)
+
+
+@pytest.mark.parametrize("text", ["", "Yes.", "a\nb\nc", "  .  "])
+def test_what_has_no_sentence_of_some_length_is_no_probe(text: str) -> None:
+    assert probe_of(chunk(text)) is None
+
+
+def test_sentences_end_in_other_scripts_too() -> None:
+    text = "会議は来週の月曜日の午後三時から始まります。全員が参加しなければならないことになっています。"
+    probe = probe_of(chunk(text, 1))
+    assert probe is not None
+    assert probe.text == "全員が参加しなければならないことになっています。"
+
+
+def test_recall_counts_what_must_be_found_and_agreement_what_both_find() -> None:
+    compared = compare(
+        [answers(1, [1, 2], [2, 1]), answers(5, [5, 6], [7, 8]), answers(None, [1, 2], [1, 9]), answers(None, [], [3])]
+    )
+    assert compared == Comparison(probes=2, recall_before=1.0, recall_after=0.5, agreement=0.625)
+
+
+def test_without_a_probe_nothing_is_lost() -> None:
+    assert compare([]) == Comparison(probes=0, recall_before=1.0, recall_after=1.0, agreement=1.0)
+
+
+@pytest.mark.parametrize(("before", "after", "parity"), [(0.9, 0.9, True), (0.9, 0.885, True), (0.9, 0.87, False)])
+def test_parity_leaves_room_for_chance_and_no_more(before: float, after: float, parity: bool) -> None:
+    assert Comparison(100, before, after, 0.5).is_parity is parity
+
+
+def test_a_move_needs_the_models_that_it_asks_next() -> None:
+    assert move().asked_models == {"b"}
+    assert move(state="comparing").asked_models == {"a", "b"}
+    assert move(state="comparing", comparable=False).asked_models == {"b"}
+    assert move(state="dropping", took_over_at=1).asked_models == set()
+
+
+def test_what_is_left_over_is_the_model_that_does_not_serve() -> None:
+    assert move().leftover is None
+    assert move(state="cancelled").leftover == "b"
+    assert move(state="refused").leftover == "b"
+    assert move(state="dropping", took_over_at=5).leftover == "a"
+
+
+def test_searches_have_time_to_end_before_their_vectors_go() -> None:
+    seconds = 1_000_000
+    dropping = move(state="dropping", took_over_at=100 * seconds)
+    assert [dropping.may_be_dropped(moment * seconds) for moment in (100, 129, 130)] == [False, False, True]
+    assert move(state="cancelled").may_be_dropped(0)
+    assert not move().may_be_dropped(2**60)
