@@ -93,8 +93,9 @@ class Stuff:
     def __init__(self) -> None:
         self._random = np.random.default_rng(6)
         # Embedded texts vary much in a few directions and little in most.
-        self._width = (1.0 / np.sqrt(np.arange(_DIMENSIONS) + 8.0)).astype(np.float32)
-        self._middles = self._spread(12_000)
+        self._width = ((np.arange(_DIMENSIONS) + 8.0) ** -0.6).astype(np.float32)
+        # There are subjects, things said of them, and texts that say it.
+        self._middles = self._spread(400)[self._random.integers(400, size=12_000)] + 0.9 * self._spread(12_000)
         self._words = np.array([_word(number) for number in range(_VOCABULARY)])
         self._terms = np.array([terms_of(word) for word in self._words])
         often = 1.0 / np.arange(1, _VOCABULARY + 1) ** _ZIPF

@@ -7,16 +7,20 @@ import os
 import sys
 from pathlib import Path
 
+from evals.calibration import calibration
 from evals.chunking import chunking
 from evals.message_search import message_search
 from evals.public_schemas import public_schemas
 from evals.results import Row, as_table
+from evals.retrieval import retrieval
 from evals.token_estimate import token_estimate
 
 EVALUATIONS = {
+    "calibration": calibration,
     "chunking": chunking,
     "message_search": message_search,
     "public_schemas": public_schemas,
+    "retrieval": retrieval,
     "token_estimate": token_estimate,
 }
 RESULTS = Path(".results/evals.json")

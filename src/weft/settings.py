@@ -128,6 +128,11 @@ class Settings:
         "WEFT_KNOWLEDGE_PRIVATE_HOSTS",
         "Hosts that sources of knowledge may fetch from although they are not public, separated by spaces.",
     )
+    reindex_rate: int = setting(
+        0,
+        "WEFT_REINDEX_RATE",
+        "How many chunks of a tenant are indexed anew in a second, by a reindexing; half of what is possible if 0.",
+    )
     index_sessions: str = setting(
         "on", "WEFT_INDEX_SESSIONS", "'off' keeps messages, boards and memory out of search; what is indexed stays."
     )

@@ -57,6 +57,7 @@ from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, Polic
 from weft.capabilities.exchange.redacting import ItemRedacted
 from weft.capabilities.exchange.showing import NamingRecord, RecordShown, RedactionInfo
 from weft.capabilities.exchange.sources import SourceResolved
+from weft.capabilities.following.reindexing import DomainLeft, ReindexingShown
 from weft.capabilities.knowledge.documents import DocumentInfo
 from weft.capabilities.knowledge.looking import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.managing import DomainDeleted, DomainInfo, DomainList
@@ -95,7 +96,7 @@ from weft.capabilities.missing.operations import (
     RequestInfo,
 )
 from weft.capabilities.missing.requesting import MissingRequested
-from weft.capabilities.models.model import Comparison
+from weft.capabilities.models.model import ModelComparison
 from weft.capabilities.models.operations import ModelInfo, ModelList, MoveInfo
 from weft.capabilities.performance.model import (
     CacheStats,
@@ -221,7 +222,6 @@ __all__ = [
     "CommitInfo",
     "CommitShown",
     "Comparison",
-    "Comparison",
     "ConflictInfo",
     "ConnectionStats",
     "ContextChanges",
@@ -255,6 +255,7 @@ __all__ = [
     "DocumentsPut",
     "DomainDeleted",
     "DomainInfo",
+    "DomainLeft",
     "DomainList",
     "Done",
     "Done",
@@ -315,6 +316,7 @@ __all__ = [
     "MissingRequested",
     "MissingResolved",
     "ModelApiMapping",
+    "ModelComparison",
     "ModelInfo",
     "ModelList",
     "MoveInfo",
@@ -346,6 +348,7 @@ __all__ = [
     "Records",
     "RecordsAdded",
     "RedactionInfo",
+    "ReindexingShown",
     "RememberedEntry",
     "Replayed",
     "RequestInfo",

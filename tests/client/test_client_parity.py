@@ -31,7 +31,7 @@ VOLATILE = re.compile(
     r"(_at|^at|^hash|^snapshot|^parent|^review_id|^pruning_id|^token|^api_key|^key_id|^audit_id|^seq|^next_after|^next_cursor|^last_updated|^timestamp|^last_activity"
     r"|_ms|^measured_since|^database_performance|^system_(info|performance)|^performance_trends|^operations"
     r"|^bundle|^bundle_id|^digest|^bytes"
-    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending|^moment)$"
+    r"|^source_id|^hook|^webhook_id|^secret|^behind|^id|^time|^sequence|^event_id|^pending|^vectors|^moment)$"
 )
 
 
@@ -85,6 +85,8 @@ async def _know(weft: Any, face: str, note: Any) -> None:
     await note("knowledge.read_document", weft.knowledge.read_document(d, "none", start=3))
     await note("knowledge.delete_document", weft.knowledge.delete_document(d, "b"))
     await note("knowledge.delete_document", weft.knowledge.delete_document(d, "b"))
+    await note("knowledge.reindex", weft.knowledge.reindex(d, afresh=True))
+    await note("knowledge.reindex", weft.knowledge.reindex(f"none-{face}"))
     await note("knowledge.show_domain", weft.knowledge.show_domain(d))
     await note("knowledge.list_domains", weft.knowledge.list_domains())
     await note("knowledge.delete_domain", weft.knowledge.delete_domain(d))
@@ -205,6 +207,8 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await _know(weft, face, note)
     await note("knowledge.embed", weft.knowledge.embed(["x"], model="none"))
     await note("knowledge.list_models", weft.knowledge.list_models())
+    await note("knowledge.show_reindexing", weft.knowledge.show_reindexing())
+    await note("knowledge.reindex_all", weft.knowledge.reindex_all())
     await note("knowledge.allow_models", weft.knowledge.allow_models([]))
     await note("knowledge.allow_models", weft.knowledge.allow_models(["none"]))
     await note("knowledge.start_move", weft.knowledge.start_move("none"))

@@ -29,6 +29,7 @@ from weft.app.offers import RegisteredOffers
 from weft.app.operations import all_operations
 from weft.app.own_transactions import OwnTransactions
 from weft.app.rates import RateLimits
+from weft.app.reindexing import Reindexing
 from weft.app.retrieval import SearchedShelves, rank
 from weft.app.tally import BufferedTally
 from weft.app.tenants import Tenants, default_plan
@@ -126,12 +127,18 @@ class App:
             self._cache("query_vectors", 1, megabytes=8, seconds=3600),
             settings.embedding_cache_entries,
         )
-        self.following = Following(self.database, self.clock, self.embeddings, self.metrics)
+        self.following = Following(self.database, self.clock, self.embeddings, self.metrics, settings.reindex_rate)
         self._feed.listeners.append(self.following.note)
         self._knowledge_desk = OwnTransactions(self.database, Documents)
         self.uploads = Uploads(self._knowledge_desk)
         self._documents = IsolatedDocumentReader()
-        self.ingestion = Ingestion(self.database, self.embeddings, self._documents, self.metrics)
+        self.ingestion = Ingestion(
+            self.database,
+            self.embeddings,
+            self._documents,
+            self.metrics,
+            Reindexing(self.database, self.clock, settings.reindex_rate),
+        )
         self._feed.listeners.append(self.ingestion.note)
         self.sources = KnowledgeSources(
             self.database,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.app.leases import Lease, LeaseLost
@@ -18,13 +19,13 @@ from weft.app.upkeep import attempt
 from weft.capabilities.embedding.choosing import models_to_fill
 from weft.capabilities.following.contents import chunks_of
 from weft.capabilities.following.following import TEXTS_AT_ONCE, Follower, Written
-from weft.capabilities.following.model import FOLLOWING, Position
+from weft.capabilities.following.model import FOLLOWING, REINDEXING, Position
 from weft.capabilities.models.moving import models_in_use
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore
-from weft.storage.sql.following import events_pending, most_behind, tenants_behind
+from weft.storage.sql.following import events_pending, most_behind, tenants_behind, tenants_reindexing
 from weft.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ _log = logging.getLogger("weft.upkeep")
 _FIRST_LOOK_SECONDS = 1.0
 # What a missed wake would have told of, and what failed.
 _LOOK_EVERY_SECONDS = 30.0
+# While something is indexed anew, which goes on when time has passed.
+_LOOK_SOON_SECONDS = 0.5
 # What is said in quick succession is read and embedded together, and a key that is written over is put up once.
 _GATHER_SECONDS = 1.0
 # After so long it is the next tenant's turn.
@@ -52,12 +55,19 @@ _TURN_SECONDS = 5.0
 class Following:
     """Follows the logs of all tenants."""
 
-    def __init__(self, database: Database, clock: Clock, embeddings: Embeddings, metrics: Metrics) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, embeddings: Embeddings, metrics: Metrics, chunks_a_second: int = 0
+    ) -> None:
         self._database = database
         self._clock = clock
         self._embeddings = embeddings
         self._metrics = metrics
+        # How many chunks of a tenant may be indexed anew in a second; no limit if 0.
+        self._rate = chunks_a_second
         self._follower: Source | None = None
+        # Until when no more of a tenant is indexed anew.
+        self._rests: dict[str, float] = {}
+        self._is_reindexing = False
         self._wake = asyncio.Event()
         # How long to rest after work, as a multiple of the time it took.
         self.rest = 1.0
@@ -77,14 +87,14 @@ class Following:
             self._wake.clear()
             await attempt("following", self._look())
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_EVERY_SECONDS):
+                async with asyncio.timeout(_LOOK_SOON_SECONDS if self._is_reindexing else _LOOK_EVERY_SECONDS):
                     await self._wake.wait()
             await asyncio.sleep(_GATHER_SECONDS)
 
     async def catch_up(self) -> None:
         """Follow until nothing is left, for whoever cannot wait for it."""
-        while behind := await self._behind():
-            for tenant in behind:
+        while waiting := await self._waiting():
+            for tenant in waiting:
                 await self.follow(tenant)
 
     async def pending(self, transaction: Transaction) -> int:
@@ -97,12 +107,19 @@ class Following:
         while more:
             # Those that failed wait until the next look.
             more = False
-            for tenant in await self._behind():
+            for tenant in await self._waiting():
                 more |= await attempt("following", self.follow(tenant), tenant=tenant)
 
-    async def _behind(self) -> Sequence[str]:
+    async def _waiting(self) -> Sequence[str]:
+        """Return the tenants that there is something to do for now."""
         now = to_micros(self._clock.now())
-        return await self._database.read(SYSTEM, lambda tx: tenants_behind(tx, now))
+        behind = await self._database.read(SYSTEM, lambda tx: tenants_behind(tx, now))
+        reindexed = await self._database.read(SYSTEM, lambda tx: tenants_reindexing(tx, now))
+        self._is_reindexing = bool(reindexed)
+        return [*dict.fromkeys([*behind, *filter(self._has_rested, reindexed)])]
+
+    def _has_rested(self, tenant: str) -> bool:
+        return asyncio.get_running_loop().time() >= self._rests.get(tenant, 0.0)
 
     async def follow(self, tenant: str) -> None:
         """Follow one tenant's log for a while, unless another process does."""
@@ -120,58 +137,76 @@ class Following:
     async def _follow(self, lease: Lease) -> None:
         loop = asyncio.get_running_loop()
         enough = loop.time() + _TURN_SECONDS
-        more = True
-        while more and loop.time() < enough:
-            started = loop.time()
-            more = await self._step(lease)
-            await asyncio.sleep((loop.time() - started) * self.rest)
+        for job in (FOLLOWING, REINDEXING):
+            more = job == FOLLOWING or self._has_rested(lease.tenant)
+            while more and loop.time() < enough:
+                started = loop.time()
+                more = await self._step(lease, job)
+                await asyncio.sleep((loop.time() - started) * self.rest)
 
-    async def _step(self, lease: Lease) -> bool:
-        """Bring the next few items onto their shelves; tell whether there is more to do."""
+    async def _step(self, lease: Lease, job: str) -> bool:
+        """Bring the next few items onto their shelves; tell whether there is more to do now."""
         tenant = lease.tenant
-        found, models = await self._database.read(Scope(tenant), lambda tx: self._next(tenant, tx), heavy=True)
-        written = await self._written(tenant, found.changes, models)
-        if await lease.write(lambda tx: self._put(tx, found, written, models)):
+        found, models = await self._database.read(Scope(tenant), lambda tx: self._next(tx, job), heavy=True)
+        if found is None:
+            return False
+        written = await self._written(tenant, found, models)
+        if await lease.write(lambda tx: self._put(tx, job, found, written, models)):
             self._metrics.count_followed(len(written))
-        return found.more
+        return found.more and (job == FOLLOWING or self._may_go_on(tenant, written))
 
-    async def _next(self, tenant: str, transaction: Transaction) -> tuple[Round, tuple[str, ...]]:
-        progress = await SqlJobStore(transaction).standing(FOLLOWING)
+    def _may_go_on(self, tenant: str, written: Sequence[Written]) -> bool:
+        """Tell whether more may be indexed anew right now; if not, note when."""
+        if not self._rate:
+            return True
+        chunks = sum(len(each.chunks) for each in written)
+        self._rests[tenant] = asyncio.get_running_loop().time() + chunks / self._rate
+        return not chunks
+
+    async def _next(self, transaction: Transaction, job: str) -> tuple[Round | None, tuple[str, ...]]:
+        progress = await SqlJobStore(transaction).standing(job)
         said = await SqlTenantModelStore(transaction).listed()
+        models = models_to_fill(said, self._embeddings.models())
+        if progress is None and job == REINDEXING:
+            return None, models
         position = Position() if progress is None else Position.of(progress)
-        found = await self._opened(tenant, transaction).look(position)
-        return found, models_to_fill(said, self._embeddings.models())
+        return await self._opened(transaction.tenant, transaction).look(position), models
 
-    async def _written(self, tenant: str, changes: Sequence[Change], models: Sequence[str]) -> list[Written]:
+    async def _written(self, tenant: str, found: Round, models: Sequence[str]) -> list[Written]:
+        changes, anew = found.changes, found.reached.anew
         # Cutting and counting is work for a thread: it may be a megabyte.
         cut = await asyncio.to_thread(lambda: [_cut(change) for change in changes])
         chunks = [chunk for some in cut for chunk in some]
-        vectors = {model: iter(await self._embedded(tenant, chunks, model)) for model in models}
+        embed = partial(self._embedded, tenant, chunks, afresh=anew is not None and anew.afresh)
+        vectors = {model: iter(await embed(model)) for model in models}
         return [
             Written(change, some, {model: [next(made) for _ in some] for model, made in vectors.items()})
             for change, some in zip(changes, cut, strict=True)
         ]
 
-    async def _embedded(self, tenant: str, chunks: Sequence[NewChunk], model: str) -> list[bytes]:
+    async def _embedded(self, tenant: str, chunks: Sequence[NewChunk], model: str, *, afresh: bool) -> list[bytes]:
         loop = asyncio.get_running_loop()
         vectors: list[bytes] = []
         for start in range(0, len(chunks), TEXTS_AT_ONCE):
             started = loop.time()
             texts = [chunk.embedded for chunk in chunks[start : start + TEXTS_AT_ONCE]]
-            vectors += await self._embeddings.of_passages(tenant, texts, model)
+            vectors += await self._embeddings.of_passages(tenant, texts, model, afresh=afresh)
             if len(chunks) > TEXTS_AT_ONCE:
                 await asyncio.sleep((loop.time() - started) * self.rest)
         return vectors
 
     async def _put(
-        self, transaction: Transaction, found: Round, written: Sequence[Written], models: Sequence[str]
+        self, transaction: Transaction, job: str, found: Round, written: Sequence[Written], models: Sequence[str]
     ) -> bool:
         """Write a round and how far it reaches, together; not at all if a model came into use meanwhile."""
         known, now = self._embeddings.models(), to_micros(self._clock.now())
         if written and await models_in_use(SqlTenantModelStore(transaction), known, now) != models:
             return False
         await self._opened(transaction.tenant, transaction).put(written)
-        await SqlJobStore(transaction).save(FOLLOWING, found.reached.as_progress())
+        if job == REINDEXING and not found.more:
+            await SqlJobStore(transaction).drop(job)
+        else:
+            await SqlJobStore(transaction).save(job, found.reached.as_progress())
         return True
 
     def _opened(self, tenant: str, transaction: Transaction) -> Follower:

@@ -21,13 +21,14 @@ from weft.capabilities.retrieval.words import terms_of
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.ids import new_id
 from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.knowledge import documents_pending, domains_reindexing, release_all, tenants_with_pending
+from weft.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from weft.app.metrics import Metrics
     from weft.app.needs import Resolver, Source
+    from weft.app.reindexing import Reindexing
     from weft.capabilities.chunking.reading import DocumentReader
     from weft.capabilities.embedding.model import Embeddings
     from weft.capabilities.knowledge.chunks import Layout
@@ -42,6 +43,8 @@ _log = logging.getLogger("weft.upkeep")
 _FIRST_LOOK_SECONDS = 1.0
 # What a missed wake would have told of, and what another process left behind.
 _LOOK_EVERY_SECONDS = 30.0
+# While documents are indexed anew, which goes on when time has passed.
+_LOOK_SOON_SECONDS = 0.5
 # What is put together is looked at together; and most of what happens is not about documents.
 _GATHER_SECONDS = 0.25
 _COUNT_EVERY_SECONDS = 5.0
@@ -71,11 +74,14 @@ class Ingestion:
         embeddings: Embeddings,
         reader: DocumentReader,
         metrics: Metrics,
+        reindexing: Reindexing,
     ) -> None:
         self._database = database
         self._embeddings = embeddings
         self._reader = reader
         self._metrics = metrics
+        self._reindexing = reindexing
+        self._is_reindexing = False
         self._holder = new_id("worker")
         self._ingest: Source | None = None
         self._served: dict[_Key, asyncio.Task[None]] = {}
@@ -90,6 +96,7 @@ class Ingestion:
 
     def use(self, resolver: Resolver) -> None:
         self._ingest = resolver.source(Ingest)
+        self._reindexing.use(resolver)
 
     def note(self, tenants: set[str]) -> None:
         """Hear that there may be news of these tenants."""
@@ -105,7 +112,7 @@ class Ingestion:
                 self._wake.clear()
                 await attempt("ingestion", self._look())
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_EVERY_SECONDS):
+                    async with asyncio.timeout(_LOOK_SOON_SECONDS if self._is_reindexing else _LOOK_EVERY_SECONDS):
                         await self._wake.wait()
         finally:
             await self._let_go_of_all()
@@ -122,21 +129,27 @@ class Ingestion:
 
     async def _look(self) -> int:
         """Begin with as many documents as there is room for; return how many."""
-        await self._requeue()
+        self._is_reindexing = await self._reindexing.look()
         await self._count()
         now = asyncio.get_running_loop().time()
         self._shunned = {key: until for key, until in self._shunned.items() if until > now}
-        tenants = await self._database.read(SYSTEM, tenants_with_pending)
-        self._turns = {tenant: self._turns.get(tenant, 0.0) for tenant in tenants}
-        begun = 0
-        # Whose turn was longest ago comes first, and gives way after one document.
-        queues = deque([(each, await self._waiting(each)) for each in sorted(tenants, key=self._turns.__getitem__)])
+        queues, begun = await self._queues(_AT_ONCE - len(self._served)), 0
         while queues and len(self._served) < _AT_ONCE:
             tenant, queue = queues.popleft()
+            begun += self._begin(_Key(tenant, *queue.popleft()))
             if queue:
-                begun += self._begin(_Key(tenant, *queue.popleft()))
                 queues.append((tenant, queue))
         return begun
+
+    async def _queues(self, room: int) -> deque[tuple[str, deque[Waiting]]]:
+        """Return what waits, of as many tenants as there is room for: whose turn was longest ago comes first."""
+        tenants = await self._database.read(SYSTEM, tenants_with_pending) if room > 0 else []
+        self._turns = {tenant: self._turns.get(tenant, 0.0) for tenant in tenants} or self._turns
+        queues: deque[tuple[str, deque[Waiting]]] = deque()
+        for tenant in sorted(tenants, key=self._turns.__getitem__):
+            if len(queues) < room and (waiting := await self._waiting(tenant)):
+                queues.append((tenant, waiting))
+        return queues
 
     async def _waiting(self, tenant: str) -> deque[Waiting]:
         found = await self._read(tenant, lambda ingest: ingest.waiting(2 * _AT_ONCE))
@@ -147,12 +160,6 @@ class Ingestion:
         if now >= self._count_at:
             self._count_at = now + _COUNT_EVERY_SECONDS
             self._metrics.note_pending_documents(await self._database.read(SYSTEM, documents_pending, heavy=True))
-
-    async def _requeue(self) -> None:
-        for tenant, domain in await self._database.read(SYSTEM, domains_reindexing):
-            more = self._write(tenant, partial(Ingest.requeue, domain=domain))
-            if await attempt("reindexing", more, tenant=tenant):
-                self._wake.set()
 
     def _begin(self, key: _Key) -> bool:
         if key in self._served:
@@ -219,7 +226,10 @@ class Ingestion:
     async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> Batch:
         chunks = await asyncio.to_thread(chunks_of, taken.document, taken.domain, layout, span, terms_of)
         texts = [chunk.embedded for chunk in chunks]
-        vectors = {model: await self._embeddings.of_passages(tenant, texts, model) for model in taken.models}
+        vectors = {
+            model: await self._embeddings.of_passages(tenant, texts, model, afresh=taken.afresh)
+            for model in taken.models
+        }
         return Batch(span, chunks, vectors)
 
     @contextlib.asynccontextmanager

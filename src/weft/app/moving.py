@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weft.app.needs import Resolver, Source
     from weft.app.retrieval import SearchedShelves
     from weft.capabilities.embedding.model import Embeddings
-    from weft.capabilities.models.model import Comparison, Move
+    from weft.capabilities.models.model import ModelComparison, Move
     from weft.capabilities.models.moving import Batch
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
@@ -138,7 +138,7 @@ class ModelMoves:
             comparison = await self._comparison(lease, move) if move.comparable else None
         await lease.write(self._with_moves(lambda moves: moves.settle(comparison)))
 
-    async def _comparison(self, lease: Lease, move: Move) -> Comparison:
+    async def _comparison(self, lease: Lease, move: Move) -> ModelComparison:
         probes: list[Probe] = await lease.read(self._with_moves(Moves.probes))
         answers = []
         for probe in [*probes, *self._asked[lease.tenant]]:

@@ -59,6 +59,7 @@ from weft.kernel.clock import Clock
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
+from weft.kernel.jobs import JobStore
 from weft.kernel.turns import Turns
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
@@ -66,6 +67,7 @@ from weft.storage.sql.context import SqlSnapshotStore
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlanStore
 from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.memory import SqlMemoryStore
@@ -209,6 +211,7 @@ class Resolver:
             Courier: lambda _: services.courier,
             Embeddings: lambda _: services.embeddings,
             TenantModelStore: lambda call: SqlTenantModelStore(call.transaction),
+            JobStore: lambda call: SqlJobStore(call.transaction),
             MoveStore: lambda call: SqlMoveStore(call.transaction),
         }
 

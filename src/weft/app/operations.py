@@ -25,9 +25,11 @@ import weft.capabilities.exchange.policies
 import weft.capabilities.exchange.redacting
 import weft.capabilities.exchange.showing
 import weft.capabilities.exchange.sources
+import weft.capabilities.following.reindexing
 import weft.capabilities.knowledge.looking
 import weft.capabilities.knowledge.managing
 import weft.capabilities.knowledge.putting
+import weft.capabilities.knowledge.reindexing
 import weft.capabilities.knowledge_sources.operations
 import weft.capabilities.memory.inspection
 import weft.capabilities.memory.operations
@@ -67,6 +69,8 @@ _MODULES: tuple[ModuleType, ...] = (
     weft.capabilities.knowledge.managing,
     weft.capabilities.knowledge.putting,
     weft.capabilities.knowledge.looking,
+    weft.capabilities.knowledge.reindexing,
+    weft.capabilities.following.reindexing,
     weft.capabilities.memory.operations,
     weft.capabilities.memory.inspection,
     weft.capabilities.context.pushing,

@@ -50,6 +50,7 @@ from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, Polic
 from weft.capabilities.exchange.redacting import ItemRedacted
 from weft.capabilities.exchange.showing import RecordShown
 from weft.capabilities.exchange.sources import SourceResolved
+from weft.capabilities.following.reindexing import ReindexingShown
 from weft.capabilities.knowledge.documents import DocumentInfo
 from weft.capabilities.knowledge.looking import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.managing import DomainDeleted, DomainInfo, DomainList
@@ -144,6 +145,9 @@ ROUTES: dict[str, tuple[str, str]] = {
     "knowledge.get_document": ("GET", "/v1/domains/{domain}/document"),
     "knowledge.read_document": ("GET", "/v1/domains/{domain}/document/text"),
     "knowledge.delete_document": ("DELETE", "/v1/domains/{domain}/document"),
+    "knowledge.reindex": ("POST", "/v1/domains/{domain}/reindex"),
+    "knowledge.reindex_all": ("POST", "/v1/reindex"),
+    "knowledge.show_reindexing": ("GET", "/v1/reindex"),
     "memory.set": ("PUT", "/v1/memory/{key}"),
     "memory.get": ("GET", "/v1/memory/{key}"),
     "memory.list": ("GET", "/v1/memory"),
@@ -1178,6 +1182,24 @@ class KnowledgeOperations:
         return await self._caller.call(
             "knowledge.delete_document", {"domain": domain, "document_id": document_id}, DocumentDeleted
         )
+
+    async def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
+        """Have every document of a domain read, cut and indexed anew, a few at a time; searches find it all meanwhile.
+
+        It goes on by itself, and show_domain tells how far it is. What is the same as before is not embedded again.
+        """
+        return await self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh}, DomainInfo)
+
+    async def reindex_all(self, *, afresh: bool = False) -> ReindexingShown:
+        """Have everything that searches find indexed anew: documents, messages, boards and memories.
+
+        It goes on by itself, a few at a time, and show_reindexing tells how far it is; searches find it all meanwhile.
+        """
+        return await self._caller.call("knowledge.reindex_all", {"afresh": afresh}, ReindexingShown)
+
+    async def show_reindexing(self) -> ReindexingShown:
+        """Show what is being indexed anew, and how much of it is left."""
+        return await self._caller.call("knowledge.show_reindexing", {}, ReindexingShown)
 
     async def embed(
         self, texts: Sequence[str], *, purpose: Literal["query", "passage"] = "passage", model: str | None = None

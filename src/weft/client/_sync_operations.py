@@ -50,6 +50,7 @@ from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, Polic
 from weft.capabilities.exchange.redacting import ItemRedacted
 from weft.capabilities.exchange.showing import RecordShown
 from weft.capabilities.exchange.sources import SourceResolved
+from weft.capabilities.following.reindexing import ReindexingShown
 from weft.capabilities.knowledge.documents import DocumentInfo
 from weft.capabilities.knowledge.looking import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.managing import DomainDeleted, DomainInfo, DomainList
@@ -1030,6 +1031,24 @@ class SyncKnowledgeOperations:
         return self._caller.call(
             "knowledge.delete_document", {"domain": domain, "document_id": document_id}, DocumentDeleted
         )
+
+    def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
+        """Have every document of a domain read, cut and indexed anew, a few at a time; searches find it all meanwhile.
+
+        It goes on by itself, and show_domain tells how far it is. What is the same as before is not embedded again.
+        """
+        return self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh}, DomainInfo)
+
+    def reindex_all(self, *, afresh: bool = False) -> ReindexingShown:
+        """Have everything that searches find indexed anew: documents, messages, boards and memories.
+
+        It goes on by itself, a few at a time, and show_reindexing tells how far it is; searches find it all meanwhile.
+        """
+        return self._caller.call("knowledge.reindex_all", {"afresh": afresh}, ReindexingShown)
+
+    def show_reindexing(self) -> ReindexingShown:
+        """Show what is being indexed anew, and how much of it is left."""
+        return self._caller.call("knowledge.show_reindexing", {}, ReindexingShown)
 
     def embed(
         self, texts: Sequence[str], *, purpose: Literal["query", "passage"] = "passage", model: str | None = None

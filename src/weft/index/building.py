@@ -12,7 +12,7 @@ import numpy as np
 from weft.index.clusters import FEWEST_CLUSTERED, clustered, unclustered
 from weft.index.names import number_of, standpoint_of
 from weft.index.segment import Facts, Group, Segment, Words, standpoints
-from weft.index.vectors import Vectors, no_vectors, quantised, scales, to_length_one
+from weft.index.vectors import Vectors, no_vectors, quantised, scales
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -117,7 +117,7 @@ def _vectors(chunks: Sequence[Standing]) -> Vectors:
 def _arranged(halves: NDArray[np.float16], rows: NDArray[np.uint32], size: int, *, to_stay: bool) -> Vectors:
     """Return vectors with all that is kept of them."""
     codes, scale = _in_bytes(halves)
-    clusters = clustered(codes) if to_stay and len(codes) >= FEWEST_CLUSTERED else unclustered(codes)
+    clusters = clustered(codes, scale) if to_stay and len(codes) >= FEWEST_CLUSTERED else unclustered(codes)
     slot = np.full(size, -1, np.int32)
     slot[rows[clusters.order]] = np.arange(len(rows), dtype=np.int32)
     return Vectors(
@@ -127,8 +127,8 @@ def _arranged(halves: NDArray[np.float16], rows: NDArray[np.uint32], size: int, 
         rows=rows[clusters.order],
         slot=slot,
         centres=clusters.centres,
-        centre_scale=to_length_one(clusters.centres),
         starts=clusters.starts,
+        reach=np.array([clusters.reach], np.float32),
     )
 
 

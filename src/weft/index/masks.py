@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from weft.index.names import number_of
+from weft.index.vectors import Sight
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,6 +59,10 @@ class Mask:
         order = self._segment.facts.order
         order = order if self.bits is None else order[self.bits[order]]
         return order, self._segment.standpoints[order]
+
+    @cached_property
+    def sight(self) -> Sight | None:
+        return None if self.bits is None else Sight(self._segment.vectors, self.bits)
 
     def seen(self, rows: NDArray[Any]) -> Bits | None:
         """Tell which of some rows are visible; None if all are."""

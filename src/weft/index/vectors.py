@@ -6,6 +6,7 @@ Many are kept in clusters, so that only the clusters nearest to a question are l
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numkong
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 # Measured against exact search: see docs/decisions/0036.
-_SHARE_LOOKED_THROUGH = 0.08
+_LEAST_SHARE = 0.06
 _FEWEST_LOOKED_THROUGH = 20_000
 # Bytes tell the nearest only roughly: so many times what is wanted is measured again in halves.
 _MEASURED_AGAIN = 4
@@ -37,8 +38,8 @@ class Vectors:
     """The vectors of those rows that have one, cluster by cluster.
 
     ``rows`` says whose each is, ``slot`` where the vector of each row is (-1 for none). A vector is about its ``codes``
-    times its ``scale``. Clusters lie between ``starts``; their ``centres`` are in bytes too, and times ``centre_scale``
-    of length one.
+    times its ``scale``. Clusters lie between ``starts``; ``centres`` are the directions of their middles. ``reach`` is
+    the share of all vectors that must be looked through, as was found out by trying.
     """
 
     halves: NDArray[np.float16]
@@ -46,29 +47,26 @@ class Vectors:
     scale: Floats
     rows: NDArray[np.uint32]
     slot: NDArray[np.int32]
-    centres: NDArray[np.int8]
-    centre_scale: Floats
+    centres: Floats
     starts: NDArray[np.int64]
+    reach: Floats
 
     @property
     def dimensions(self) -> int:
         return int(self.halves.shape[1])
 
-    def of_rows(self, rows: NDArray[np.intp], dimensions: int) -> Floats:
-        """Return vectors; zeros where a row has none."""
-        found = np.zeros((len(rows), dimensions), np.float32)
+    def put_into(self, found: Floats, places: NDArray[np.intp], rows: NDArray[np.intp]) -> None:
+        """Put the vectors of rows into these places of an array; where a row has none, nothing is put."""
         slots = self.slot[rows]
-        there = np.flatnonzero(slots >= 0)
-        if len(there) and self.dimensions == dimensions:
-            found[there] = self.halves[slots[there]]
-        return found
+        there = slots >= 0
+        if there.any() and self.dimensions == found.shape[1]:
+            found[places[there]] = numkong.astype(self.halves[slots[there]], "float32")
 
-    def nearest(self, vector: Floats, limit: int, visible: Bits | None, count: int) -> Found:
-        """Return the nearest of the visible rows, of which there are ``count``."""
-        if not len(self.rows) or not count or self.dimensions != len(vector):
+    def nearest(self, vector: Floats, limit: int, sight: Sight | None = None) -> Found:
+        """Return the nearest of the rows that are in sight; None for all."""
+        if not len(self.rows) or self.dimensions != len(vector):
             return _NOTHING
-        question = quantised(vector[None, :])[0]
-        slots, scores = self._candidates(question, visible, count)
+        slots, scores = self._candidates(vector, sight)
         if len(slots) > limit * _MEASURED_AGAIN:
             best = np.argpartition(scores, -limit * _MEASURED_AGAIN)[-limit * _MEASURED_AGAIN :]
             slots = slots[best]
@@ -77,41 +75,50 @@ class Vectors:
         first = np.argsort(-cosines, kind="stable")[:limit]
         return Found(self.rows[slots[first]].astype(np.int64), cosines[first])
 
-    def _candidates(
-        self, question: NDArray[np.int8], visible: Bits | None, count: int
-    ) -> tuple[NDArray[np.intp], Floats]:
+    def _candidates(self, vector: Floats, sight: Sight | None) -> tuple[NDArray[np.intp], Floats]:
         """Return the slots looked through and roughly how near each is."""
-        if visible is not None and count * 2 < _FEWEST_LOOKED_THROUGH:
-            slots = np.sort(self.slot[np.flatnonzero(visible)].astype(np.intp))
-            slots = slots[slots >= 0]
-            return slots, byte_dots(question, self.codes[slots]) * self.scale[slots]
-        parts = [np.arange(start, end) for start, end in self._stretches(question, visible, count)]
-        slots = np.concatenate(parts)
-        scores = np.concatenate([byte_dots(question, self.codes[part[0] : part[-1] + 1]) for part in parts])
-        scores = scores * self.scale[slots]
-        if visible is None:
+        question = quantised(vector[None, :])[0]
+        if sight is not None and len(sight.slots) < _FEWEST_LOOKED_THROUGH:
+            return sight.slots, byte_dots(question, self.codes[sight.slots]) * self.scale[sight.slots]
+        stretches = self._stretches(vector, sight)
+        slots = np.concatenate([np.arange(start, end) for start, end in stretches])
+        dots = np.concatenate([byte_dots(question, self.codes[start:end]) for start, end in stretches])
+        scores = dots * self.scale[slots]
+        if sight is None:
             return slots, scores
-        seen = visible[self.rows[slots]]
+        seen = sight.by_slot[slots]
         return slots[seen], scores[seen]
 
-    def _stretches(self, question: NDArray[np.int8], visible: Bits | None, count: int) -> list[tuple[int, int]]:
-        """Return which slots to look through: the nearest clusters, until they hold enough visible rows."""
+    def _stretches(self, vector: Floats, sight: Sight | None) -> list[tuple[int, int]]:
+        """Return which slots to look through: the nearest clusters, until they hold enough of what is in sight."""
         everything = len(self.rows)
-        wanted = max(_FEWEST_LOOKED_THROUGH, everything * _SHARE_LOOKED_THROUGH)
+        wanted = max(_FEWEST_LOOKED_THROUGH, everything * max(float(self.reach[0]), _LEAST_SHARE))
         if wanted >= everything or not len(self.centres):
             return [(0, everything)]
-        nearest = np.argsort(-byte_dots(question, self.centres) * self.centre_scale, kind="stable")
-        sizes = np.diff(self.starts)[nearest]
-        enough = int(np.searchsorted(np.cumsum(sizes), wanted)) + 1
-        if visible is not None:
-            enough = max(enough, self._enough_visible(nearest, visible, wanted * count / everything))
+        nearest = np.argsort(-(self.centres @ vector), kind="stable")
+        enough = int(np.searchsorted(np.cumsum(np.diff(self.starts)[nearest]), wanted)) + 1
+        if sight is not None:
+            in_sight = np.cumsum(sight.by_cluster[nearest])
+            enough = max(enough, int(np.searchsorted(in_sight, wanted * len(sight.slots) / everything)) + 1)
         return _joined(sorted((int(self.starts[c]), int(self.starts[c + 1])) for c in nearest[:enough]))
 
-    def _enough_visible(self, nearest: NDArray[np.intp], visible: Bits, wanted: float) -> int:
-        """Return how many clusters hold as many visible rows as so many of all rows hold on average."""
-        seen = np.concatenate(([0], np.cumsum(visible[self.rows])))
-        held = seen[self.starts[nearest + 1]] - seen[self.starts[nearest]]
-        return int(np.searchsorted(np.cumsum(held), wanted)) + 1
+
+class Sight:
+    """The vectors of the rows that a caller sees, when these are not all."""
+
+    def __init__(self, vectors: Vectors, visible: Bits) -> None:
+        self._starts = vectors.starts
+        self.by_slot: Bits = visible[vectors.rows]
+
+    @cached_property
+    def slots(self) -> NDArray[np.intp]:
+        return np.flatnonzero(self.by_slot)
+
+    @cached_property
+    def by_cluster(self) -> NDArray[np.int64]:
+        """Return how many each cluster holds."""
+        before = np.searchsorted(self.slots, self._starts)
+        return np.diff(before)
 
 
 _NOTHING = Found(np.empty(0, np.int64), np.empty(0, np.float32))
@@ -125,9 +132,9 @@ def no_vectors(rows: int) -> Vectors:
         scale=np.empty(0, np.float32),
         rows=np.empty(0, np.uint32),
         slot=np.full(rows, -1, np.int32),
-        centres=np.empty((0, 0), np.int8),
-        centre_scale=np.empty(0, np.float32),
+        centres=np.empty((0, 0), np.float32),
         starts=np.zeros(1, np.int64),
+        reach=np.ones(1, np.float32),
     )
 
 
@@ -141,12 +148,6 @@ def scales(vectors: Floats) -> Floats:
     """Return what a vector's bytes are multiplied by to give it back."""
     largest = np.abs(vectors).max(axis=1, initial=0.0)
     return np.where(largest > 0, largest / _LARGEST_BYTE, 1.0).astype(np.float32)
-
-
-def to_length_one(codes: NDArray[np.int8]) -> Floats:
-    """Return what vectors in bytes are multiplied by to be of length one."""
-    scale: Floats = 1.0 / np.linalg.norm(codes.astype(np.float32), axis=1).clip(min=1.0)
-    return scale
 
 
 def byte_dots(question: NDArray[np.int8], codes: NDArray[np.int8]) -> NDArray[np.int32]:

@@ -108,9 +108,16 @@ class ShelfView:
         )
 
     def neighbours(self, rows: Rows, offset: int) -> Rows:
-        found = np.asarray(rows, np.int64)
-        for _ in range(abs(offset)):
-            found = self._next(found, forward=offset > 0)
+        rows = np.asarray(rows, np.int64)
+        found = np.full(len(rows), _NOWHERE, np.int64)
+        there = np.flatnonzero(rows >= 0)
+        is_whole = self._in_one_part(rows[there])
+        # A line that lies in one part, as nearly all do, is leapt along; others are gone step by step.
+        found[there[is_whole]] = self._leap(rows[there[is_whole]], offset)
+        beside = rows[there[~is_whole]]
+        for _ in range(abs(offset) if len(beside) else 0):
+            beside = self._next(beside, forward=offset > 0)
+        found[there[~is_whole]] = beside
         return found
 
     def newest(self, limit: int) -> Rows:
@@ -135,8 +142,7 @@ class ShelfView:
         """Return the nearest rows: of every part, then of all."""
         vector = np.asarray(vector, np.float32).reshape(-1)
         found = [
-            (part.segment.vectors.nearest(vector, limit, mask.bits, mask.size), offset)
-            for part, mask, offset in self._parts()
+            (part.segment.vectors.nearest(vector, limit, mask.sight), offset) for part, mask, offset in self._parts()
         ]
         rows = np.concatenate([np.empty(0, np.int64), *(near.rows + offset for near, offset in found)])
         cosines = np.concatenate([np.empty(0, np.float32), *(near.cosines for near, _ in found)])
@@ -148,7 +154,7 @@ class ShelfView:
         dimensions = max(sizes, default=0)
         found = np.zeros((len(rows), dimensions), np.float32)
         for part, chosen, local in self._split(rows):
-            found[chosen] = part.segment.vectors.of_rows(local, dimensions)
+            part.segment.vectors.put_into(found, chosen, local)
         return found
 
     def _parts(self) -> Iterator[tuple[Part, Mask, int]]:
@@ -177,6 +183,33 @@ class ShelfView:
     def _speaker(self, rows: Rows) -> NDArray[np.int32]:
         codes = {id(part): code for part, code in zip(self._moment.parts, self._moment.speaker_codes, strict=True)}
         return self._column(rows, np.int32, lambda part, local: codes[id(part)][part.segment.facts.speaker[local]])
+
+    def _in_one_part(self, rows: Rows) -> NDArray[np.bool_]:
+        """Tell which rows have all of their line in the part that they are in themselves."""
+        if len(self._moment.parts) == 1:
+            return np.ones(len(rows), np.bool_)
+        lines, times = self._lines(rows), np.zeros(len(rows), np.int32)
+        for part in self._moment.parts:
+            known = part.segment.facts.lines
+            if len(known):
+                times += known[np.searchsorted(known, lines).clip(max=len(known) - 1)] == lines
+        in_one: NDArray[np.bool_] = times == 1
+        return in_one
+
+    def _leap(self, rows: Rows, offset: int) -> Rows:
+        """Return the visible rows so far behind these in their lines, each of which lies in one part."""
+        found = np.full(len(rows), _NOWHERE, np.int64)
+        masks = {id(part): (mask, first) for part, mask, first in self._parts()}
+        for part, chosen, local in self._split(rows):
+            mask, first = masks[id(part)]
+            order, standpoints = mask.in_lines
+            stands = part.segment.standpoints[local]
+            place = np.searchsorted(standpoints, stands) + offset
+            inside = (place >= 0) & (place < len(order))
+            place = place.clip(0, len(order) - 1)
+            inside &= standpoints[place] >> POSITION_BITS == stands >> POSITION_BITS
+            found[chosen[inside]] = order[place[inside]].astype(np.int64) + first
+        return found
 
     def _next(self, rows: Rows, *, forward: bool) -> Rows:
         """Return for each row the visible one next to it in its line; -1 for none, and for -1."""

@@ -134,7 +134,8 @@ GROUPED_HELP = {
         "admins make, change and delete domains, and name sources that documents come from by themselves (add_source, "
         "list_sources, update_source, remove_source, sync_source). To find something, use search. What can be searched "
         "by meaning, and how: embed turns texts into vectors, list_models names the models there are; admins say which "
-        "may be used (allow_models) and move searches to another (start_move, show_move, cancel_move)."
+        "may be used (allow_models) and move searches to another (start_move, show_move, cancel_move), or have all "
+        "of it indexed anew (reindex, reindex_all, show_reindexing)."
     ),
     "export_policies": (
         "What may leave in an export, in which form and by whose hand: list the policies there are, set one, delete "

@@ -7,6 +7,7 @@ import pytest
 
 from weft.index.building import _arranged
 from weft.index.clusters import FEWEST_CLUSTERED, clustered
+from weft.index.vectors import Sight
 
 pytestmark = pytest.mark.req("CE-N")
 
@@ -29,12 +30,12 @@ def many() -> np.ndarray:
 def share_found(halves: np.ndarray, visible: np.ndarray | None) -> float:
     vectors = _arranged(halves, np.arange(len(halves), dtype=np.uint32), len(halves), to_stay=True)
     assert len(vectors.centres) > 1
-    count = len(halves) if visible is None else int(visible.sum())
+    sight = None if visible is None else Sight(vectors, visible)
     seen = np.ones(len(halves), bool) if visible is None else visible
     floats, hits = halves.astype(np.float32), 0
     for question in spread(QUESTIONS):
         exact = np.argsort(-np.where(seen, floats @ question, -2))[:10]
-        found = vectors.nearest(question, 10, visible, count)
+        found = vectors.nearest(question, 10, sight)
         assert seen[found.rows].all()
         assert found.cosines.tolist() == sorted(found.cosines.tolist(), reverse=True)
         hits += len({*found.rows.tolist()} & {*exact.tolist()})
@@ -59,7 +60,8 @@ def test_what_is_visible_may_lie_far_from_the_question(many: np.ndarray) -> None
 
 def test_every_vector_is_in_one_cluster_and_the_same_every_time() -> None:
     codes = np.random.default_rng(4).integers(-127, 127, (FEWEST_CLUSTERED, 8)).astype(np.int8)
-    first, again = clustered(codes), clustered(codes)
+    scale = np.ones(len(codes), np.float32)
+    first, again = clustered(codes, scale), clustered(codes, scale)
     assert sorted(first.order.tolist()) == list(range(len(codes)))
     assert (first.starts[0], first.starts[-1]) == (0, len(codes))
     assert (np.diff(first.starts) >= 0).all()

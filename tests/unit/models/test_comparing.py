@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.capabilities.models.comparing import Answers, Probe, compare, probe_of
-from weft.capabilities.models.model import Comparison, Move
+from weft.capabilities.models.model import ModelComparison, Move
 from weft.capabilities.shelves.model import Chunk
 
 pytestmark = pytest.mark.req("CE-F51")
@@ -66,16 +66,16 @@ def test_recall_counts_what_must_be_found_and_agreement_what_both_find() -> None
     compared = compare(
         [answers(1, [1, 2], [2, 1]), answers(5, [5, 6], [7, 8]), answers(None, [1, 2], [1, 9]), answers(None, [], [3])]
     )
-    assert compared == Comparison(probes=2, recall_before=1.0, recall_after=0.5, agreement=0.625)
+    assert compared == ModelComparison(probes=2, recall_before=1.0, recall_after=0.5, agreement=0.625)
 
 
 def test_without_a_probe_nothing_is_lost() -> None:
-    assert compare([]) == Comparison(probes=0, recall_before=1.0, recall_after=1.0, agreement=1.0)
+    assert compare([]) == ModelComparison(probes=0, recall_before=1.0, recall_after=1.0, agreement=1.0)
 
 
 @pytest.mark.parametrize(("before", "after", "parity"), [(0.9, 0.9, True), (0.9, 0.885, True), (0.9, 0.87, False)])
 def test_parity_leaves_room_for_chance_and_no_more(before: float, after: float, parity: bool) -> None:
-    assert Comparison(100, before, after, 0.5).is_parity is parity
+    assert ModelComparison(100, before, after, 0.5).is_parity is parity
 
 
 def test_a_move_needs_the_models_that_it_asks_next() -> None:

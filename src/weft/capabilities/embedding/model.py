@@ -79,9 +79,9 @@ class Embeddings(Protocol):
         ...
 
     async def of_passages(
-        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False
+        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, afresh: bool = False
     ) -> list[bytes]:
-        """Return vectors in halves, from the cache where the same text was embedded before.
+        """Return vectors in halves, from the cache where the same text was embedded before, unless ``afresh``.
 
         What is ``platform`` data belongs to nobody: it is embedded once for all tenants.
         """

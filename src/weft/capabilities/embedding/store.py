@@ -41,6 +41,10 @@ class VectorStore(Protocol):
         """Note that these are of use, so that others go first."""
         ...
 
+    async def forget(self, model: str, digests: Sequence[bytes]) -> None:
+        """Drop these: they are to be made anew."""
+        ...
+
     async def count(self) -> int:
         """Return how many are kept, whatever the model."""
         ...

@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.following.contents import Contents, Said
-from weft.capabilities.following.model import IMPORTED, Position, Subject, Sweep, subject_of
+from weft.capabilities.following.model import IMPORTED, Anew, Position, Subject, Sweep, subject_of
 from weft.capabilities.messages.model import Part
 from weft.capabilities.retrieval.texts import item_of_key
 from weft.capabilities.shelves.model import LOCKED_IN_ORDER, NewChunk
@@ -96,15 +96,15 @@ class Follower(msgspec.Struct, frozen=True):
         seq, texts = position.seq, 0
         for each in recorded:
             if each.event.type == IMPORTED or texts >= TEXTS_AT_ONCE:
-                return Round(_made(changes), Position(seq), more=True)
+                return Round(_made(changes), position.at(seq), more=True)
             subject = subject_of(each)
             if subject is not None and subject not in changes:
-                changes[subject] = change = await self._change(subject)
+                changes[subject] = change = await self._change(subject, position.anew)
                 texts += change.texts if change else 0
             seq = each.event.seq
         more = len(recorded) == _EVENTS_AT_ONCE
         # Events may be gone with their session, so the last one that is left may not be the last one there was.
-        return Round(_made(changes), Position(seq if more else await self.events.last_seq()), more=more)
+        return Round(_made(changes), position.at(seq if more else await self.events.last_seq()), more=more)
 
     async def _sweep(self, position: Position, imported: Recorded) -> Round:
         """Go through a session that came as a whole: it may say what no event tells of."""
@@ -119,15 +119,15 @@ class Follower(msgspec.Struct, frozen=True):
             messages = await self.contents.messages.read_any(session_id, part)
             subjects = [Subject("message", session_id, str(message.message_id)) for message in messages]
             further = Sweep(session_id, messages[-1].message_id) if messages else None
-        changes = {subject: await self._change(subject) for subject in subjects}
-        reached = Position(imported.event.seq) if further is None else Position(position.seq, further)
+        changes = {subject: await self._change(subject, position.anew) for subject in subjects}
+        reached = position.at(imported.event.seq if further is None else position.seq, further)
         return Round(_made(changes), reached, more=True)
 
-    async def _change(self, subject: Subject) -> Change | None:
+    async def _change(self, subject: Subject, anew: Anew | None) -> Change | None:
         """Return how an item stands otherwise than it should; None if it stands as it should."""
         said = await self.contents.said(subject)
         standing = await self.shelves.of_item(subject.shelf, subject.place, subject.item)
-        if _stands(standing, said):
+        if _stands(standing, said) and not _is_old(standing, anew):
             return None
         return Change(subject, said, [chunk.number for chunk in standing])
 
@@ -136,6 +136,10 @@ def _stands(standing: Sequence[Chunk], said: Said | None) -> bool:
     if said is None:
         return not standing
     return bool(standing) and all((chunk.version, chunk.scope) == (said.version, said.scope) for chunk in standing)
+
+
+def _is_old(standing: Sequence[Chunk], anew: Anew | None) -> bool:
+    return anew is not None and any(anew.replaces(chunk.shelf, chunk.number) for chunk in standing)
 
 
 def _made(changes: Mapping[Subject, Change | None]) -> list[Change]:

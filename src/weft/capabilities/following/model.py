@@ -17,8 +17,9 @@ from weft.kernel.jobs import Progress
 if TYPE_CHECKING:
     from weft.kernel.events import Recorded
 
-# The name of this work among the jobs of a tenant.
+# The names of this work among the jobs of a tenant: going on with the log, and going through it once more.
 FOLLOWING = "sessions.follow"
+REINDEXING = "sessions.reindex"
 IMPORTED = "session.imported"
 _TO_MESSAGES = frozenset({"message.added", "message.visibility_changed"})
 _TO_KEYS = frozenset({"board.written", "board.deleted", "board.expired"})
@@ -49,20 +50,42 @@ class Sweep(msgspec.Struct, frozen=True):
         return self.after_message < 0
 
 
+class Anew(msgspec.Struct, frozen=True):
+    """What came to its shelf up to these numbers is to be put there anew, and embedded anew too if ``afresh``."""
+
+    sessions: int
+    memory: int
+    afresh: bool = False
+
+    def replaces(self, shelf: str, number: int) -> bool:
+        return number <= (self.memory if shelf == MEMORY else self.sessions)
+
+
 class Position(NamedTuple):
-    """The last event that was looked at; the one behind it is gone through item by item if there is a sweep."""
+    """The last event that was looked at; the one behind it is gone through item by item if there is a sweep.
+
+    What stands as it should is left alone, unless it is to be put there anew.
+    """
 
     seq: int = 0
     sweep: Sweep | None = None
+    anew: Anew | None = None
 
     @classmethod
     def of(cls, progress: Progress) -> Position:
-        sweep = msgspec.json.decode(progress.done, type=Sweep) if progress.done else None
-        return cls(int(progress.cursor or 0), sweep)
+        sweep, anew = _beside.decode(progress.done) if progress.done else (None, None)
+        return cls(int(progress.cursor or 0), sweep, anew)
+
+    def at(self, seq: int, sweep: Sweep | None = None) -> Position:
+        """Return the place that an event is, on the same way."""
+        return self._replace(seq=seq, sweep=sweep)
 
     def as_progress(self) -> Progress:
-        sweep = "" if self.sweep is None else msgspec.json.encode(self.sweep).decode()
-        return Progress(str(self.seq), sweep)
+        beside = (self.sweep, self.anew)
+        return Progress(str(self.seq), "" if beside == (None, None) else msgspec.json.encode(beside).decode())
+
+
+_beside = msgspec.json.Decoder(tuple[Sweep | None, Anew | None])
 
 
 def subject_of(recorded: Recorded) -> Subject | None:

@@ -18,6 +18,7 @@ from weft.capabilities.embedding.model import Embeddings
 from weft.capabilities.embedding.store import TenantModelStore
 from weft.capabilities.knowledge.chunks import Layout
 from weft.capabilities.knowledge.documents import document_event
+from weft.capabilities.knowledge.domains import domain_event
 from weft.capabilities.knowledge.model import Document, Domain
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, Waiting
 from weft.capabilities.models.moving import models_in_use
@@ -29,7 +30,7 @@ from weft.kernel.identity import Actor
 
 # Whoever shows no sign of life for so long is taken for dead.
 LEASE_MICROS = 60_000_000
-_REQUEUED_AT_ONCE = 200
+_REQUEUED_AT_ONCE = 20
 _LONGEST_REASON = 500
 
 # Another has the document, or it is another by now; or the tenant needs vectors of other models.
@@ -44,6 +45,11 @@ class Taken(NamedTuple):
     cut: str
     content: bytes
     models: tuple[str, ...]
+
+    @property
+    def afresh(self) -> bool:
+        """Tell whether it is to be embedded although it was before."""
+        return self.domain.reindex_afresh and self.document.is_reindexed
 
 
 class Batch(NamedTuple):
@@ -125,14 +131,21 @@ class Ingest(msgspec.Struct, frozen=True):
         """Let go of a document; it rests for so long."""
         await self.documents.release(document.domain, document.document_id, holder, self.now + rest_micros)
 
-    async def requeue(self, domain: str) -> bool:
-        """Have the next documents of a domain indexed anew; tell whether there are more."""
+    async def requeue(self, domain: str) -> int:
+        """Have the next documents of a domain indexed anew once those before are; return in how many chunks they are.
+
+        Only a few at a time are put among those that wait, so that whatever is put meanwhile does not wait behind all.
+        """
         place = await self.domains.find_locked(domain)
         if place is None or place.reindex_after is None:
-            return False
+            return 0
         last = await self.documents.requeue(domain, place.reindex_after, _REQUEUED_AT_ONCE, self.now)
         await self.domains.set_reindexing(domain, last)
-        return last is not None
+        if last is None:
+            await self.outbox.publish(domain_event("domain.reindexed", place, self.actor.participant))
+            return 0
+        waiting = await self.documents.requeued(domain)
+        return max(waiting)
 
     async def _held(self, document: Document, holder: str) -> Document | None:
         until = self.now + LEASE_MICROS

@@ -81,7 +81,10 @@ class DeleteDomain(Request):
 
 
 class DomainInfo(Response, omit_defaults=False):
-    """A domain, with what it holds: chunks are what searches find; pending and failed count documents."""
+    """A domain, with what it holds: chunks are what searches find; pending and failed count documents.
+
+    While it is reindexed, ``to_reindex`` documents are still to be indexed anew.
+    """
 
     domain: str
     description: str
@@ -98,6 +101,7 @@ class DomainInfo(Response, omit_defaults=False):
     pending: int
     failed: int
     reindexing: bool
+    to_reindex: int
 
 
 class DomainList(Response):
@@ -140,7 +144,14 @@ class Shown(msgspec.Struct, frozen=True):
             pending=backlog.pending,
             failed=backlog.failed,
             reindexing=domain.reindex_after is not None,
+            to_reindex=await self._to_reindex(domain),
         )
+
+    async def _to_reindex(self, domain: Domain) -> int:
+        if domain.reindex_after is None:
+            return 0
+        waiting = await self.documents.requeued(domain.domain)
+        return waiting.documents + await self.documents.count_behind(domain.domain, domain.reindex_after)
 
 
 @operation(
@@ -240,7 +251,7 @@ async def update_domain(request: UpdateDomain, shown: Shown) -> DomainInfo:
     check_clearance(domains.actor, after.clearance, "A domain of this clearance")
     check_cutting(after.cutting)
     if (after.cutting, after.importance) != (before.cutting, before.importance):
-        after = structs.replace(after, reindex_after="")
+        after = structs.replace(after, reindex_after="", reindex_afresh=False)
     await domains.domains.update(after)
     reindexing = after.reindex_after is not None
     await domains.tell(domain_event("domain.updated", after, domains.actor.participant, reindexing=reindexing))

@@ -94,7 +94,8 @@ class DocumentTooLarge(Rejected):
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
     """A place of knowledge: who may look into it, and how its documents are cut and weighed.
 
-    ``reindex_after`` is the last document that was looked at by a reindexing that is under way.
+    ``reindex_after`` is the last document that was looked at by a reindexing that is under way, which embeds everything
+    anew if it is ``afresh``.
     """
 
     domain: str
@@ -109,6 +110,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     documents: int = 0
     bytes: int = 0
     reindex_after: str | None = None
+    reindex_afresh: bool = False
 
     @property
     def cleared(self) -> tuple[str, ...]:
@@ -154,6 +156,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     chunks_done: int = 0
     chunks_total: int | None = None
     error: str | None = None
+
+    @property
+    def is_reindexed(self) -> bool:
+        """Tell whether its last version brought no other content."""
+        return self.version > self.content_version
 
 
 def check_document_id(document_id: str) -> None:

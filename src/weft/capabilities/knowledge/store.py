@@ -35,6 +35,13 @@ class Waiting(NamedTuple):
     document_id: str
 
 
+class Requeued(NamedTuple):
+    """How many documents wait to be indexed anew, and in how many chunks they are found now."""
+
+    documents: int
+    chunks: int
+
+
 class Held(NamedTuple):
     """A document in somebody's hands, and how the version at work was cut, empty if it was not yet."""
 
@@ -108,7 +115,7 @@ class DocumentStore(Protocol):
         ...
 
     async def matching(self, domain: str, metadata: Mapping[str, object], media_types: Sequence[str]) -> Sequence[str]:
-        """Return the names of those whose metadata say all of this, and that are of one of these types if any is named."""
+        """Return the names of those whose metadata say all of this, and are of one of these types if any is named."""
         ...
 
     async def backlog(self, domain: str) -> Backlog: ...
@@ -151,6 +158,14 @@ class DocumentStore(Protocol):
 
     async def requeue(self, domain: str, after: str, limit: int, now: int) -> str | None:
         """Have the next documents behind a name indexed anew, each as a new version; return the last one's name."""
+        ...
+
+    async def requeued(self, domain: str) -> Requeued:
+        """Return what waits to be indexed anew, other content aside."""
+        ...
+
+    async def count_behind(self, domain: str, after: str) -> int:
+        """Return how many documents stand behind a name."""
         ...
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.models.model import Comparison
+from weft.capabilities.models.model import ModelComparison
 
 if TYPE_CHECKING:
     from weft.capabilities.shelves.model import Chunk
@@ -59,11 +59,11 @@ async def probes_in(shelf: str, shelves: ShelfStore, shares: int) -> list[Probe]
     return [probe for probe in map(probe_of, chunks) if probe is not None]
 
 
-def compare(answers: Iterable[Answers]) -> Comparison:
+def compare(answers: Iterable[Answers]) -> ModelComparison:
     """Return how two models did; without a single probe, that both found all there was."""
     answers = list(answers)
     probes = [each for each in answers if each.probe.number is not None]
-    return Comparison(
+    return ModelComparison(
         probes=len(probes),
         recall_before=_share(each.probe.number in each.before for each in probes),
         recall_after=_share(each.probe.number in each.after for each in probes),

@@ -56,7 +56,7 @@ class NoMove(NotFound):
     related = ("knowledge",)
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class ModelComparison(msgspec.Struct, frozen=True):
     """How two models did on the same questions.
 
     A probe is a sentence of a chunk that must be found again among the first ten. ``agreement`` is how much of the ten
@@ -91,7 +91,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     shelf: str = ""
     number: int = 0
     embedded: int = 0
-    comparison: Comparison | None = None
+    comparison: ModelComparison | None = None
     problem: str | None = None
 
     @property

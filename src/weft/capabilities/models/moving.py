@@ -12,7 +12,7 @@ from weft.capabilities.embedding.choosing import models_to_fill, serving_model
 from weft.capabilities.embedding.model import Model
 from weft.capabilities.embedding.store import TenantModelStore
 from weft.capabilities.models.comparing import Probe, probes_in
-from weft.capabilities.models.model import MAY_BE_CANCELLED, AlreadyServing, Comparison, Move, MoveUnderWay, NoMove
+from weft.capabilities.models.model import MAY_BE_CANCELLED, AlreadyServing, ModelComparison, Move, MoveUnderWay, NoMove
 from weft.capabilities.models.store import MoveStore
 from weft.capabilities.shelves.model import Chunk
 from weft.capabilities.shelves.store import ShelfStore
@@ -121,7 +121,7 @@ class Moves(msgspec.Struct, frozen=True):
         """Return how many chunks there are."""
         return sum([(await self.shelves.state(shelf)).chunks for shelf in await self.shelves.names()])
 
-    async def settle(self, comparison: Comparison | None) -> None:
+    async def settle(self, comparison: ModelComparison | None) -> None:
         """Take over with the new model if it finds as much as the old one, and stay with the old one if not."""
         move = await self._standing("comparing")
         if move is None:
@@ -202,5 +202,5 @@ async def models_in_use(store: TenantModelStore, known: Sequence[Model], now: in
     return models_to_fill(said, known)
 
 
-def _figures(comparison: Comparison | None) -> dict[str, object]:
+def _figures(comparison: ModelComparison | None) -> dict[str, object]:
     return {} if comparison is None else structs.asdict(comparison)

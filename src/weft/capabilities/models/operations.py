@@ -11,7 +11,7 @@ from weft.capabilities.access.grants import check_highest_clearance
 from weft.capabilities.embedding.choosing import allow_models, serving_model, usable_model, usable_models
 from weft.capabilities.embedding.model import EmbeddingModelUnknown, Embeddings
 from weft.capabilities.embedding.store import TenantModelStore
-from weft.capabilities.models.model import AlreadyServing, Comparison, ModelName, Move, MoveUnderWay, NoMove, State
+from weft.capabilities.models.model import AlreadyServing, ModelComparison, ModelName, Move, MoveUnderWay, NoMove, State
 from weft.capabilities.models.moving import Moves
 from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
 from weft.kernel.identity import Actor, Permission
@@ -79,7 +79,7 @@ class MoveInfo(Response, omit_defaults=False):
     finished_at: datetime | None
     embedded: int
     chunks: int
-    comparison: Comparison | None
+    comparison: ModelComparison | None
     problem: str | None
 
 

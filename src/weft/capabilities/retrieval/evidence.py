@@ -168,4 +168,3 @@ def _best_parts(found: Sequence[dict[str, Floats]]) -> dict[str, Floats]:
         name: np.take_along_axis(np.stack([signals[name] for signals in found]), best, axis=0).mean(axis=0)
         for name in found[0]
     }
-

@@ -8,31 +8,25 @@ where nothing is relevant, the most recent comes instead.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from msgspec import structs
 
-from weft.capabilities.retrieval.calibration import SURE, confidence, relevance
-from weft.capabilities.retrieval.evidence import add_speaker, add_weighing, evidence_in, recency
+from weft.capabilities.retrieval.choosing import Weighed, choose
+from weft.capabilities.retrieval.evidence import add_speaker, add_weighing, evidence_in
 from weft.capabilities.retrieval.lexical import Lexicon
-from weft.capabilities.retrieval.model import Ranked, Ranking
 from weft.capabilities.retrieval.repeating import let_stand_back
 from weft.capabilities.retrieval.understanding import understand
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.retrieval.evidence import Evidence
-    from weft.capabilities.retrieval.model import Question
+    from weft.capabilities.retrieval.model import Question, Ranking
     from weft.capabilities.retrieval.searching import Embed
     from weft.capabilities.retrieval.view import Floats, View
 
 # Of a question of many parts these are looked for, those that say most in words that are there.
 _MOST_PARTS = 16
-_MOST_PINNED = 20
-_WIDER = 2
-_DIGITS = 4
 
 
 class _Asked(NamedTuple):
@@ -41,13 +35,6 @@ class _Asked(NamedTuple):
     view: View
     parts: list[int]
     speaker: str | None
-
-
-class Weighed(NamedTuple):
-    """Candidates of each view with what speaks for them, and whether meaning counted, or words alone."""
-
-    found: list[Evidence]
-    by_meaning: bool
 
 
 async def rank(question: Question, views: Sequence[View], embed: Embed) -> Ranking:
@@ -105,59 +92,3 @@ async def _meanings(texts: Sequence[str], parts: set[int], embed: Embed) -> Floa
     vectors = np.zeros((len(texts), found.shape[1]), np.float32)
     vectors[wanted] = found
     return vectors
-
-
-def choose(question: Question, views: Sequence[View], weighed: Weighed) -> Ranking:
-    """Return the best of what was weighed; more than was asked for, and less relevant, if that is not likely enough."""
-    best = _best_first(weighed.found)
-    likely = confidence(best.totals[: question.top_k], best.agreement())
-    floor, limit = question.weighing.floor, question.top_k
-    widened = likely < SURE
-    if widened:
-        floor, limit = floor / _WIDER, limit * _WIDER
-    scored = [_ranked(weighed.found[view], place) for view, place in best.places[:limit].tolist()]
-    taken = [each for each in scored if each.score >= floor]
-    return Ranking(
-        ranked=_with_pins(taken, weighed.found) or _newest(question, views),
-        confidence=round(likely, _DIGITS),
-        floor=floor,
-        widened=widened and bool(taken),
-        fallback=None if taken else "recency",
-        candidates=len(best.totals),
-        searched=sum(view.size for view in views),
-        by_meaning=weighed.by_meaning,
-    )
-
-
-def _with_pins(taken: list[Ranked], found: Sequence[Evidence]) -> list[Ranked]:
-    """Return what was taken and all that is pinned, whatever speaks for it."""
-    known = {(each.shelf, each.number) for each in taken}
-    pinned = [
-        _ranked(evidence, place)
-        for evidence in found
-        for place in np.flatnonzero(evidence.columns.pinned)[:_MOST_PINNED].tolist()
-    ]
-    return taken + [each for each in pinned if (each.shelf, each.number) not in known]
-
-
-def _ranked(evidence: Evidence, place: int) -> Ranked:
-    signals: dict[str, Any] = {name: round(float(values[place]), _DIGITS) for name, values in evidence.signals.items()}
-    signals["pinned"] = bool(evidence.columns.pinned[place])
-    return Ranked(
-        shelf=evidence.view.shelf,
-        number=int(evidence.columns.number[place]),
-        score=round(float(relevance(evidence.total[place])), _DIGITS),
-        signals=signals,
-    )
-
-
-def _newest(question: Question, views: Sequence[View]) -> list[Ranked]:
-    """Return the most recent of all views, for want of anything relevant."""
-    found = []
-    for view in views:
-        columns = view.columns(view.newest(question.top_k))
-        newness = recency(columns.moment, question.asked_at, question.weighing).tolist()
-        for number, moment, new in zip(columns.number.tolist(), columns.moment.tolist(), newness, strict=True):
-            told = Ranked(shelf=view.shelf, number=number, score=0.0, signals={"recency": round(new, _DIGITS)})
-            found.append((-moment, told.shelf, number, told))
-    return [told for *_, told in sorted(found, key=lambda each: each[:3])[: question.top_k]]

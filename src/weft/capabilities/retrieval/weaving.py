@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _GAP = "\n\n"
 # Of what fits, so much is for what was found; what stands around it gets the rest, and what that leaves.
-_SHARE_OF_FOUND = 0.7
+_SHARE_OF_FOUND = 0.85
 
 
 class Line(NamedTuple):

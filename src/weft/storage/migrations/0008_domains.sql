@@ -8,7 +8,7 @@ CREATE TABLE tenant_plans (
 ) {table};
 
 -- Who may look into a domain: those its patterns name, cleared as high as it asks. While its documents are being cut
--- anew, reindex_after is the last one that was looked at.
+-- anew, reindex_after is the last one that was looked at; afresh if they are embedded anew as well.
 CREATE TABLE domains (
     tenant        TEXT NOT NULL,
     domain        TEXT NOT NULL,
@@ -23,6 +23,7 @@ CREATE TABLE domains (
     documents     {bigint} NOT NULL,
     bytes         {bigint} NOT NULL,
     reindex_after TEXT,
+    reindex_afresh {bigint} NOT NULL,
     PRIMARY KEY (tenant, domain)
 ) {table};
 

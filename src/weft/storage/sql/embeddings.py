@@ -57,6 +57,12 @@ class SqlVectorStore:
             [(now, self._tenant, model, digest) for digest in sorted(digests)],
         )
 
+    async def forget(self, model: str, digests: Sequence[bytes]) -> None:
+        await self._tx.many(
+            "DELETE FROM embedding_cache WHERE tenant = $1 AND model = $2 AND digest = $3",
+            [(self._tenant, model, digest) for digest in sorted(set(digests))],
+        )
+
     async def count(self) -> int:
         row = await self._tx.one(
             "SELECT COUNT(*) FROM embedding_cache WHERE tenant = $1 AND used_at >= 0", self._tenant

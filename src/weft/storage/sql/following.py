@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.following.model import FOLLOWING, pending_of
+from weft.capabilities.following.model import FOLLOWING, REINDEXING, pending_of
 from weft.capabilities.retrieval.texts import MemoryKey
 from weft.capabilities.shelves.model import MEMORY, SESSIONS
 from weft.storage.sql.events import SqlEventStore
@@ -26,6 +26,21 @@ async def tenants_behind(transaction: Transaction, now: int) -> list[str]:
           AND COALESCE(j.lease_until, 0) <= $2 AND COALESCE(j.due_at, 0) <= $2
         ORDER BY tenants.tenant
         """,
+        FOLLOWING,
+        now,
+    )
+    return [row[0] for row in rows]
+
+
+async def tenants_reindexing(transaction: Transaction, now: int) -> list[str]:
+    """Return the tenants whose log is gone through once more, and that nobody has in hand."""
+    rows = await transaction.all(
+        """
+        SELECT tenants.tenant FROM tenants JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1
+        LEFT JOIN jobs f ON f.tenant = tenants.tenant AND f.job = $2
+        WHERE COALESCE(f.lease_until, 0) <= $3 ORDER BY tenants.tenant
+        """,
+        REINDEXING,
         FOLLOWING,
         now,
     )

@@ -8,7 +8,7 @@ import msgspec
 
 from weft.capabilities.chunking.model import Cutting
 from weft.capabilities.knowledge.model import Document, Domain
-from weft.capabilities.knowledge.store import Backlog, Held, Kept, Waiting
+from weft.capabilities.knowledge.store import Backlog, Held, Kept, Requeued, Waiting
 from weft.storage.sql.knowledge_sources import erase_sources
 from weft.storage.sql.patterns import decode_patterns, encode_patterns
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _DOMAIN = """
 SELECT domain, description, clearance, created_by, created_at, updated_at, agents, cutting, importance, documents,
-       bytes, reindex_after
+       bytes, reindex_after, reindex_afresh
 FROM domains
 """
 _DOCUMENT = """
@@ -75,8 +75,8 @@ class SqlDomainStore:
         row = await self._tx.one(
             """
             INSERT INTO domains (tenant, domain, description, clearance, agents, cutting, importance, created_by,
-                                 created_at, updated_at, documents, bytes, reindex_after)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+                                 created_at, updated_at, documents, bytes, reindex_after, reindex_afresh)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
             ON CONFLICT DO NOTHING RETURNING 1
             """,
             self._tenant,
@@ -88,6 +88,7 @@ class SqlDomainStore:
             domain.documents,
             domain.bytes,
             domain.reindex_after,
+            int(domain.reindex_afresh),
         )
         return row is not None
 
@@ -107,12 +108,13 @@ class SqlDomainStore:
         await self._tx.run(
             """
             UPDATE domains SET description = $1, clearance = $2, agents = $3, cutting = $4, importance = $5,
-                               updated_at = $6, reindex_after = $7
-            WHERE tenant = $8 AND domain = $9
+                               updated_at = $6, reindex_after = $7, reindex_afresh = $8
+            WHERE tenant = $9 AND domain = $10
             """,
             *_said(domain),
             domain.updated_at,
             domain.reindex_after,
+            int(domain.reindex_afresh),
             self._tenant,
             domain.domain,
         )
@@ -432,6 +434,27 @@ class SqlDocumentStore:
         )
         return rows[-1][0] if rows else None
 
+    async def requeued(self, domain: str) -> Requeued:
+        row = await self._tx.one(
+            """
+            SELECT COUNT(*), COALESCE(SUM(chunks), 0) FROM documents
+            WHERE tenant = $1 AND domain = $2 AND state = 'pending' AND version > content_version
+            """,
+            self._tenant,
+            domain,
+        )
+        assert row is not None  # noqa: S101 - a count always has its row
+        return Requeued(int(row[0]), int(row[1]))
+
+    async def count_behind(self, domain: str, after: str) -> int:
+        row = await self._tx.one(
+            "SELECT COUNT(*) FROM documents WHERE tenant = $1 AND domain = $2 AND document_id > $3",
+            self._tenant,
+            domain,
+            after,
+        )
+        return 0 if row is None else int(row[0])
+
     async def _count(self, domain: str, state: State) -> int:
         row = await self._tx.one(
             "SELECT COUNT(*) FROM documents WHERE tenant = $1 AND domain = $2 AND state = $3",
@@ -474,10 +497,10 @@ async def tenants_with_pending(transaction: Transaction) -> list[str]:
         found.append(row[0])
 
 
-async def domains_reindexing(transaction: Transaction) -> list[tuple[str, str]]:
-    """Return (tenant, domain) wherever documents are being cut anew."""
-    rows = await transaction.all("SELECT tenant, domain FROM domains WHERE reindex_after IS NOT NULL")
-    return [(tenant, domain) for tenant, domain in rows]
+async def tenants_reindexing(transaction: Transaction) -> list[str]:
+    """Return the tenants that have domains which are reindexed."""
+    rows = await transaction.all("SELECT DISTINCT tenant FROM domains WHERE reindex_after IS NOT NULL ORDER BY tenant")
+    return [row[0] for row in rows]
 
 
 async def documents_pending(transaction: Transaction) -> int:
@@ -512,7 +535,12 @@ def _said(domain: Domain) -> tuple[Value, ...]:
 def _domain(row: Row) -> Domain:
     values = dict(zip(Domain.__struct_fields__, row, strict=True))
     return Domain(
-        **{**values, "agents": decode_patterns(values["agents"]), "cutting": _cutting.decode(values["cutting"])}
+        **values
+        | {
+            "agents": decode_patterns(values["agents"]),
+            "cutting": _cutting.decode(values["cutting"]),
+            "reindex_afresh": bool(values["reindex_afresh"]),
+        }
     )
 
 

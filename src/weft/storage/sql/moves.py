@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.models.model import Comparison, Move
+from weft.capabilities.models.model import ModelComparison, Move
 
 if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction
@@ -54,5 +54,5 @@ def _move(row: Row | None) -> Move | None:
         return None
     said = dict(zip(_FIELDS, row, strict=True))
     if said["comparison"] is not None:
-        said["comparison"] = msgspec.json.decode(said["comparison"], type=Comparison)
+        said["comparison"] = msgspec.json.decode(said["comparison"], type=ModelComparison)
     return Move(**{**said, "comparable": bool(said["comparable"])})

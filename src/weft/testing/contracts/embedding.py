@@ -86,6 +86,16 @@ class VectorStoreContract:
         assert sorted(kept) == [DIGESTS[0], *DIGESTS[3:6]]
         assert [await stores.vectors.drop_unused(100) for _ in range(2)] == [4, 0]
 
+    async def test_what_is_forgotten_can_be_kept_anew(self, stores: Stores, elsewhere: Stores) -> None:
+        for where in (stores, elsewhere):
+            await where.vectors.keep("m", {DIGESTS[0]: b"old", DIGESTS[1]: b"old"}, 10)
+        await stores.vectors.forget("m", [DIGESTS[0], DIGESTS[0], b"?" * 32])
+        await stores.vectors.forget("other", DIGESTS[:2])
+        await stores.vectors.keep("m", {DIGESTS[0]: b"new", DIGESTS[1]: b"new"}, 20)
+        found = await stores.vectors.find("m", DIGESTS[:2])
+        assert [found[digest].vector for digest in DIGESTS[:2]] == [b"new", b"old"]
+        assert (await elsewhere.vectors.find("m", DIGESTS[:1]))[DIGESTS[0]].vector == b"old"
+
     @pytest.mark.req("CE-F42")
     async def test_tenants_keep_their_own(self, stores: Stores, elsewhere: Stores) -> None:
         await stores.vectors.keep("m", {DIGESTS[0]: b"v"}, 10)

@@ -64,11 +64,20 @@ class DomainStoreContract:
         await stores.domains.count("handbook", documents=2, size=30)
         await stores.domains.count("handbook", documents=-1, size=-10)
         await stores.domains.update(
-            structs.replace(DOMAIN, clearance=4, agents=("*",), cutting=Cutting(), updated_at=9)
+            structs.replace(
+                DOMAIN, clearance=4, agents=("*",), cutting=Cutting(), updated_at=9, reindex_afresh=True
+            )
         )
         found = await stores.domains.find("handbook")
         assert found == structs.replace(
-            DOMAIN, clearance=4, agents=("*",), cutting=Cutting(), updated_at=9, documents=1, bytes=20
+            DOMAIN,
+            clearance=4,
+            agents=("*",),
+            cutting=Cutting(),
+            updated_at=9,
+            documents=1,
+            bytes=20,
+            reindex_afresh=True,
         )
 
     async def test_reindexing_is_noted(self, stores: Stores) -> None:
@@ -180,7 +189,10 @@ class DocumentStoreContract:
             document = structs.replace(DOCUMENT, document_id=name)
             await stores.documents.put(document, b"x", 5)
             await stores.documents.finish(structs.replace(document, chunks=1), None)
+        assert await stores.documents.requeued("handbook") == (0, 0)
+        assert [await stores.documents.count_behind("handbook", name) for name in ("", "b", "c")] == [3, 1, 0]
         assert await stores.documents.requeue("handbook", "", 2, 50) == "b"
+        assert await stores.documents.requeued("handbook") == (2, 2)
         states = {
             each.document_id: (each.state, each.version)
             for each in await stores.documents.page("handbook", None, "", 9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from weft.capabilities.models.model import Comparison, Move
+from weft.capabilities.models.model import ModelComparison, Move
 from weft.testing.contracts.stores import Stores
 
 MOVE = Move(
@@ -31,7 +31,7 @@ class MoveStoreContract:
             shelf="sessions",
             number=7,
             embedded=9,
-            comparison=Comparison(probes=4, recall_before=0.75, recall_after=1.0, agreement=0.5),
+            comparison=ModelComparison(probes=4, recall_before=0.75, recall_after=1.0, agreement=0.5),
             problem="The service is away.",
         )
         for move in (MOVE, ended, structs.replace(MOVE, to_model="newer", started_at=40)):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from evals.vectors import KnownVectors
+    from evals.known_vectors import KnownVectors
 
     Measure = Literal["recall", "characters"]
     Group = frozenset[str]
@@ -84,6 +84,18 @@ class Corpus:
             for number, (chunk, vector) in enumerate(zip(self.chunks, embedded, strict=True), start=1)
         ]
         return ShelfView(self.shelf, Moment().then(len(standing), standing, []), Wish(self.shelf), _Anyone())
+
+    def around(self, place: int, reach: int) -> Iterator[tuple[int, int]]:
+        """Yield a message and those near to it in its session, each with how far away it is."""
+        chunk = self.chunks[place]
+        for step in range(-reach, reach + 1):
+            near = self._messages.get((chunk.place, int(chunk.item) + step))
+            if near is not None:
+                yield near, abs(step)
+
+    @cached_property
+    def _messages(self) -> dict[tuple[str, int], int]:
+        return {(chunk.place, int(chunk.item)): place for place, chunk in enumerate(self.chunks)}
 
     @cached_property
     def asked_at(self) -> int:
@@ -196,18 +208,6 @@ def found_of(asked: Asked, corpus: Corpus, places: Sequence[int]) -> float:
         return _characters(asked.spans, [corpus.chunks[place] for place in places])
     items = {corpus.names[place] for place in places}
     return sum(bool(group & items) for group in asked.wanted) / len(asked.wanted)
-
-
-def first_items(corpus: Corpus, places: Iterable[int], limit: int) -> list[int]:
-    """Return the places of the best chunks of so many items, the best first."""
-    items: set[str] = set()
-    kept = []
-    for place in places:
-        items.add(corpus.names[place])
-        if len(items) > limit:
-            break
-        kept.append(place)
-    return kept
 
 
 def is_right(asked: Asked, corpus: Corpus, place: int) -> bool:

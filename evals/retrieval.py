@@ -1,0 +1,138 @@
+"""Whether what answers a question is among the ten best, over every kind of thing that is searched.
+
+One configuration for all sets: the product's own cutting, vectors, words and ranking with its defaults; the questions of
+LoCoMo that were made to mislead are left out. Floors are those of plain BM25. Then what each part of the ranking brings:
+the same questions, with that part left out.
+"""
+
+from __future__ import annotations
+
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from evals.results import Row
+from evals.retrieval_runs import BEST, runs_over
+from weft.capabilities.retrieval.model import Weighing
+from weft.capabilities.retrieval.reading import Passage
+from weft.capabilities.retrieval.weaving import strand_of, weave
+from weft.capabilities.shelves.model import Chunk
+from weft.kernel.tokens import approximate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from evals.retrieval_runs import Answer, Runs
+    from evals.retrieval_sets import Corpus
+    from weft.index.view import ShelfView
+
+# What plain BM25 reaches, and what is wanted.
+_WANTED: dict[str, tuple[float | None, float | None]] = {
+    "locomo": (0.57, 0.80),
+    "locomo_windows": (0.86, 0.86),
+    "bfcl_memory": (None, 0.99),
+    "scifact": (0.81, 0.88),
+    "tau2_banking": (0.23, 0.40),
+    "qmsum": (0.48, 0.60),
+    "chunkeval": (None, None),
+    "metatool": (0.70, 0.90),
+    "livemcp": (0.40, 0.55),
+    "bfcl_live": (0.88, 0.96),
+}
+_CONTEXT_TOKENS, _CONTEXT_WANTED = 2_000, 0.92
+# As get_context has it.
+_SHORTEST_PASSAGE, _REACH = 20, 2
+_DIGITS = 3
+_WORDS, _MEANING = ("lexical", "lexical_around"), ("semantic", "semantic_around")
+# Which signals a part of the ranking gives, and the sets on which it has something to do.
+_PARTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "words": (_WORDS, ("locomo", "scifact", "qmsum", "metatool", "bfcl_live")),
+    "meaning": (_MEANING, ("locomo", "scifact", "qmsum", "metatool", "bfcl_live")),
+    "windows": (("lexical_around", "semantic_around"), ("locomo", "bfcl_memory", "qmsum", "chunkeval")),
+    "references": (("speaker",), ("locomo",)),
+    "importance": (("importance",), ("locomo", "bfcl_memory")),
+    "recency": (("recency",), ("locomo",)),
+    "repetition": (("repetition",), ("bfcl_live", "tau2_banking")),
+}
+
+
+def retrieval(folder: Path | None) -> Iterator[Row]:
+    if folder is None:
+        return
+    runs = runs_over(folder)
+    for name, (floor, wanted) in _WANTED.items():
+        value = fmean(answer.recall(answer.shown[:BEST]) for answer in runs.answers(name))
+        unit = "gold characters in ten" if runs.collection(name).measure == "characters" else "recall@10"
+        yield _row(name, value, unit, floor, wanted)
+    yield _row("locomo.context", _in_context(runs), f"gold in {_CONTEXT_TOKENS:,} tokens", None, _CONTEXT_WANTED)
+    yield from _lifts(runs)
+    yield Row("retrieval.configuration.recency_weight", Weighing().recency_weight, "for all sets", None, None, None)
+    yield Row("retrieval.configuration.importance_weight", Weighing().importance_weight, "for all", None, None, None)
+
+
+def _lifts(runs: Runs) -> Iterator[Row]:
+    for part, (signals, names) in _PARTS.items():
+        for name in names:
+            answers = runs.answers(name)
+            without = fmean(answer.recall(answer.best(answer.without(signals))) for answer in answers)
+            yield _lift(part, name, answers, without)
+    nameless = runs.ask(
+        runs.collection("locomo"),
+        [
+            (answer.asked, answer.asked.corpus, _Nameless(runs.view("locomo", answer.asked.corpus)))
+            for answer in runs.answers("locomo")
+        ],
+    )
+    without = fmean(answer.recall(answer.best(answer.total)) for answer in nameless)
+    yield _lift("entities", "locomo", runs.answers("locomo"), without)
+
+
+def _lift(part: str, name: str, answers: Sequence[Answer], without: float) -> Row:
+    everything = fmean(answer.recall(answer.best(answer.total)) for answer in answers)
+    value, baseline = round(everything, _DIGITS), round(without, _DIGITS)
+    return Row(f"retrieval.with_{part}.{name}", value, "beside without it", baseline, None, None)
+
+
+class _Nameless:
+    """A view in which nobody is known by name, so that names in questions are words like any other."""
+
+    def __init__(self, view: ShelfView) -> None:
+        self._view = view
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._view, name)
+
+    def present_speakers(self) -> frozenset[str]:
+        return frozenset()
+
+
+def _in_context(runs: Runs) -> float:
+    """Return how much of what is right stands in the text that get_context gives."""
+    answers = runs.answers("locomo")
+    return fmean(answer.recall(_woven(answer)) for answer in answers)
+
+
+def _woven(answer: Answer) -> list[int]:
+    """Return the places of all that stands in a text woven of the best."""
+    best = answer.best(answer.total, _CONTEXT_TOKENS // _SHORTEST_PASSAGE)
+    strands = [
+        strand_of(_passage(answer.corpus, near), rank, distance)
+        for rank, place in enumerate(best)
+        for near, distance in answer.corpus.around(place, _REACH)
+    ]
+    woven = weave(strands, _CONTEXT_TOKENS, approximate_tokens)
+    return [passage.chunk.number - 1 for stretch in woven.stretches for passage in stretch.passages]
+
+
+def _passage(corpus: Corpus, place: int) -> Passage:
+    chunk = corpus.chunks[place]
+    whole = Chunk(**structs.asdict(chunk), shelf=corpus.shelf, number=place + 1)
+    return Passage(chunk=whole, text=chunk.text, title="", uri="", message_id=int(chunk.item), session_id=chunk.place)
+
+
+def _row(name: str, value: float, unit: str, floor: float | None, wanted: float | None) -> Row:
+    value = round(value, _DIGITS)
+    target = None if wanted is None else f">= {wanted}"
+    return Row(f"retrieval.{name}", value, unit, floor, target, None if wanted is None else value >= wanted)

@@ -1,0 +1,108 @@
+"""Having everything that is searched indexed anew: documents of all domains, and what was said and remembered."""
+
+from __future__ import annotations
+
+import msgspec
+
+from weft.capabilities.access.grants import check_highest_clearance
+from weft.capabilities.events.model import EventStore
+from weft.capabilities.following.model import REINDEXING, Anew, Position, pending_of
+from weft.capabilities.knowledge.managing import Shown
+from weft.capabilities.knowledge.reindexing import Afresh, begin_anew
+from weft.capabilities.shelves.model import MEMORY, SESSIONS
+from weft.kernel.identity import Permission
+from weft.kernel.jobs import JobStore
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+_WHENEVER = 2**62
+
+
+class ReindexAll(Request):
+    """Everything that can be searched."""
+
+    afresh: Afresh = False
+
+
+class ShowReindexing(Request):
+    """Whatever is indexed anew."""
+
+
+class DomainLeft(Response):
+    """A domain, and how many of its documents are still to be indexed anew."""
+
+    domain: str
+    to_reindex: int
+
+
+class ReindexingShown(Response, omit_defaults=False):
+    """What is still to be indexed anew.
+
+    ``events`` are those of the tenant's log that are to be gone through once more for what was said in sessions and
+    remembered by agents; null if that is not under way.
+    """
+
+    domains: list[DomainLeft]
+    events: int | None
+
+
+class Everything(msgspec.Struct, frozen=True):
+    """All that is searched, with how far it is indexed anew."""
+
+    shown: Shown
+    jobs: JobStore
+    events: EventStore
+
+    async def begin(self, *, afresh: bool) -> None:
+        domains, shelves = self.shown.domains, self.shown.shelves
+        for domain in await domains.domains.all():
+            await begin_anew(await domains.lock(domain.domain), self.shown, afresh=afresh)
+        sessions, memory = [(await shelves.state(shelf)).number for shelf in (SESSIONS, MEMORY)]
+        now = domains.now
+        # Who goes through the log holds another job: this one says only how far that is.
+        await self.jobs.claim(REINDEXING, "", now, now, due_by=_WHENEVER)
+        await self.jobs.save(REINDEXING, Position(anew=Anew(sessions, memory, afresh)).as_progress())
+
+    async def left(self) -> ReindexingShown:
+        found = [await self.shown.info(domain) for domain in await self.shown.domains.admitting()]
+        standing = await self.jobs.standing(REINDEXING)
+        return ReindexingShown(
+            domains=[DomainLeft(each.domain, each.to_reindex) for each in found if each.reindexing],
+            events=None if standing is None else pending_of(standing, await self.events.last_seq()),
+        )
+
+
+@operation(
+    "knowledge.reindex_all",
+    tool="knowledge",
+    action="reindex_all",
+    http="POST /v1/reindex",
+    status=202,
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+)
+async def reindex_all(request: ReindexAll, everything: Everything) -> ReindexingShown:
+    """Have everything that searches find indexed anew: documents, messages, boards and memories.
+
+    It goes on by itself, a few at a time, and show_reindexing tells how far it is; searches find it all meanwhile.
+    """
+    check_highest_clearance(everything.shown.domains.actor)
+    await everything.begin(afresh=request.afresh)
+    return await everything.left()
+
+
+@operation(
+    "knowledge.show_reindexing",
+    tool="knowledge",
+    action="show_reindexing",
+    http="GET /v1/reindex",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+)
+async def show_reindexing(_: ShowReindexing, everything: Everything) -> ReindexingShown:
+    """Show what is being indexed anew, and how much of it is left."""
+    return await everything.left()

@@ -1,0 +1,122 @@
+"""Choosing what is shown of all that was weighed: the best, more of it in doubt, the newest if nothing is relevant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft.capabilities.retrieval.calibration import SURE, confidence, relevance
+from weft.capabilities.retrieval.evidence import recency
+from weft.capabilities.retrieval.model import Ranked, Ranking
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from weft.capabilities.retrieval.evidence import Evidence
+    from weft.capabilities.retrieval.model import Question
+    from weft.capabilities.retrieval.view import Floats, View
+
+_MOST_PINNED = 20
+_WIDER = 2
+_DIGITS = 4
+
+
+class Weighed(NamedTuple):
+    """Candidates of each view with what speaks for them, and whether meaning counted, or words alone."""
+
+    found: list[Evidence]
+    by_meaning: bool
+
+
+class _Best(NamedTuple):
+    """Candidates of all views, the best first: what speaks for each, and where it is (which view, and where in it)."""
+
+    totals: Floats
+    places: NDArray[np.int64]
+
+
+def choose(question: Question, views: Sequence[View], weighed: Weighed) -> Ranking:
+    """Return the best of what was weighed; more than was asked for, and less relevant, if that may not be enough."""
+    best = _best_first(weighed.found)
+    likely = confidence(best.totals, _beside_words(best, weighed))
+    floor, limit = question.weighing.floor, question.top_k
+    widened = likely < SURE
+    if widened:
+        floor, limit = floor / _WIDER, limit * _WIDER
+    scored = [_ranked(weighed.found[view], place) for view, place in best.places[:limit].tolist()]
+    taken = [each for each in scored if each.score >= floor]
+    return Ranking(
+        ranked=_with_pins(taken or _newest(question, views), weighed.found),
+        confidence=round(likely, _DIGITS),
+        floor=floor,
+        widened=widened and bool(taken),
+        fallback=None if taken else "recency",
+        candidates=len(best.totals),
+        searched=sum(view.size for view in views),
+        by_meaning=weighed.by_meaning,
+    )
+
+
+def _best_first(found: Sequence[Evidence]) -> _Best:
+    """Return all candidates in order; of equals the one on the first shelf by name that came first there."""
+    if not found:
+        return _Best(np.empty(0, np.float32), np.empty((0, 2), np.int64))
+    shelves = sorted(range(len(found)), key=lambda view: found[view].view.shelf)
+    totals = np.concatenate([found[view].total for view in shelves])
+    numbers = np.concatenate([found[view].columns.number for view in shelves])
+    places = np.concatenate([_places(view, len(found[view].total)) for view in shelves])
+    shelf = np.repeat(np.arange(len(shelves)), [len(found[view].total) for view in shelves])
+    order = np.lexsort((numbers, shelf, -totals))
+    return _Best(totals[order], places[order])
+
+
+def _places(view: int, count: int) -> NDArray[np.int64]:
+    return np.stack([np.full(count, view), np.arange(count)], axis=1)
+
+
+def _beside_words(best: _Best, weighed: Weighed) -> float:
+    """Return what speaks for the best candidate beside its words; half of everything if only words are known."""
+    if not len(best.totals):
+        return 0.0
+    if not weighed.by_meaning:
+        return float(best.totals[0]) / 2
+    view, place = best.places[0].tolist()
+    signals = weighed.found[view].signals
+    return float(best.totals[0] - signals["lexical"][place] - signals["lexical_around"][place])
+
+
+def _with_pins(shown: list[Ranked], found: Sequence[Evidence]) -> list[Ranked]:
+    """Return what is shown and all that is pinned, whatever speaks for it."""
+    known = {(each.shelf, each.number) for each in shown}
+    pinned = [
+        _ranked(evidence, place)
+        for evidence in found
+        for place in np.flatnonzero(evidence.columns.pinned)[:_MOST_PINNED].tolist()
+    ]
+    return shown + [each for each in pinned if (each.shelf, each.number) not in known]
+
+
+def _ranked(evidence: Evidence, place: int) -> Ranked:
+    signals: dict[str, Any] = {name: round(float(values[place]), _DIGITS) for name, values in evidence.signals.items()}
+    signals["pinned"] = bool(evidence.columns.pinned[place])
+    return Ranked(
+        shelf=evidence.view.shelf,
+        number=int(evidence.columns.number[place]),
+        score=round(float(relevance(evidence.total[place])), _DIGITS),
+        signals=signals,
+    )
+
+
+def _newest(question: Question, views: Sequence[View]) -> list[Ranked]:
+    """Return the most recent of all views, for want of anything relevant."""
+    found = []
+    for view in views:
+        columns = view.columns(view.newest(question.top_k))
+        newness = recency(columns.moment, question.asked_at, question.weighing).tolist()
+        for number, moment, new in zip(columns.number.tolist(), columns.moment.tolist(), newness, strict=True):
+            told = Ranked(shelf=view.shelf, number=number, score=0.0, signals={"recency": round(new, _DIGITS)})
+            found.append((-moment, told.shelf, number, told))
+    return [told for *_, told in sorted(found, key=lambda each: each[:3])[: question.top_k]]

@@ -1,0 +1,58 @@
+"""Searching everything by command: for people and for programs."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cli_support import CommandLine
+
+from weft.testing.server import server_process
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = [pytest.mark.req("CE-F41"), pytest.mark.req("CE-A")]
+QUERY = "Which database did we choose?"
+LATER = ("--since", "2099-01-01")
+
+
+@pytest.fixture
+def line(tmp_path: Path) -> Iterator[CommandLine]:
+    """Return a command line whose server has put a decision on its shelf."""
+    with server_process(tmp_path) as server:
+        line = CommandLine(tmp_path / "elsewhere", {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
+        line.run("session", "create", "Release 2.0", "--session-id", "release")
+        line.run("board", "write", "decision", "We chose the database PostgreSQL.", "--session", "release")
+        while not searched(line)["searched"]:
+            time.sleep(0.2)
+        yield line
+
+
+def searched(line: CommandLine) -> Any:
+    found: Any = line.json("search", "everything", QUERY)
+    return found
+
+
+def test_what_is_no_command_of_search_is_what_is_searched_for(line: CommandLine) -> None:
+    said = line.run("search", QUERY).stdout
+    assert "release, key decision" in said
+    assert "  We chose the database PostgreSQL." in said
+    assert "1 result of 1 chunk, confidence" in said
+    assert searched(line)["results"][0]["key"] == "decision"
+
+
+def test_nothing_found_is_said_in_words(line: CommandLine) -> None:
+    said = line.run("search", QUERY, *LATER).stdout
+    assert said.splitlines()[0] == "Nothing was found."
+    assert "0 results of 0 chunks" in said
+
+
+def test_context_and_likeness_are_asked_for_by_name(line: CommandLine) -> None:
+    woven = line.run("search", "get-context", "--query", QUERY).stdout
+    assert woven.startswith("[1] session release, key decision, ")
+    assert " of 2000 tokens" in woven
+    alike = line.run("search", "find-similar", "--text", "The database is PostgreSQL.").stdout
+    assert "We chose the database PostgreSQL." in alike

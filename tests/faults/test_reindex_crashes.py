@@ -1,0 +1,137 @@
+"""Whoever dies while everything is indexed anew: the next one goes on, and nothing is there twice or missing."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_following_crashes import Death, follower
+from test_history_crashes import Crash, Fused
+from test_ingestion_crashes import SMALL, ingester, on_the_shelf, whole
+
+from support.hooks import until
+from support.knowledge import HANDBOOK, domain, embed_quickly
+from support.shelved import expect_whole, scripted, standing
+from weft.kernel.errors import WeftError
+
+if TYPE_CHECKING:
+    from support.world import World
+
+pytestmark = pytest.mark.req("CE-F52")
+MORE_THAN_A_LEASE = 61
+
+
+@pytest.fixture(autouse=True)
+def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    embed_quickly(monkeypatch)
+
+
+async def filled(world: World, documents: int) -> int:
+    await domain(world.admin, cutting=SMALL)
+    given = [
+        {"document_id": f"d{each:03}", "text": " ".join(f"Sentence {part} of {each} says this." for part in range(12))}
+        for each in range(documents)
+    ]
+    await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
+    await world.app.ingestion.catch_up()
+    return (await on_the_shelf(world))[0]
+
+
+async def progress(world: World) -> Any:
+    return await world.admin.call("knowledge.show_domain", domain=HANDBOOK)
+
+
+async def numbers(world: World) -> set[int]:
+    rows = await world.rows("SELECT number FROM chunks WHERE tenant = $1 AND shelf LIKE 'domain:%'", world.tenant)
+    return {row[0] for row in rows}
+
+
+async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World) -> None:
+    count = await filled(world, 60)
+    before = await numbers(world)
+    await world.admin.call("knowledge.reindex", domain=HANDBOOK)
+    for kill, left in enumerate((50, 35, 15)):
+        async with ingester(world, kill * MORE_THAN_A_LEASE) as process:
+
+            async def far_enough(left: int = left) -> bool:
+                return (await progress(world))["to_reindex"] <= left
+
+            await until(far_enough)
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+
+    async def done() -> bool:
+        shown = await progress(world)
+        return not shown["reindexing"] and not shown["pending"]
+
+    async with ingester(world, 3 * MORE_THAN_A_LEASE), ingester(world, 3 * MORE_THAN_A_LEASE):
+        await until(done)
+    assert sum([await whole(world, f"d{each:03}") for each in range(60)]) == count
+    assert await on_the_shelf(world) == (count, count)
+    assert not before & await numbers(world)
+
+
+async def crashed(world: World, patch: pytest.MonkeyPatch, at: int) -> bool:
+    """Go on with the log, and die at one statement of all that write; tell whether it came that far."""
+    database, fuse = world.app.database, Death(at, after=at % 2 == 0)
+    write = database.write
+    with patch.context() as patched:
+        patched.setattr(database, "write", lambda scope, work: write(scope, lambda tx: work(Fused(tx, fuse))))
+        try:
+            await world.app.following.follow(world.tenant)
+        except (Crash, WeftError):
+            assert fuse.run >= at, "it failed, but not because of the fuse"
+            return True
+    return False
+
+
+async def test_a_crash_at_any_statement_leaves_what_was_said_in_its_place(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(world)
+    for number in range(3):
+        await world.planner.say(f"message {number}")
+        await world.planner.remember("tea", f"tea {number}")
+    await world.followed()
+    shelves = {shelf: await standing(world, shelf) for shelf in ("sessions", "memory")}
+    await world.admin.call("knowledge.reindex_all")
+    blown = 0
+    while await crashed(world, monkeypatch, blown + 1):
+        blown += 1
+        assert {shelf: await standing(world, shelf) for shelf in shelves} == shelves, f"statement {blown}"
+        await expect_whole(world)
+        world.clock.advance(seconds=MORE_THAN_A_LEASE)
+    assert blown > 15
+    await world.followed()
+    assert {shelf: await standing(world, shelf) for shelf in shelves} == shelves
+    assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
+
+
+async def test_what_was_said_is_indexed_anew_although_the_process_is_killed(world: World) -> None:
+    scripted(world)
+    for number in range(150):
+        await world.planner.say(f"message {number}")
+    await world.followed()
+    expected = await standing(world)
+    rows = await world.rows("SELECT MAX(number) FROM chunks WHERE tenant = $1 AND shelf = 'sessions'", world.tenant)
+    await world.admin.call("knowledge.reindex_all")
+
+    async def replaced(chunks: int) -> bool:
+        found = await world.rows(
+            "SELECT COUNT(*) FROM chunks WHERE tenant = $1 AND shelf = 'sessions' AND number > $2",
+            world.tenant,
+            rows[0][0],
+        )
+        return found[0][0] >= chunks
+
+    for kill, chunks in enumerate((20, 80)):
+        async with follower(world, kill * MORE_THAN_A_LEASE) as process:
+            await until(lambda chunks=chunks: replaced(chunks))
+            process.send_signal(signal.SIGKILL)
+            await process.wait()
+        assert await standing(world) == expected
+    async with follower(world, 2 * MORE_THAN_A_LEASE), follower(world, 2 * MORE_THAN_A_LEASE):
+        await until(lambda: replaced(150))
+    assert await standing(world) == expected
+    await expect_whole(world)

@@ -1,0 +1,196 @@
+"""Indexing anew: all of it, at its own pace, while searches find everything and whatever is put goes first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from support.knowledge import HANDBOOK, QuickEmbedder, chunks, document, domain, embed_quickly, put
+from support.shelved import expect_whole, standing
+from support.world import refused
+
+if TYPE_CHECKING:
+    from support.world import World
+
+pytestmark = pytest.mark.req("CE-F52")
+
+SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
+
+
+@pytest.fixture(autouse=True)
+def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
+    return embed_quickly(monkeypatch)
+
+
+async def filled(world: World, documents: int) -> None:
+    await domain(world.admin, cutting=SMALL)
+    given = [{"document_id": f"d{each:03}", "text": f"Document {each} says this. " * 8} for each in range(documents)]
+    await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
+    await world.app.ingestion.catch_up()
+
+
+async def reindex(world: World, **how: Any) -> Any:
+    return await world.admin.call("knowledge.reindex", domain=HANDBOOK, **how)
+
+
+async def shown(world: World) -> Any:
+    return await world.admin.call("knowledge.show_domain", domain=HANDBOOK)
+
+
+async def numbers(world: World) -> set[int]:
+    rows = await world.rows("SELECT number FROM chunks WHERE tenant = $1", world.tenant)
+    return {row[0] for row in rows}
+
+
+async def test_every_document_of_a_domain_is_indexed_anew_and_nothing_is_embedded_twice(
+    world: World, embedder: QuickEmbedder
+) -> None:
+    await filled(world, 30)
+    before, embedded = await numbers(world), len(embedder.embedded)
+    begun = await reindex(world)
+    assert (begun["reindexing"], begun["to_reindex"], begun["chunks"]) == (True, 30, len(before))
+    await world.app.ingestion.catch_up()
+    ended = await shown(world)
+    assert (ended["reindexing"], ended["to_reindex"], ended["pending"]) == (False, 0, 0)
+    after = await numbers(world)
+    assert (len(after), after & before) == (len(before), set())
+    assert len(embedder.embedded) == embedded
+    assert {(await document(world.admin, f"d{each:03}"))["version"] for each in range(30)} == {2}
+    told = [event["type"] for event in (await world.admin.events())["events"] if "reindex" in event["type"]]
+    assert told == ["domain.reindexing", "domain.reindexed"]
+    await expect_whole(world)
+
+
+@pytest.mark.req("CE-F50")
+async def test_afresh_means_that_every_text_is_embedded_again(world: World, embedder: QuickEmbedder) -> None:
+    await filled(world, 3)
+    before = sorted(set(embedder.embedded))
+    await reindex(world)
+    await world.app.ingestion.catch_up()
+    embedder.embedded.clear()
+    await reindex(world, afresh=True)
+    await world.app.ingestion.catch_up()
+    assert sorted(embedder.embedded) == before
+    embedder.embedded.clear()
+    await reindex(world)
+    await put(world.admin, "d001", "Other words, put meanwhile, are embedded as always.")
+    await world.app.ingestion.catch_up()
+    assert [text.split("\n")[-1] for text in embedder.embedded] == ["Other words, put meanwhile, are embedded as always."]
+
+
+async def test_what_is_put_meanwhile_waits_behind_a_few_only(world: World) -> None:
+    await filled(world, 100)
+    await reindex(world)
+    await world.app.ingestion._reindexing.look()
+    halfway = await shown(world)
+    assert (halfway["pending"], halfway["to_reindex"]) == (20, 100)
+    for _ in range(3):
+        await world.app.ingestion._reindexing.look()
+    assert (await shown(world))["pending"] == 20
+
+
+async def test_no_more_chunks_a_second_are_indexed_anew_than_is_allowed(world: World) -> None:
+    app = await world.another_app(reindex_rate=2)
+    admin = world.admin.at(app)
+    await filled(world, 50)
+    each = (await document(world.admin, "d000"))["chunks"]
+    await admin.call("knowledge.reindex", domain=HANDBOOK)
+    left = []
+    for _ in range(6):
+        await app.ingestion.catch_up()
+        left.append((await shown(world))["to_reindex"])
+        world.clock.advance(seconds=5 * each)
+    # Twenty documents at a time, each of which takes half a second for each of its chunks.
+    assert left == [30, 30, 10, 10, 0, 0]
+    assert not (await shown(world))["reindexing"]
+
+
+async def test_only_an_admin_who_may_look_into_a_domain_has_it_indexed_anew(world: World) -> None:
+    await filled(world, 1)
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("knowledge.reindex", domain=HANDBOOK)
+    with refused("DOMAIN_NOT_FOUND"):
+        await world.stranger.call("knowledge.reindex", domain=HANDBOOK)
+    with refused("DOMAIN_NOT_FOUND"):
+        await world.admin.call("knowledge.reindex", domain="none")
+    helper = await world.admin.create_agent("helper", permissions=["read", "write", "admin"], clearance=4)
+    with refused("PERMISSION_DENIED"):
+        await helper.call("knowledge.reindex_all")
+
+
+async def spoken(world: World) -> None:
+    for number in range(40):
+        await world.planner.say(f"message {number}")
+    await world.planner.write("goal", "ship it")
+    await world.planner.write("goal", "ship it on friday")
+    await world.planner.remember("tea", "green")
+    await world.followed()
+
+
+async def test_everything_that_is_searched_is_indexed_anew(world: World, embedder: QuickEmbedder) -> None:
+    await filled(world, 3)
+    await spoken(world)
+    before = {shelf: await standing(world, shelf) for shelf in ("sessions", "memory")}
+    old, embedded = await numbers_by_shelf(world), len(embedder.embedded)
+    begun = await world.admin.call("knowledge.reindex_all")
+    assert begun["domains"] == [{"domain": HANDBOOK, "to_reindex": 3}]
+    assert begun["events"] > 40
+    pending = await world.planner.call("search.everything", query="goal")
+    assert pending["pending"]["events"] <= 1
+    await world.planner.say("said meanwhile")
+    await world.app.ingestion.catch_up()
+    await world.followed()
+    now = await numbers_by_shelf(world)
+    assert all(not old[shelf] & now[shelf] for shelf in old)
+    assert await standing(world, "memory") == before["memory"]
+    assert await standing(world, "sessions") == {**before["sessions"], "s1:41": ["said meanwhile"]}
+    assert len(embedder.embedded) <= embedded + 2
+    await expect_whole(world)
+    assert await world.admin.call("knowledge.show_reindexing") == {"domains": [], "events": None}
+
+
+async def numbers_by_shelf(world: World) -> dict[str, set[int]]:
+    rows = await world.rows("SELECT shelf, number FROM chunks WHERE tenant = $1", world.tenant)
+    return {shelf: {number for where, number in rows if where == shelf} for shelf in {row[0] for row in rows}}
+
+
+@pytest.mark.req("CE-F50")
+async def test_what_was_said_is_embedded_again_if_that_is_wanted(world: World, embedder: QuickEmbedder) -> None:
+    await spoken(world)
+    embedder.embedded.clear()
+    await world.admin.call("knowledge.reindex_all", afresh=True)
+    await world.followed()
+    assert len(embedder.embedded) == 42
+
+
+async def test_the_pace_holds_for_what_was_said_too(world: World) -> None:
+    await spoken(world)
+    app = await world.another_app(reindex_rate=1)
+    app.following.rest = 0
+    await world.admin.call("knowledge.reindex_all")
+    await app.following.catch_up()
+    shown = await world.admin.call("knowledge.show_reindexing")
+    assert shown["events"] > 0
+    # Somebody else may go on at once: it is this process that rests.
+    await world.followed()
+    assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
+    await expect_whole(world)
+
+
+async def test_a_document_that_cannot_be_read_any_more_stays_as_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await filled(world, 3)
+    before = [chunk.text for chunk in await chunks(world, "d001")]
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("the reader is broken")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.app._documents, "read", broken)
+        await reindex(world)
+        await world.app.ingestion.catch_up()
+    ended = await shown(world)
+    assert (ended["reindexing"], ended["failed"]) == (False, 3)
+    assert [chunk.text for chunk in await chunks(world, "d001")] == before
