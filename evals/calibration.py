@@ -36,7 +36,7 @@ _SURELY = 0.9
 _UNANSWERABLE = 0.25
 _BINS = 10
 _DIGITS = 3
-_MOST_LOST, _MOST_OFF = 0.02, 0.1
+_MOST_LOST, _MOST_OFF = 0.01, 0.1
 
 
 @dataclass(frozen=True, slots=True)

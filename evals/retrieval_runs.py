@@ -55,7 +55,8 @@ class Answer:
         return totals
 
     def best(self, totals: Floats, limit: int = BEST) -> list[int]:
-        return self.places[np.lexsort((self.places, -totals))[:limit]].tolist()
+        best: list[int] = self.places[np.lexsort((self.places, -totals))[:limit]].tolist()
+        return best
 
     def recall(self, shown: Sequence[int]) -> float:
         return found_of(self.asked, self.corpus, shown)

@@ -93,6 +93,10 @@ class Corpus:
             if near is not None:
                 yield near, abs(step)
 
+    def windows(self, size: int) -> list[tuple[str, int]]:
+        """Return for each message which stretch of so many messages of its session it stands in."""
+        return [(chunk.place, (int(chunk.item) - 1) // size) for chunk in self.chunks]
+
     @cached_property
     def _messages(self) -> dict[tuple[str, int], int]:
         return {(chunk.place, int(chunk.item)): place for place, chunk in enumerate(self.chunks)}
@@ -124,27 +128,6 @@ def conversations(folder: Path, name: str) -> Collection:
         if each["category"] != "adversarial"
     ]
     return Collection(name, dict(corpora), asked)
-
-
-def windows_of_turns(folder: Path, name: str, size: int) -> Collection:
-    """Return stretches of turns as documents, each with what so many turns say."""
-    corpus_of: dict[str, Corpus] = defaultdict(lambda: Corpus(shelf_of_domain(_DOMAIN)))
-    stretches: dict[tuple[str, int, int], list[dict[str, Any]]] = defaultdict(list)
-    for turn in _lines(folder, f"conv_retrieval/{name}_docs"):
-        stretches[turn["conv"], turn["session"], (turn["turn"] - 1) // size].append(turn)
-    window_of = {}
-    for (conversation, *place), turns in stretches.items():
-        window = f"{conversation}/{place}"
-        window_of.update({turn["id"]: window for turn in turns})
-        text = "\n".join(f"{turn['speaker']}: {_said(turn)}" for turn in turns)
-        corpus_of[conversation].add(window, [_document_chunk(window, "", text)])
-    asked = [
-        Asked(each["conv"], each["query"], tuple(frozenset({window}) for window in sorted(windows)))
-        for each in _lines(folder, f"conv_retrieval/{name}_queries")
-        if each["category"] != "adversarial"
-        and (windows := {window_of[gold] for gold in each["gold_ids"] if gold in window_of})
-    ]
-    return Collection(f"{name}_windows", dict(corpus_of), asked)
 
 
 def documents(folder: Path, name: str) -> Collection:
@@ -190,7 +173,6 @@ def tools(folder: Path, name: str) -> Collection:
 
 SETS: dict[str, Callable[[Path], Collection]] = {
     "locomo": lambda folder: conversations(folder, "locomo"),
-    "locomo_windows": lambda folder: windows_of_turns(folder, "locomo", 6),
     "bfcl_memory": lambda folder: conversations(folder, "bfcl_memory"),
     "metatool": lambda folder: tools(folder, "metatool"),
     "livemcp": lambda folder: tools(folder, "livemcp"),

@@ -6,7 +6,7 @@ from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
 from weft.capabilities.chunking.reading import DocumentUnreadable
 from weft.capabilities.context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled, SelfModification
-from weft.capabilities.embedding.model import EmbedderUnavailable, EmbeddingModelUnknown
+from weft.capabilities.embedding.model import EmbedderUnavailable, EmbeddingModelUnknown, TextRefused
 from weft.capabilities.exchange.bundles import BundleDamaged
 from weft.capabilities.exchange.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
 from weft.capabilities.exchange.sources import SourceElsewhere
@@ -155,6 +155,7 @@ __all__ = [
     "StorageFull",
     "StoreFull",
     "SystemUnavailable",
+    "TextRefused",
     "TokenExpired",
     "TooManySources",
     "TooManyWebhooks",

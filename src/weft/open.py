@@ -20,6 +20,7 @@ from weft.capabilities.access.model import DEFAULT_TENANT
 from weft.capabilities.events.operations import ReadEvents
 from weft.capabilities.exchange.exporting import ContextExported, ExportTerms
 from weft.capabilities.exchange.importing import ContextImported
+from weft.capabilities.knowledge.putting import DocumentPut, FileTerms
 from weft.client._operations import Operations
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Event
@@ -107,6 +108,14 @@ class Weft(Operations):
         """
         said = {"expected_digest": expected_digest, "session_id": session_id, "dry_run": dry_run}
         return await self.app.exchange.receive(said, self._arrival(), _chunks(file))
+
+    async def add_file(self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileTerms]) -> DocumentPut:
+        """Put a file that was opened to read bytes into a domain, of any kind and size that a document may have.
+
+        Takes what ``knowledge.add_document`` takes beside.
+        """
+        raw = {**about, "domain": domain, "document_id": document_id}
+        return await self.app.uploads.receive(raw, self._arrival(), _chunks(file))
 
     def _arrival(self) -> Arrival:
         return Arrival(self._credential, correlation=in_current_trace(self._during))

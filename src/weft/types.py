@@ -62,7 +62,7 @@ from weft.capabilities.knowledge.documents import DocumentInfo
 from weft.capabilities.knowledge.looking import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.managing import DomainDeleted, DomainInfo, DomainList
 from weft.capabilities.knowledge.putting import DocumentPut, DocumentsPut, NewDocument
-from weft.capabilities.knowledge_sources.model import Done
+from weft.capabilities.knowledge_sources.model import Synced
 from weft.capabilities.knowledge_sources.operations import (
     SourceAdded,
     SourceAsked,
@@ -258,7 +258,6 @@ __all__ = [
     "DomainLeft",
     "DomainList",
     "Done",
-    "Done",
     "EntriesRead",
     "EntryDeleted",
     "EntryDifference",
@@ -392,6 +391,7 @@ __all__ = [
     "SourceResolved",
     "StoredEntry",
     "Switched",
+    "Synced",
     "SystemInfo",
     "SystemPerformance",
     "TextPosition",

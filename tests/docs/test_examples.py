@@ -76,6 +76,24 @@ def test_a_task_is_handed_over_between_two_installations(tmp_path: Path) -> None
     assert both.endswith("board:slow-orders/findings/1.2")
 
 
+@pytest.mark.req("CE-F39")
+@pytest.mark.req("CE-F40")
+@pytest.mark.req("CE-F41")
+def test_a_knowledge_base_answers_those_who_may_look_into_it(tmp_path: Path) -> None:
+    told = subprocess.run(
+        [sys.executable, ROOT / "examples" / "knowledge_base.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    assert "found in leave.md, under 'Leave'\nsays: Everyone has thirty days" in told
+    assert "leave.md is at version 2 now\nsays: Everyone has thirty-two days" in told
+    assert "an admin finds: The salary bands" in told
+    assert told.endswith("finds something of it: False\nand if it asks there: There is no domain 'salaries'.\n")
+
+
 def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
     """Run the examples of a page in a process of their own."""
     example = subprocess.run(

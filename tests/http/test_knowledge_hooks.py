@@ -38,7 +38,7 @@ def documents(team: Team, source: Any) -> list[str]:
 def test_a_signed_call_without_a_credential_brings_documents(team: Team, source: Any) -> None:
     answer = team.ask("POST", source["hook"], None, content=BODY, headers=signed(source, BODY))
     assert answer.status_code == 202, answer.text
-    assert answer.json() == {"success": True, "sync": False, "accepted": 1, "removed": 0}
+    assert answer.json() == {"success": True, "sync": False, "accepted": 1, "removed": 0, "refused": []}
     assert documents(team, source) == ["wiki/start.md"]
 
 

@@ -19,6 +19,7 @@ from weft.app.dispatch import Arrival
 from weft.capabilities.knowledge_sources.model import File, Source, document_of_url, is_wanted, look_of
 from weft.capabilities.webhooks.model import signed_headers
 from weft.kernel.clock import to_micros
+from weft.kernel.ids import new_id
 from weft.providers.fetching import HttpFetcher
 from weft.providers.folders import NamedFolders
 
@@ -67,7 +68,9 @@ async def look(world: World) -> None:
 
 async def shown(world: World, source: Any) -> Any:
     listed = await world.admin.call("knowledge.list_sources", domain=DOMAIN)
-    return next(each for each in listed["sources"] if each["source_id"] == source["source_id"])
+    found = next(each for each in listed["sources"] if each["source_id"] == source["source_id"])
+    failures = found["last"].pop("failures")
+    return {**found, "failures": {each["document_id"]: each["reason"] for each in failures}}
 
 
 async def update(world: World, source: Any, **changes: Any) -> Any:
@@ -272,6 +275,28 @@ async def test_a_folder_that_is_away_keeps_its_documents(library: World, folder:
     ]
 
 
+async def test_whatever_goes_wrong_is_noted_and_tried_again_more_and_more_rarely(
+    library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = await add(library.admin, "folder", folder=str(folder), watch=True)
+    tries = 0
+
+    async def breaking(tenant: str, _: Source) -> Any:
+        nonlocal tries
+        tries += tenant == library.tenant
+        raise RecursionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(library.app.sources._folders, "files", breaking)
+        for _ in range(8 * 6):
+            await look(library)
+            library.clock.advance(seconds=10)
+        assert tries == 4  # at once, and after one, two and four minutes more
+        assert "RecursionError" in (await shown(library, source))["error"]
+    await sync(library, source)
+    assert (await shown(library, source))["error"] is None
+
+
 async def test_a_file_that_cannot_be_taken_does_not_keep_the_others_waiting(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -282,7 +307,9 @@ async def test_a_file_that_cannot_be_taken_does_not_keep_the_others_waiting(
     monkeypatch.setattr("weft.capabilities.knowledge.contents.LARGEST_DOCUMENT_BYTES", 50)
     source = await add(library.admin, "folder", folder=str(folder))
     await look(library)
-    assert (await shown(library, source))["last"] == done(added=2, failed=2)
+    seen = await shown(library, source)
+    assert seen["last"] == done(added=2, failed=2)
+    assert "50 bytes" in seen["failures"]["large.md"]
     await sync(library, source)
     assert (await shown(library, source))["last"] == done(unchanged=4)
     assert len(await documents(library)) == 2
@@ -358,6 +385,20 @@ async def test_an_address_that_fails_keeps_its_document_and_says_why(library: Wo
     assert await documents(library) == {"start.md": 1}
 
 
+@pytest.mark.parametrize("tag", ['"caf\u00e9"', '"' + "x" * 200 + '"'])
+async def test_an_address_may_say_what_it_likes_of_what_it_gives(library: World, tag: str) -> None:
+    async with giver() as there:
+        there.tag, there.media_type = tag, "text/" + "x" * 100 + "<script>"
+        source = await add(library.admin, "url", url=there.url, prefix="start.md")
+        await look(library)
+        await sync(library, source)
+        assert "if-none-match" not in there.asked[-1]
+        seen = await shown(library, source)
+        assert (seen["error"], seen["last"]) == (None, done(unchanged=1))
+        read = await library.admin.call("knowledge.get_document", domain=DOMAIN, document_id="start.md")
+        assert "script" not in read["media_type"]
+
+
 async def test_an_address_that_sends_us_on_is_followed_where_that_is_allowed() -> None:
     fetcher = HttpFetcher(["127.0.0.1"])
     async with giver() as there, giver() as first:
@@ -388,9 +429,20 @@ async def call(world: World, hook: str, headers: dict[str, str] | None = None, b
     return await world.app.hooked(parts(hook), headers or {}, body, Arrival(None))
 
 
-def signed(world: World, source: Any, body: bytes, *, ahead_seconds: int = 0) -> dict[str, str]:
+def signed(world: World, source: Any, body: bytes, *, call_id: str = "", ahead_seconds: int = 0) -> dict[str, str]:
     at = to_micros(world.clock.now()) // 1_000_000 + ahead_seconds
-    return signed_headers(source["secret"], "call-1", at, body)
+    return signed_headers(source["secret"], call_id or new_id("call"), at, body)
+
+
+def bringing(**texts: str) -> bytes:
+    """Return the body of a call that brings documents: their names, without an ending, and texts."""
+    return json.dumps(
+        {"documents": [{"document_id": f"{name}.md", "text": text} for name, text in texts.items()]}
+    ).encode()
+
+
+async def push(world: World, source: Any, body: bytes) -> Any:
+    return await call(world, source["hook"], signed(world, source, body), body)
 
 
 async def test_a_hook_has_its_source_looked_at_now(library: World, folder: Path) -> None:
@@ -436,7 +488,7 @@ async def test_what_the_library_of_standard_webhooks_signs_is_taken(library: Wor
 
 
 async def test_calls_that_prove_nothing_are_all_refused_alike(library: World, folder: Path) -> None:
-    source = await add(library.admin, "hook")
+    source = await add(library.admin, "hook", prefix="wiki/")
     tenant, source_id, token = parts(source["hook"])
     body = b'{"documents": [{"document_id": "a", "text": "x"}]}'
     good = signed(library, source, body)
@@ -454,6 +506,8 @@ async def test_calls_that_prove_nothing_are_all_refused_alike(library: World, fo
         ((tenant, source_id, token), signed(library, source, body, ahead_seconds=301)),
         ((tenant, source_id, token), {**good, "webhook-timestamp": "soon"}),
         ((tenant, source_id, token), {**good, "webhook-id": ""}),
+        ((tenant, source_id, token), signed(library, source, body, call_id="caf\u00e9")),
+        ((tenant, source_id, token), signed(library, source, body, call_id="x" * 257)),
     ]
     said = set()
     for hook, headers in tries:
@@ -464,17 +518,131 @@ async def test_calls_that_prove_nothing_are_all_refused_alike(library: World, fo
     assert await documents(library) == {}
 
 
-async def test_an_older_call_is_not_played_back(library: World) -> None:
+async def test_a_call_that_is_played_back_is_answered_as_before_and_changes_nothing(library: World) -> None:
     source = await add(library.admin, "hook")
-    old = b'{"documents": [{"document_id": "a", "text": "old"}]}'
+    old = bringing(a="old")
     headers = signed(library, source, old)
-    await call(library, source["hook"], headers, old)
-    library.clock.advance(seconds=10)
-    new = b'{"documents": [{"document_id": "a", "text": "new"}]}'
-    await call(library, source["hook"], signed(library, source, new), new)
+    first = await call(library, source["hook"], headers, old)
+    await push(library, source, bringing(a="new"))
+    assert await call(library, source["hook"], headers, old) == first
+    library.clock.advance(seconds=300)
+    assert await call(library, source["hook"], headers, old) == first
+    assert await documents(library) == {"a.md": 2}
+    library.clock.advance(seconds=1)
     with refused("HOOK_REFUSED"):
         await call(library, source["hook"], headers, old)
+
+
+async def test_a_call_that_is_made_again_cannot_be_played_back_after_the_first_is_forgotten(library: World) -> None:
+    source = await add(library.admin, "hook")
+    body = bringing(a="old")
+    first = await call(library, source["hook"], signed(library, source, body, call_id="one"), body)
+    library.clock.advance(seconds=200)
+    again = signed(library, source, body, call_id="one")
+    assert await call(library, source["hook"], again, body) == first
+    library.clock.advance(seconds=200)
+    await push(library, source, bringing(a="new"))
+    assert await call(library, source["hook"], again, body) == first
+    assert await documents(library) == {"a.md": 2}
+
+
+async def test_calls_are_taken_in_whatever_order_they_come(library: World) -> None:
+    source = await add(library.admin, "hook")
+    late = bringing(late="text")
+    headers = signed(library, source, late)
+    library.clock.advance(seconds=10)
+    await push(library, source, bringing(early="text"))
+    assert (await call(library, source["hook"], headers, late)).accepted == 1
+    assert await documents(library) == {"early.md": 1, "late.md": 1}
+
+
+async def test_a_call_that_comes_twice_at_once_is_taken_once(library: World) -> None:
+    source = await add(library.admin, "hook")
+    body = json.dumps({"documents": [{"document_id": "a", "text": text} for text in ("one", "two")]}).encode()
+    headers = signed(library, source, body)
+    one, other = await asyncio.gather(*(call(library, source["hook"], headers, body) for _ in range(2)))
+    assert one == other
     assert await documents(library) == {"a": 2}
+
+
+async def test_calls_that_can_no_longer_be_played_back_are_forgotten(library: World) -> None:
+    source = await add(library.admin, "hook")
+    await push(library, source, bringing(a="one"))
+    library.clock.advance(seconds=301)
+    await push(library, source, bringing(a="two"))
+    assert len(await library.rows("SELECT 1 FROM knowledge_hook_calls WHERE tenant = $1", library.tenant)) == 1
+
+
+async def test_a_hook_changes_only_what_it_brought_itself(library: World) -> None:
+    await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="wiki/own.md", text="own")
+    source = await add(library.admin, "hook", prefix="wiki/")
+    answer = await push(library, source, bringing(own="another's", new="new"))
+    assert (answer.accepted, [each.document_id for each in answer.refused]) == (1, ["own.md"])
+    assert "Someone else" in answer.refused[0].reason
+    assert (await push(library, source, b'{"removed": ["own.md"]}')).removed == 0
+    assert await documents(library) == {"wiki/new.md": 1, "wiki/own.md": 1}
+    seen = await shown(library, source)
+    assert (seen["last"], seen["failures"]) == (done(), {})
+
+
+async def test_what_a_person_has_put_in_place_of_a_sources_document_is_theirs(library: World) -> None:
+    source = await add(library.admin, "hook")
+    await push(library, source, bringing(a="brought", b="brought"))
+    await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="a.md", text="mended by hand")
+    answer = await push(library, source, bringing(a="brought anew", b="brought anew"))
+    assert (answer.accepted, [each.document_id for each in answer.refused]) == (1, ["a.md"])
+    assert (await push(library, source, b'{"removed": ["a.md", "b.md"]}')).removed == 1
+    assert await documents(library) == {"a.md": 2}
+
+
+async def test_a_folder_replaces_nothing_that_others_have_put_and_says_so(library: World, folder: Path) -> None:
+    write(folder, "own.md", "from the folder")
+    large = write(folder, "large.md", "small as yet")
+    await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="own.md", text="own")
+    source = await add(library.admin, "folder", folder=str(folder))
+    await look(library)
+    seen = await shown(library, source)
+    assert (seen["last"], list(seen["failures"])) == (done(added=1, failed=1), ["own.md"])
+    large.write_bytes(b"x" * (16 * 2**20 + 1))
+    await sync(library, source)
+    large.write_text("small again")
+    await sync(library, source)
+    assert (await shown(library, source))["last"] == done(updated=1, unchanged=1)
+    for file in ("own.md", "large.md"):
+        (folder / file).unlink()
+    await sync(library, source)
+    assert await documents(library) == {"own.md": 1}
+
+
+async def test_a_hook_tells_whoever_calls_nothing_of_domains(library: World) -> None:
+    keeper = await library.admin.create_agent("keeper", permissions=["read", "write", "admin"], clearance=2)
+    await library.admin.call("knowledge.create_domain", domain="handbook2")
+    source = await add(keeper, "hook")
+    await library.admin.call("knowledge.update_domain", domain=DOMAIN, clearance=3)
+    with refused("HOOK_REFUSED") as caught:
+        await push(library, source, bringing(a="text"))
+    assert (DOMAIN in str(caught.value.message), caught.value.context) == (False, {})
+    assert DOMAIN in (await shown(library, source))["error"]
+    await library.admin.call("knowledge.update_domain", domain=DOMAIN, clearance=1)
+    await push(library, source, bringing(a="text"))
+    assert (await shown(library, source))["error"] is None
+
+
+async def test_a_hook_tells_of_a_full_plan_without_saying_how_full(library: World) -> None:
+    await library.sql("INSERT INTO tenant_plans (tenant, plan, since) VALUES ($1, 'free', 0)", library.tenant)
+    await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", 2**30, library.tenant)
+    source = await add(library.admin, "hook")
+    with refused("QUOTA_EXCEEDED") as caught:
+        await push(library, source, bringing(a="text"))
+    assert (any(map(str.isdigit, caught.value.message)), caught.value.context) == (False, {})
+    assert "GiB" in (await shown(library, source))["error"]
+
+
+async def test_a_hook_brings_no_document_whose_name_is_too_long_with_its_prefix(library: World) -> None:
+    source = await add(library.admin, "hook", prefix="p" * 200)
+    with refused("INVALID_INPUT_FORMAT"):
+        await push(library, source, bringing(**{"x" * 298: "text"}))
+    assert (await push(library, source, bringing(**{"x" * 297: "text"}))).accepted == 1
 
 
 async def test_a_body_that_is_no_list_of_documents_is_refused_whole(library: World) -> None:
@@ -495,8 +663,8 @@ async def test_a_body_that_is_no_list_of_documents_is_refused_whole(library: Wor
 async def test_a_source_puts_only_with_the_rights_its_maker_still_has(library: World, folder: Path) -> None:
     write(folder, "a.md", "a")
     keeper = await library.admin.create_agent("keeper", permissions=["read", "write", "admin"], clearance=2)
-    source = await add(keeper, "folder", folder=str(folder))
-    push = await add(keeper, "hook", prefix="push/")
+    source = await add(keeper, "folder", folder=str(folder), prefix="docs/")
+    pushed = await add(keeper, "hook", prefix="push/")
     await library.admin.call("knowledge.update_domain", domain=DOMAIN, clearance=3)
     await look(library)
     assert "no domain" in (await shown(library, source))["error"]
@@ -507,7 +675,9 @@ async def test_a_source_puts_only_with_the_rights_its_maker_still_has(library: W
     assert (seen["enabled"], "no admin any more" in seen["error"]) == (False, True)
     body = b'{"documents": [{"document_id": "a", "text": "x"}]}'
     with refused("HOOK_REFUSED"):
-        await call(library, push["hook"], signed(library, push, body), body)
+        await push(library, pushed, body)
+    seen = await shown(library, pushed)
+    assert (seen["enabled"], "no admin any more" in seen["error"]) == (False, True)
     assert await documents(library) == {}
 
 
@@ -593,10 +763,20 @@ async def test_what_makes_no_source_is_refused(library: World, what: dict[str, A
         await add(library.admin, **what)
 
 
-async def test_two_sources_of_a_domain_never_name_their_documents_alike(library: World, folder: Path) -> None:
-    await add(library.admin, "folder", folder=str(folder))
+@pytest.mark.parametrize(("one", "other"), [("", ""), ("", "a/"), ("a/b/", "a/"), ("a", "ab/")])
+async def test_two_sources_of_a_domain_never_name_their_documents_alike(library: World, one: str, other: str) -> None:
+    await add(library.admin, "hook", prefix=one)
     with refused("INVALID_INPUT_FORMAT"):
-        await add(library.admin, "hook")
+        await add(library.admin, "hook", prefix=other)
+
+
+async def test_addresses_have_one_document_each_and_only_its_name_is_taken(library: World) -> None:
+    async with giver() as there:
+        await add(library.admin, "url", url=there.url, prefix="docs/start")
+        await add(library.admin, "url", url=there.url, prefix="docs/start/more.md")
+        for kind, what in (("url", {"url": there.url, "prefix": "docs/start"}), ("hook", {"prefix": "docs/"})):
+            with refused("INVALID_INPUT_FORMAT"):
+                await add(library.admin, kind, **what)
 
 
 async def test_a_tenant_has_only_so_many_sources(library: World, monkeypatch: pytest.MonkeyPatch) -> None:

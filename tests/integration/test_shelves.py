@@ -156,6 +156,21 @@ async def test_vectors_of_a_further_model_are_found_when_they_come(librarian: Li
     await librarian.check()
 
 
+async def test_files_of_shelves_that_are_gone_are_swept_away(world: World) -> None:
+    folder = world.settings.index_folder
+    async with opened(world, folder) as indexes:
+        librarian = Librarian(world, indexes)
+        await librarian.add(60)
+        await librarian.check()
+        await settle(indexes)
+        assert files_in(folder)
+        await world.app.shelves.sweep()
+        assert files_in(folder)
+        await librarian.change(lambda store: store.remove_shelf(SHELF))
+        await world.app.shelves.sweep()
+        assert not files_in(folder)
+
+
 async def test_copies_that_take_much_memory_are_let_go(
     world: World, librarian: Librarian, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,9 @@ class EmbeddingService:
     script: list[Answer] = field(default_factory=list)
     asked: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
+    # A text that it never takes, and what it says to a call that holds it.
+    poison: str = ""
+    refusal: int = 422
     at_once: int = 0
     most_at_once: int = 0
     _embedder: WordEmbedder = field(default_factory=lambda: WordEmbedder(dimensions=DIMENSIONS))
@@ -43,7 +46,7 @@ class EmbeddingService:
             headers = dict(line.lower().split(": ", 1) for line in head.split("\r\n")[1:] if line)
             self.headers.append({"": head.split("\r\n")[0], **headers})
             self.asked.append(json.loads(await reader.readexactly(int(headers["content-length"]))))
-            answer = self.script.pop(0) if self.script else Answer()
+            answer = self.script.pop(0) if self.script else self._usual()
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
             content = await self._content(answer, self.asked[-1])
@@ -56,6 +59,10 @@ class EmbeddingService:
             )
             await writer.drain()
         writer.close()
+
+    def _usual(self) -> Answer:
+        is_poisoned = bool(self.poison) and any(self.poison in text for text in self.asked[-1]["input"])
+        return Answer(self.refusal) if is_poisoned else Answer()
 
     async def _content(self, answer: Answer, asked: dict[str, Any]) -> bytes:
         await asyncio.sleep(0.005)

@@ -35,7 +35,7 @@ class Giver:
         if self.location:
             told["location"] = self.location
         more = "".join(f"{name}: {value}\r\n" for name, value in told.items())
-        writer.write(f"HTTP/1.1 {status} Told\r\n{more}\r\n".encode() + body)
+        writer.write(f"HTTP/1.1 {status} Told\r\n{more}\r\n".encode("latin-1") + body)
         await writer.drain()
         writer.close()
 

@@ -20,6 +20,7 @@ from weft.app.following import Following
 from weft.app.ingestion import Ingestion
 from weft.app.jobs import Jobs
 from weft.app.knowledge_sources import KnowledgeSources
+from weft.app.known_sessions import SessionsOfTenants
 from weft.app.measuring import Measuring
 from weft.app.metrics import Metrics
 from weft.app.moving import ModelMoves
@@ -30,7 +31,7 @@ from weft.app.operations import all_operations
 from weft.app.own_transactions import OwnTransactions
 from weft.app.rates import RateLimits
 from weft.app.reindexing import Reindexing
-from weft.app.retrieval import SearchedShelves, rank
+from weft.app.retrieval import LowRelevance, SearchedShelves, rank
 from weft.app.tally import BufferedTally
 from weft.app.tenants import Tenants, default_plan
 from weft.app.timelines import HistoryPruner
@@ -196,6 +197,7 @@ class App:
             asyncio.create_task(every(_TALLY_EVERY_SECONDS, "tally", self.settle), name="weft-tally"),
             asyncio.create_task(every(CLEAN_EVERY_SECONDS, "objects", self._objects.sweep), name="weft-objects"),
             asyncio.create_task(every(_SWEEP_EVERY_SECONDS, "indexes", self.shelves.sweep), name="weft-indexes"),
+            asyncio.create_task(every(_SWEEP_EVERY_SECONDS, "vectors", self.embeddings.sweep), name="weft-vectors"),
             asyncio.create_task(self.measuring.run(), name="weft-measuring"),
             asyncio.create_task(self.pruner.run(), name="weft-pruning"),
             asyncio.create_task(self.webhooks.run(), name="weft-webhooks"),
@@ -302,8 +304,15 @@ class App:
             source_desk=self.sources,
             embeddings=self.embeddings,
             retriever=Retriever(
-                self._libraries, self.shelves, self.embeddings, rank, self.clock, self.moves.note_question
+                self._libraries,
+                self.shelves,
+                self.embeddings,
+                rank,
+                self.clock,
+                self.moves.note_question,
+                LowRelevance(self._libraries, self.clock, self.metrics),
             ),
+            known_sessions=SessionsOfTenants(),
             errands=self._errands,
             gap_errands=self._gap_errands,
             choice_desk=self._choice_desk,

@@ -5,6 +5,7 @@ Nothing here imports numpy: an array is asked for what it can do itself, and who
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import struct
 from collections import Counter
@@ -16,6 +17,7 @@ from weft.capabilities.embedding.model import Embedded, EmbeddingModelUnknown
 from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
+from weft.storage.sql.tenants import tenant_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from weft.app.caches import Cache
     from weft.app.metrics import Metrics
     from weft.capabilities.embedding.model import Embedder, Model, Purpose, Vectors
-    from weft.capabilities.embedding.store import KeptVector
+    from weft.capabilities.embedding.store import KeptFor, KeptVector
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 # So much is embedded before it is kept: what a stopped process has to do again.
 _KEPT_AT_ONCE = 256
 _DROPPED_AT_ONCE = 1_000
+_KEPT_UNUSED_DAYS = 30
 # The share of a full cache that is made free at a time, and after which it is counted again.
 _STEP_SHARE = 20
 # What a vector takes up beside its numbers.
@@ -99,7 +102,7 @@ class CachedEmbeddings:
         # The asker's name is part of the key: nobody learns what the tenant's other agents wrote by trying texts.
         digests = [_digest(f"{actor.principal_id}\0{purpose}\0{text}") for text in texts]
         looked = await self._look_up(
-            scope, self._embedder(chosen.name), dict(zip(digests, texts, strict=True)), purpose
+            scope, self._embedder(chosen.name), dict(zip(digests, texts, strict=True)), purpose, "asked"
         )
         return Embedded(chosen, [_numbers(looked.vectors[digest]) for digest in digests], looked.hits)
 
@@ -109,7 +112,22 @@ class CachedEmbeddings:
         except KeyError:
             raise EmbeddingModelUnknown(f"'{model[:100]}' is no embedding model of this installation.") from None
 
-    async def _look_up(self, scope: Scope, embedder: Embedder, texts: Mapping[bytes, str], purpose: Purpose) -> _Looked:
+    async def sweep(self) -> None:
+        """Forget what nobody has used for long and nothing is made of any more."""
+        for tenant in await self._database.read(SYSTEM, tenant_names):
+            await self._review(Scope(tenant))
+        await self._review(SYSTEM)
+
+    async def _review(self, scope: Scope) -> None:
+        now = to_micros(self._clock.now())
+        judge = partial(_review, before=now - _KEPT_UNUSED_DAYS * DAY_MICROS, now=now)
+        while await self._database.write(scope, judge):
+            # Whoever waits to write comes in between.
+            await asyncio.sleep(0)
+
+    async def _look_up(
+        self, scope: Scope, embedder: Embedder, texts: Mapping[bytes, str], purpose: Purpose, kind: KeptFor = "passage"
+    ) -> _Looked:
         """Return a vector for each text by its digest, and how many of them were kept before."""
         model, digests = embedder.model.name, list(texts)
         vectors: dict[bytes, bytes] = {}
@@ -120,7 +138,7 @@ class CachedEmbeddings:
             missing = [digest for digest in some if digest not in kept]
             made = await _in_halves(embedder, [texts[digest] for digest in missing], purpose)
             fresh = dict(zip(missing, made, strict=True))
-            await self._keep(scope, model, fresh, kept)
+            await self._keep(scope, model, fresh, kept, kind)
             vectors |= fresh | {digest: found.vector for digest, found in kept.items()}
             hits += len(kept)
         self._metrics.count_embeddings(hits, len(digests) - hits)
@@ -130,7 +148,7 @@ class CachedEmbeddings:
         return await self._database.read(scope, lambda tx: SqlVectorStore(tx).find(model, digests))
 
     async def _keep(
-        self, scope: Scope, model: str, fresh: Mapping[bytes, bytes], kept: Mapping[bytes, KeptVector]
+        self, scope: Scope, model: str, fresh: Mapping[bytes, bytes], kept: Mapping[bytes, KeptVector], kind: KeptFor
     ) -> None:
         """Keep what is new, and note the use of what was not used for a day: a write for every hit would cost more."""
         now = to_micros(self._clock.now())
@@ -138,7 +156,7 @@ class CachedEmbeddings:
 
         async def work(transaction: Transaction) -> None:
             store = SqlVectorStore(transaction)
-            await store.keep(model, fresh, now)
+            await store.keep(model, fresh, now, kind)
             await store.note_use(model, stale, now)
 
         if fresh or stale:
@@ -166,6 +184,10 @@ class CachedEmbeddings:
 
 async def _drop_unused(transaction: Transaction, *, some: int) -> int:
     return await SqlVectorStore(transaction).drop_unused(some)
+
+
+async def _review(transaction: Transaction, *, before: int, now: int) -> int:
+    return await SqlVectorStore(transaction).review(before, now, _DROPPED_AT_ONCE)
 
 
 def _digest(text: str) -> bytes:

@@ -13,15 +13,20 @@ from weft.app.dispatch import log_changes
 from weft.app.errands import Errands
 from weft.app.system import system_actor
 from weft.app.upkeep import attempt
+from weft.capabilities.knowledge.domains import cleared_for
 from weft.capabilities.shelves.alarm import index_damaged
+from weft.capabilities.shelves.model import domain_of_shelf
 from weft.index.files import Damaged
 from weft.index.folder import Loaded, ShelfFolder
 from weft.index.places import folder_name
 from weft.index.remote import RemoteShelfView
 from weft.index.shelf import Moment
 from weft.index.view import ShelfView
+from weft.kernel.identity import ANYONE
+from weft.kernel.threads import SEARCHING
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlOutbox
+from weft.storage.sql.knowledge import SqlDomainStore
 from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from weft.capabilities.shelves.model import Removal, ShelfState, Standing
     from weft.capabilities.shelves.store import VectorSearch
     from weft.kernel.clock import Clock
+    from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Database, Transaction
 
     # Told the tenant and the shelf whose files were damaged.
@@ -94,7 +100,7 @@ class Indexes:
         else:
             self._prepare(search, Name(tenant, wish.shelf, model), moment)
             make = partial(RemoteShelfView, wish.shelf, moment, wish, audiences, search)
-        view = make() if moment.size <= _SEEN_AT_ONCE else await asyncio.to_thread(make)
+        view = make() if moment.size <= _SEEN_AT_ONCE else await SEARCHING.run(make)
         view.behind = max(0, copy.goal - moment.number)
         return view
 
@@ -155,13 +161,16 @@ class DamageAlarm:
 
     async def __call__(self, tenant: str, shelf: str) -> None:
         self._metrics.count_damaged_index()
-        scope, event = Scope(tenant), index_damaged(shelf, system_actor(tenant).participant)
+        scope = Scope(tenant)
 
-        async def publish(transaction: Transaction) -> None:
+        async def publish(transaction: Transaction) -> NewEvent:
+            domain = domain_of_shelf(shelf)
+            readers = ANYONE if domain is None else await cleared_for(domain, SqlDomainStore(transaction))
+            event = index_damaged(shelf, system_actor(tenant).participant, readers)
             await SqlOutbox(transaction, self._clock).publish(event)
+            return event
 
-        await self._database.write(scope, publish)
-        log_changes(scope, [event])
+        log_changes(scope, [await self._database.write(scope, publish)])
 
 
 class _Copy:
@@ -216,7 +225,7 @@ class _Copy:
         """Remove the files."""
         async with self._turn:
             if self._folder is not None:
-                await asyncio.to_thread(self._folder.clear)
+                await SEARCHING.run(self._folder.clear)
 
     async def _check(self) -> None:
         """Load what lies in files, at first and whenever anyone touched them."""
@@ -229,10 +238,10 @@ class _Copy:
     async def _load(self, folder: ShelfFolder) -> None:
         self._birth, self._moment = 0, Moment()
         try:
-            loaded = await asyncio.to_thread(folder.load)
+            loaded = await SEARCHING.run(folder.load)
         except Damaged as damage:
             await self._report(str(damage))
-            await asyncio.to_thread(folder.set_aside)
+            await SEARCHING.run(folder.set_aside)
             return
         if loaded is not None and loaded.birth == (await self._state()).birth:
             self._birth, self._returned = loaded.birth, loaded.moment.number
@@ -277,7 +286,7 @@ class _Copy:
 
     async def _begin_anew(self, state: ShelfState) -> None:
         if self._folder is not None and self._birth:
-            await asyncio.to_thread(self._folder.clear)
+            await SEARCHING.run(self._folder.clear)
         self._birth, self._moment, self._returned = state.birth, Moment(), state.number
 
     async def _state(self) -> ShelfState:
@@ -303,7 +312,7 @@ class _Copy:
     async def _after(self, step: _Step) -> Moment:
         if len(step.chunks) <= _FEW:
             return self._moment.then(*step)
-        return await asyncio.to_thread(self._moment.then, *step)
+        return await SEARCHING.run(self._moment.then, *step)
 
     async def _finish(self) -> None:
         """Catch up with very much, putting it into files on the way, so that nothing of it is read twice."""
@@ -348,5 +357,5 @@ class _Copy:
             return
         if moment is not None:
             self._moment = moment
-        elif not await asyncio.to_thread(self._folder.is_current, birth, self._moment):
+        elif not await SEARCHING.run(self._folder.is_current, birth, self._moment):
             await self._load(self._folder)

@@ -20,6 +20,7 @@ from weft.capabilities.knowledge.store import Waiting
 from weft.capabilities.retrieval.words import terms_of
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.ids import new_id
+from weft.kernel.threads import DOCUMENTS
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
 
@@ -119,8 +120,11 @@ class Ingestion:
 
     async def catch_up(self) -> None:
         """Index until nothing is left that can be indexed now, for whoever cannot wait for it."""
-        while await self._look() or self._served:
-            if self._served:
+        was_busy = True
+        # What was under way during a look may have made room for more.
+        while await self._look() or was_busy:
+            was_busy = bool(self._served)
+            if was_busy:
                 await asyncio.wait(self._served.values(), return_when=asyncio.FIRST_COMPLETED)
 
     def _believe(self) -> None:
@@ -221,10 +225,10 @@ class Ingestion:
             reading = self._reader.read(content, document.media_type or None, document.document_id)
             return lay_out(document, taken.domain, reading, content)
 
-        return await asyncio.to_thread(work)
+        return await DOCUMENTS.run(work)
 
     async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> Batch:
-        chunks = await asyncio.to_thread(chunks_of, taken.document, taken.domain, layout, span, terms_of)
+        chunks = await DOCUMENTS.run(chunks_of, taken.document, taken.domain, layout, span, terms_of)
         texts = [chunk.embedded for chunk in chunks]
         vectors = {
             model: await self._embeddings.of_passages(tenant, texts, model, afresh=taken.afresh)

@@ -7,7 +7,7 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-import msgspec
+from msgspec import structs
 
 from weft.app.dispatch import log_changes
 from weft.app.leases import Lease, LeaseLost
@@ -16,25 +16,24 @@ from weft.app.system import system_actor
 from weft.app.upkeep import attempt
 from weft.capabilities.knowledge.contents import content_of, packed
 from weft.capabilities.knowledge.documents import About
-from weft.capabilities.knowledge.model import LARGEST_DOCUMENT_BYTES, DomainNotFound
+from weft.capabilities.knowledge.model import LARGEST_DOCUMENT_BYTES, DocumentTooLarge
 from weft.capabilities.knowledge.plans import QuotaExceeded
 from weft.capabilities.knowledge.putting import about_of
-from weft.capabilities.knowledge_sources.hooks import HookAnswer, is_signed, parsed, signed_at
+from weft.capabilities.knowledge_sources.hooks import HookAnswer, is_signed, parsed, signed_call
 from weft.capabilities.knowledge_sources.model import (
     ASKED,
-    Done,
-    FolderRefused,
     HookRefused,
     KnownFile,
     Source,
+    Synced,
     check_name,
     document_of,
     is_token_of,
     look_of,
 )
-from weft.capabilities.knowledge_sources.syncing import Item, SourceGone, Sources, Supply, added_up, planned
+from weft.capabilities.knowledge_sources.syncing import Item, SourceGone, Sources, Supply, planned
 from weft.kernel.clock import to_micros
-from weft.kernel.errors import PermissionDenied, WeftError
+from weft.kernel.errors import InvalidInput, Unavailable, WeftError
 from weft.kernel.ids import is_name
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.knowledge_sources import SqlSourceStore, sources_to_look_at
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from weft.app.needs import Resolver
     from weft.app.needs import Source as Need
-    from weft.capabilities.knowledge_sources.hooks import HookBody
+    from weft.capabilities.knowledge_sources.hooks import HookBody, SignedCall
     from weft.capabilities.knowledge_sources.model import File, Kind
     from weft.capabilities.knowledge_sources.store import Fetcher, Folders
     from weft.kernel.clock import Clock
@@ -71,7 +70,7 @@ _WORK = "knowledge.sync"
 class _Look(NamedTuple):
     """One look at a source: what it changed, and what it looked like."""
 
-    done: Done
+    done: Synced
     seen: str
 
 
@@ -150,16 +149,21 @@ class KnowledgeSources:
 
     async def call(self, tenant: str, source: Source, headers: Mapping[str, str], body: bytes) -> HookAnswer:
         """Take a call to a source's hook: have the source looked at, or put what the call brings."""
-        at = signed_at(source, headers, body, self._now()) if is_signed(headers) else None
+        call = signed_call(source, headers, body, self._now()) if is_signed(headers) else None
         if source.kind != "hook":
             await self._write(tenant, lambda tx: self._ask(tx, source.source_id))
             self.wake()
             return HookAnswer(sync=True)
-        if at is None:
+        if call is None:
             raise HookRefused
-        brought = parsed(body)
-        items = await asyncio.to_thread(_items, source, brought)
-        return await self._write(tenant, lambda tx: self._take_in(tx, source, at, items, brought))
+        try:
+            return await self._take_in(tenant, source, call, parsed(body))
+        except (InvalidInput, DocumentTooLarge, Unavailable):
+            raise
+        except (Stopped, SourceGone, WeftError) as error:
+            await self._note(tenant, source, error)
+            # How much there may be of what is for those who may look into the domain.
+            raise (QuotaExceeded() if isinstance(error, QuotaExceeded) else HookRefused()) from None
 
     @property
     def _fetcher(self) -> Fetcher:
@@ -190,7 +194,7 @@ class KnowledgeSources:
             return False
         try:
             return look_of(await self._folders.files(each.tenant, each.source)) != each.source.seen
-        except (FolderRefused, OSError):
+        except Exception:  # noqa: BLE001 - whatever it is, the look that follows meets it again, and notes it
             return True
 
     async def _sync(self, lease: Lease, source_id: str) -> None:
@@ -198,15 +202,12 @@ class KnowledgeSources:
         look = self._look_at_folder if source.kind == "folder" else self._look_at_address
         try:
             done, seen = await look(lease, source)
-        except Stopped as stopped:
-            reason = str(stopped)
-            await lease.write(lambda tx: self._opened(tx).fail(source_id, reason, stop=True))
-        except (FolderRefused, QuotaExceeded, DomainNotFound, PermissionDenied) as error:
-            reason = error.message
-            await lease.write(lambda tx: self._opened(tx).fail(source_id, reason))
-        except OSError as error:
-            reason = f"it cannot be read: {error.strerror or type(error).__name__}"
-            await lease.write(lambda tx: self._opened(tx).fail(source_id, reason))
+        except (LeaseLost, SourceGone, Unavailable):
+            raise
+        except Exception as error:
+            await lease.write(partial(self._fail, source_id=source_id, error=error))
+            if not isinstance(error, Stopped | WeftError | OSError):
+                raise
         else:
             asked = bool(source.asked)
             await lease.write(lambda tx: self._opened(tx).finish(source_id, done, seen, asked=asked))
@@ -215,15 +216,15 @@ class KnowledgeSources:
         files = await self._folders.files(lease.tenant, source)
         known = await lease.read(lambda tx: SqlSourceStore(tx).files(source.source_id))
         plan = planned(source, files, known)
-        done = Done(unchanged=plan.unchanged)
+        done = Synced(unchanged=plan.unchanged)
         for some in _in_groups(plan.changed):
             items = [await self._read(lease.tenant, source, file) for file in some]
             put = await self._supplied(lease, source, partial(Supply.put, source=source, items=items))
-            done = added_up(done, put)
+            done += put
         for start in range(0, len(plan.gone), _FILES_AT_ONCE):
             gone = plan.gone[start : start + _FILES_AT_ONCE]
             removed = await self._supplied(lease, source, partial(Supply.remove, source=source, document_ids=gone))
-            done = added_up(done, Done(removed=removed))
+            done += Synced(removed=removed)
         return _Look(done, look_of(files))
 
     async def _look_at_address(self, lease: Lease, source: Source) -> _Look:
@@ -233,9 +234,9 @@ class KnowledgeSources:
         if fetched.gone:
             gone = [source.prefix]
             removed = await self._supplied(lease, source, lambda supply: supply.remove(source, gone))
-            return _Look(Done(removed=removed), "")
+            return _Look(Synced(removed=removed), "")
         if fetched.content is None:
-            return _Look(Done(unchanged=1), fetched.seen)
+            return _Look(Synced(unchanged=1), fetched.seen)
         content = await asyncio.to_thread(packed, fetched.content)
         known = KnownFile(source.prefix, content.size, self._now(), content.digest)
         item = Item(known, About(media_type=fetched.media_type), content)
@@ -264,32 +265,26 @@ class KnowledgeSources:
         assert self._supply is not None  # noqa: S101 - the app is put together before it runs
         return await work(self._supply(Call(maker, transaction)))
 
+    async def _fail(self, transaction: Transaction, source_id: str, error: Exception) -> None:
+        await self._opened(transaction).fail(source_id, _reason_of(error), stop=isinstance(error, Stopped))
+
+    async def _note(self, tenant: str, source: Source, error: Exception) -> None:
+        """Tell those who look after a source why a call to its hook was refused."""
+        with contextlib.suppress(SourceGone):
+            await self._write(tenant, partial(self._fail, source_id=source.source_id, error=error))
+
     async def _ask(self, transaction: Transaction, source_id: str) -> None:
         store = SqlSourceStore(transaction)
         source = await store.find_locked(source_id)
         if source is not None and not source.asked:
-            await store.update(msgspec.structs.replace(source, asked=ASKED))
+            await store.update(structs.replace(source, asked=ASKED))
 
-    async def _take_in(
-        self, transaction: Transaction, source: Source, at: int, items: Sequence[Item], brought: HookBody
-    ) -> HookAnswer:
-        """Put what a signed call brings, all of it or nothing, and take no older one after it."""
+    async def _take_in(self, tenant: str, source: Source, call: SignedCall, brought: HookBody) -> HookAnswer:
+        """Put what a signed call brings, with the rights of whoever made the source."""
+        items = await asyncio.to_thread(_items, source, brought)
         removed = [f"{source.prefix}{name}" for name in brought.removed]
-
-        async def work(supply: Supply) -> tuple[Done, int]:
-            return await supply.put(source, items), await supply.remove(source, removed)
-
-        try:
-            done, gone = await self._as_maker(transaction, source, work)
-        except (Stopped, SourceGone):
-            raise HookRefused from None
-        store = SqlSourceStore(transaction)
-        now = await store.find_locked(source.source_id)
-        if now is None or at < now.hooked_at:
-            raise HookRefused
-        done = added_up(done, Done(removed=gone))
-        await store.update(msgspec.structs.replace(now, hooked_at=at, synced_at=self._now(), done=done, error=None))
-        return HookAnswer(accepted=len(items), removed=gone)
+        work = partial(Supply.take_in, source=source, call=call, items=items, removed=removed)
+        return await self._write(tenant, lambda tx: self._as_maker(tx, source, work))
 
     async def _write(self, tenant: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
         async def inside(transaction: Transaction) -> tuple[T, Transaction]:
@@ -308,12 +303,22 @@ class KnowledgeSources:
         return to_micros(self._clock.now())
 
 
+def _reason_of(error: Exception) -> str:
+    """Return what whoever looks after a source is told of what went wrong."""
+    if isinstance(error, WeftError):
+        return error.message
+    if isinstance(error, OSError):
+        return f"it cannot be read: {error.strerror or type(error).__name__}"
+    return str(error) if isinstance(error, Stopped) else f"something went wrong inside Weft: {type(error).__name__}"
+
+
 def _items(source: Source, brought: HookBody) -> list[Item]:
     items = []
     for document in brought.documents:
         content = packed(content_of(document.text, document.content))
-        known = KnownFile(f"{source.prefix}{document.document_id}", content.size, 0, content.digest)
-        items.append(Item(known, about_of(document), content))
+        name = f"{source.prefix}{document.document_id}"
+        check_name(name)
+        items.append(Item(KnownFile(name, content.size, 0, content.digest), about_of(document), content))
     return items
 
 

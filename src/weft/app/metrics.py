@@ -48,7 +48,9 @@ class Metrics(Collector):
         self._deliveries: defaultdict[str, int] = defaultdict(int)
         self._embeddings: defaultdict[str, int] = defaultdict(int)
         self._damaged_indexes = 0
+        self._low_relevance = 0
         self._followed = 0
+        self._passed_over = 0
         self._behind = 0
         self._documents: defaultdict[str, int] = defaultdict(int)
         self._chunks = 0
@@ -100,6 +102,10 @@ class Metrics(Collector):
         """Count messages, keys and memories that were put on their shelves, or taken off."""
         self._followed += items
 
+    def count_passed_over(self, items: int) -> None:
+        """Count messages, keys and memories that cannot be embedded and so are not searched."""
+        self._passed_over += items
+
     def note_behind(self, events: int) -> None:
         """Note how far search is behind the log, where it is furthest behind."""
         self._behind = events
@@ -115,6 +121,10 @@ class Metrics(Collector):
     def note_pending_documents(self, documents: int) -> None:
         """Note how many documents are still to be indexed."""
         self._pending_documents = documents
+
+    def count_low_relevance(self) -> None:
+        """Count a search that found nothing relevant."""
+        self._low_relevance += 1
 
     def count_damaged_index(self) -> None:
         """Count an index whose files were found to be damaged."""
@@ -151,6 +161,9 @@ class Metrics(Collector):
         yield CounterMetricFamily(
             "weft_followed_items", "Messages, keys and memories brought up to date in search", value=self._followed
         )
+        yield CounterMetricFamily(
+            "weft_passed_over_items", "Messages, keys and memories that the embedder refuses", value=self._passed_over
+        )
         yield GaugeMetricFamily(
             "weft_follow_lag_events", "Events that search is behind the log, at most of any tenant", value=self._behind
         )
@@ -160,6 +173,9 @@ class Metrics(Collector):
         for outcome, count in self._embeddings.items():
             embeddings.add_metric([outcome], count)
         yield embeddings
+        yield CounterMetricFamily(
+            "weft_low_relevance", "Searches that found nothing relevant", value=self._low_relevance
+        )
         yield CounterMetricFamily(
             "weft_damaged_indexes", "Indexes whose files were damaged and are made anew", value=self._damaged_indexes
         )

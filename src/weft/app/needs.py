@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 import msgspec
 
+from weft.app.known_sessions import SessionsOfCall, SessionsOfTenants
 from weft.app.retrieval import FollowedEvents
-from weft.capabilities.access.audit import AuditStore
+from weft.capabilities.access.audit import AuditStore, Discretion
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally, TokenCounters
@@ -26,6 +27,7 @@ from weft.capabilities.exchange.policies import PolicyStore, TenantPolicies
 from weft.capabilities.exchange.policy_port import Policies
 from weft.capabilities.exchange.sources import Lookups
 from weft.capabilities.history.store import LineStore, RetentionStore, SwitchStore
+from weft.capabilities.knowledge.discretion import DomainDiscretion
 from weft.capabilities.knowledge.plans import KnowledgeLimits
 from weft.capabilities.knowledge.store import Desk, DocumentStore, DomainStore, PlanStore
 from weft.capabilities.knowledge_sources.store import SourceDesk, SourceStore
@@ -39,7 +41,7 @@ from weft.capabilities.objects.store import ObjectIndex
 from weft.capabilities.performance.model import Measurements
 from weft.capabilities.records.markup import MarkupReader
 from weft.capabilities.records.store import RecordStore
-from weft.capabilities.retrieval.library import Lag
+from weft.capabilities.retrieval.library import KnownSessions, Lag
 from weft.capabilities.retrieval.searching import Retriever
 from weft.capabilities.search.choices import ChoiceDesk
 from weft.capabilities.search.searching import Searcher
@@ -144,6 +146,7 @@ class Services:
     source_desk: SourceDesk
     embeddings: Embeddings
     retriever: Retriever
+    known_sessions: SessionsOfTenants
 
 
 class Resolver:
@@ -182,6 +185,7 @@ class Resolver:
             Searcher: lambda _: services.searcher,
             Retriever: lambda _: services.retriever,
             Lag: lambda call: FollowedEvents(call.transaction),
+            KnownSessions: lambda call: SessionsOfCall(services.known_sessions, call.transaction),
             Offers: lambda _: services.offers,
             Errands: lambda _: services.errands,
             GapErrands: lambda _: services.gap_errands,
@@ -214,6 +218,8 @@ class Resolver:
             JobStore: lambda call: SqlJobStore(call.transaction),
             MoveStore: lambda call: SqlMoveStore(call.transaction),
         }
+
+        self._sources[Discretion] = self.source(DomainDiscretion)
 
     def prepare(self, needs: Iterable[type]) -> Callable[[Call], list[Any]]:
         """Return a function from a call to the arguments behind the request."""

@@ -4,27 +4,40 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import timedelta
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from weft.app.upkeep import attempt
+from weft.capabilities.following.pending import is_awaited
 from weft.index.places import remove_unknown
+from weft.kernel.threads import SEARCHING
 from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.following import events_pending
+from weft.storage.sql.following import first_pending
 from weft.storage.sql.shelves import SqlShelfStore
 from weft.storage.sql.tenants import tenant_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from datetime import datetime
     from pathlib import Path
 
     from weft.app.indexing import Indexes
     from weft.app.metrics import Metrics
+    from weft.capabilities.retrieval.library import Libraries, Library
     from weft.capabilities.retrieval.model import Question, Ranking
+    from weft.capabilities.retrieval.rights import Part
     from weft.capabilities.retrieval.searching import Embed
     from weft.capabilities.retrieval.view import Audiences, View, Wish
     from weft.kernel.clock import Clock
+    from weft.kernel.events import NewEvent
+    from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
 
+# So many of the events that were not looked at yet are judged by every search.
+_LOOKED_AT = 1_000
+_TOLD_EVERY = timedelta(minutes=1)
 # Loaded by the first search, as it takes long to import.
 _RANKING = "weft.capabilities.retrieval.ranking"
 
@@ -66,7 +79,7 @@ class SearchedShelves:
 
     async def _loaded(self) -> Indexes:
         if self._indexes is None:
-            made = await asyncio.to_thread(self._made)
+            made = await SEARCHING.run(self._made)
             # Another search may have been as early.
             self._indexes = self._indexes or made
         return self._indexes
@@ -82,17 +95,49 @@ async def _shelves(transaction: Transaction) -> Sequence[str]:
 
 
 class FollowedEvents:
-    """How far the shelves of sessions and memories are behind the log."""
+    """How far the shelves of sessions and memories are behind the log, as far as a caller may know."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    async def events(self) -> int:
-        return await events_pending(self._transaction)
+    async def events(self, actor: Actor, part: Part) -> int:
+        pending = await first_pending(self._transaction, _LOOKED_AT)
+        awaited = sum(is_awaited(recorded, actor, part) for recorded in pending)
+        # What is further behind may be the caller's as well: better to wait in vain than to miss it.
+        return awaited or int(len(pending) == _LOOKED_AT)
+
+
+class LowRelevance:
+    """Tells that searches find nothing relevant: every agent's now and then, however many it makes."""
+
+    def __init__(self, libraries: Libraries, clock: Clock, metrics: Metrics) -> None:
+        self._libraries = libraries
+        self._clock = clock
+        self._metrics = metrics
+        # When it was last told of whom, the earliest first.
+        self._told: dict[tuple[str, str], datetime] = {}
+
+    async def tell(self, actor: Actor, event: NewEvent) -> None:
+        self._metrics.count_low_relevance()
+        if self._is_due((actor.tenant, actor.principal_id)):
+            await attempt("low relevance", self._libraries.write(actor, partial(_publish, event)))
+
+    def _is_due(self, who: tuple[str, str]) -> bool:
+        now = self._clock.now()
+        while self._told and now - next(iter(self._told.values())) >= _TOLD_EVERY:
+            del self._told[next(iter(self._told))]
+        if who in self._told:
+            return False
+        self._told[who] = now
+        return True
+
+
+async def _publish(event: NewEvent, library: Library) -> None:
+    await library.outbox.publish(event)
 
 
 async def rank(question: Question, views: Sequence[View], embed: Embed) -> Ranking:
     """Rank what a caller may see, once what that takes is loaded."""
-    ranking: Any = sys.modules.get(_RANKING) or await asyncio.to_thread(import_module, _RANKING)
+    ranking: Any = sys.modules.get(_RANKING) or await SEARCHING.run(import_module, _RANKING)
     ranked: Ranking = await ranking.rank(question, views, embed)
     return ranked

@@ -8,11 +8,13 @@ from contextlib import aclosing
 from copy import copy
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar, Unpack
+from urllib.parse import quote
 
 import httpx2
 
 from weft.capabilities.exchange.exporting import FACTS_HEADER, ContextExported, ExportTerms
 from weft.capabilities.exchange.importing import ContextImported
+from weft.capabilities.knowledge.putting import DocumentPut, FileTerms
 from weft.client._calling import given
 from weft.client._operations import Operations
 from weft.client._wire import (
@@ -21,6 +23,7 @@ from weft.client._wire import (
     IMPORT_STREAM,
     LONG_SECONDS,
     SILENCE_SECONDS,
+    UPLOAD,
     Address,
     Outgoing,
     Retries,
@@ -110,7 +113,16 @@ class Client(Operations):
         Its session is opened under its own id, or under the ``session_id`` you give it.
         """
         said = given(expected_digest=expected_digest, session_id=session_id, dry_run=dry_run or None)
-        return await self._connection.upload(f"{IMPORT_STREAM}{query(said)}", file)
+        return await self._connection.upload("POST", f"{IMPORT_STREAM}{query(said)}", file, ContextImported)
+
+    async def add_file(self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileTerms]) -> DocumentPut:
+        """Put a file that was opened to read bytes into a domain, of any kind and size that a document may have.
+
+        Takes what ``knowledge.add_document`` takes beside.
+        """
+        target = UPLOAD.format(domain=quote(domain, safe=""))
+        said = query({**about, "document_id": document_id})
+        return await self._connection.upload("PUT", f"{target}{said}", file, DocumentPut)
 
     async def follow(
         self,
@@ -221,18 +233,18 @@ class _Connection:
         except httpx2.RequestError as error:
             raise unreachable(self.address, error) from error
 
-    async def upload(self, target: str, file: BinaryIO) -> ContextImported:
-        """Send a bundle as it is read, and return what was made of it."""
+    async def upload(self, method: str, target: str, file: BinaryIO, answer: type[T]) -> T:
+        """Send a file as it is read, and return what was made of it."""
         timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
         try:
-            reply = await self._http.post(
-                target, content=_chunks(file), headers=headers_of(self.during), timeout=timeout
+            reply = await self._http.request(
+                method, target, content=_chunks(file), headers=headers_of(self.during), timeout=timeout
             )
         except httpx2.RequestError as error:
             raise unreachable(self.address, error) from error
         if not reply.is_success:
             raise refusal(reply, reply.content)
-        return decoded(reply.content, ContextImported, self.address)
+        return decoded(reply.content, answer, self.address)
 
     async def _send(self, request: Outgoing) -> bytes:
         timeout = self._timeout_seconds + request.wait_seconds

@@ -9,11 +9,13 @@ from contextlib import closing
 from copy import copy
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar, Unpack
+from urllib.parse import quote
 
 import httpx2
 
 from weft.capabilities.exchange.exporting import FACTS_HEADER, ContextExported, ExportTerms
 from weft.capabilities.exchange.importing import ContextImported
+from weft.capabilities.knowledge.putting import DocumentPut, FileTerms
 from weft.client._calling import given
 from weft.client._sync_operations import SyncOperations
 from weft.client._wire import (
@@ -22,6 +24,7 @@ from weft.client._wire import (
     IMPORT_STREAM,
     LONG_SECONDS,
     SILENCE_SECONDS,
+    UPLOAD,
     Address,
     Outgoing,
     Retries,
@@ -111,7 +114,16 @@ class SyncClient(SyncOperations):
         Its session is opened under its own id, or under the ``session_id`` you give it.
         """
         said = given(expected_digest=expected_digest, session_id=session_id, dry_run=dry_run or None)
-        return self._connection.upload(f"{IMPORT_STREAM}{query(said)}", file)
+        return self._connection.upload("POST", f"{IMPORT_STREAM}{query(said)}", file, ContextImported)
+
+    def add_file(self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileTerms]) -> DocumentPut:
+        """Put a file that was opened to read bytes into a domain, of any kind and size that a document may have.
+
+        Takes what ``knowledge.add_document`` takes beside.
+        """
+        target = UPLOAD.format(domain=quote(domain, safe=""))
+        said = query({**about, "document_id": document_id})
+        return self._connection.upload("PUT", f"{target}{said}", file, DocumentPut)
 
     def follow(
         self,
@@ -222,16 +234,18 @@ class _Connection:
         except httpx2.RequestError as error:
             raise unreachable(self.address, error) from error
 
-    def upload(self, target: str, file: BinaryIO) -> ContextImported:
-        """Send a bundle as it is read, and return what was made of it."""
+    def upload(self, method: str, target: str, file: BinaryIO, answer: type[T]) -> T:
+        """Send a file as it is read, and return what was made of it."""
         timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
         try:
-            reply = self._http.post(target, content=_chunks(file), headers=headers_of(self.during), timeout=timeout)
+            reply = self._http.request(
+                method, target, content=_chunks(file), headers=headers_of(self.during), timeout=timeout
+            )
         except httpx2.RequestError as error:
             raise unreachable(self.address, error) from error
         if not reply.is_success:
             raise refusal(reply, reply.content)
-        return decoded(reply.content, ContextImported, self.address)
+        return decoded(reply.content, answer, self.address)
 
     def _send(self, request: Outgoing) -> bytes:
         timeout = self._timeout_seconds + request.wait_seconds

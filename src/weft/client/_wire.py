@@ -39,6 +39,7 @@ SILENCE_SECONDS = 60.0
 LONG_SECONDS = 600.0
 CHUNK_BYTES = 65_536
 EXPORT_STREAM, IMPORT_STREAM = "/v1/export/stream", "/v1/import/stream"
+UPLOAD = "/v1/domains/{domain}/uploads"
 _LOOPBACK = {"127.0.0.1", "::1", "localhost"}
 _ANY_JSON = {"metadata", "value"}
 _PLACEHOLDER = re.compile(r"\{(\w+)(:int)?\}")

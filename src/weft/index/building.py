@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from weft.index.clusters import FEWEST_CLUSTERED, clustered, unclustered
-from weft.index.names import number_of, standpoint_of
+from weft.index.names import number_of, number_of_term, standpoint_of
 from weft.index.segment import Facts, Group, Segment, Words, standpoints
 from weft.index.vectors import Vectors, no_vectors, quantised, scales
 
@@ -68,23 +68,35 @@ def merged(segments: Sequence[Segment], alive: Sequence[Bits], *, to_stay: bool)
 
 
 def _words(chunks: Sequence[Standing]) -> tuple[Words, NDArray[np.int32]]:
-    known: dict[str, int] = {}
-    codes, counts, held, length = array("I"), array("B"), array("I"), array("i")
+    known = _Codes()
+    codes, counts, held, length = array("I"), array("I"), array("I"), array("i")
     for chunk in chunks:
         said = chunk.terms.split()
         counted = Counter(said)
         length.append(len(said))
         held.append(len(counted))
-        codes.extend([known.setdefault(term, len(known)) for term in counted])
-        counts.extend([min(count, _MOST_COUNTED) for count in counted.values()])
-    numbers = np.array([number_of(term) for term in known], np.int64)
+        codes.extend(map(known.__getitem__, counted))
+        counts.extend(counted.values())
+    numbers = np.array([number_of_term(term) for term in known], np.int64)
     rows = np.repeat(np.arange(len(chunks), dtype=np.uint32), np.frombuffer(held, np.uint32))
     terms, place = np.unique(numbers, return_inverse=True)
     of_term = place.astype(np.uint32)[np.frombuffer(codes, np.uint32)]
     order = np.argsort(of_term, kind="stable")
     starts = np.searchsorted(of_term[order], np.arange(len(terms) + 1))
-    words = Words(terms, starts.astype(np.int64), rows[order], np.frombuffer(counts, np.uint8)[order])
+    words = Words(terms, starts.astype(np.int64), rows[order], _small(np.frombuffer(counts, np.uint32))[order])
     return words, np.array(length, np.int32)
+
+
+def _small(counts: NDArray[np.uint32]) -> NDArray[np.uint8]:
+    return counts.clip(max=_MOST_COUNTED).astype(np.uint8)
+
+
+class _Codes(dict[str, int]):
+    """Gives every text a number, in the order in which they come."""
+
+    def __missing__(self, text: str) -> int:
+        code = self[text] = len(self)
+        return code
 
 
 def _coded(values: Iterable[H]) -> tuple[Codes, tuple[H, ...]]:

@@ -76,6 +76,7 @@ class _Asked(NamedTuple):
     items: frozenset[str] | None
     since: int | None
     until: int | None
+    without: frozenset[int]
 
 
 class Masks:
@@ -88,7 +89,7 @@ class Masks:
 
     def of(self, wish: Wish, audiences: Audiences) -> Mask:
         groups = _visible_groups(self._segment, wish, audiences)
-        asked = _Asked(np.packbits(groups).tobytes(), wish.items, wish.since, wish.until)
+        asked = _Asked(np.packbits(groups).tobytes(), wish.items, wish.since, wish.until, wish.without)
         kept = self._kept.get(asked)
         if kept is None:
             kept = Mask(self._segment, self._bits(groups, wish))
@@ -114,6 +115,8 @@ class Masks:
             bits &= facts.moment >= wish.since
         if wish.until is not None:
             bits &= facts.moment < wish.until
+        if wish.without:
+            bits[self._segment.find(np.array(sorted(wish.without), np.int64))] = False
         return bits
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from weft.capabilities.shelves.model import Standing
 
+_TERMS_KEPT = 2**16
 _SEPARATOR = "\x00"
 # A position is a message's number with the number of the part behind it.
 _PART_BITS = 12
@@ -28,6 +30,11 @@ def number_of(*names: str) -> int:
     """Return 63 bits that stand for a name: two of a million names share theirs once in ten million shelves."""
     digest = hashlib.blake2b(_SEPARATOR.join(names).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
+
+
+@lru_cache(_TERMS_KEPT)
+def number_of_term(term: str) -> int:
+    return number_of(term)
 
 
 def standpoint_of(chunk: Standing) -> Standpoint:

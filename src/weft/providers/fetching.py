@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import httpcore2
 import msgspec
 
+from weft.capabilities.knowledge.model import MediaType
 from weft.capabilities.knowledge_sources.store import Fetched
 from weft.capabilities.webhooks.model import AddressRefused, host_of
 from weft.providers.webhooks import CheckedNetwork, Reach, failure_of
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS = 60.0
 _LOOKUP_SECONDS = 3.0
 _REDIRECTS = 5
+_LONGEST_VALIDATOR = 200
 _SUCCESS, _UNCHANGED = 200, 304
 _GONE = frozenset({404, 410})
 _ELSEWHERE = frozenset({301, 302, 303, 307, 308})
@@ -125,6 +127,17 @@ def _fetched(answer: _Answer, seen: str, most_bytes: int) -> Fetched:
     if len(answer.body) > most_bytes:
         return Fetched(seen=seen, error="too_large")
     headers = answer.headers
-    told = _Seen(headers.get("etag", "")[:500], headers.get("last-modified", "")[:100])
-    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return Fetched(answer.body, media_type or None, msgspec.json.encode(told).decode())
+    told = _Seen(_shown_again(headers.get("etag", "")), _shown_again(headers.get("last-modified", "")))
+    return Fetched(answer.body, _media_type(headers.get("content-type", "")), msgspec.json.encode(told).decode())
+
+
+def _shown_again(told: str) -> str:
+    """Return what an address said, if it can be shown to it again just so."""
+    return told if len(told) <= _LONGEST_VALIDATOR and told.isascii() and told.isprintable() else ""
+
+
+def _media_type(told: str) -> str | None:
+    try:
+        return msgspec.convert(told.partition(";")[0].strip().lower(), MediaType)
+    except msgspec.ValidationError:
+        return None

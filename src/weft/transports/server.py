@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import socket
 import sys
 from contextlib import contextmanager
@@ -62,6 +63,9 @@ class DrainingServer(uvicorn.Server):
 def serve(settings: Settings, *, profile: Profile | None = None) -> None:
     """Serve until told to stop."""
     configure_logging(settings.log_level)
+    # Read when numpy is loaded, by the first search. Searches run side by side, each on a core of its own; products of
+    # small matrices that every core takes part in made each of them wait for the others.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(settings, profile))
 

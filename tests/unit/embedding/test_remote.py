@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
-from weft.capabilities.embedding.model import Embedder, EmbedderUnavailable
+from weft.capabilities.embedding.model import Embedder, EmbedderUnavailable, TextRefused
 from weft.kernel.tokens import approximate_tokens
 from weft.providers.embedders.configured import configured_embedders
 from weft.providers.embedders.remote import RemoteEmbedder
@@ -114,7 +114,7 @@ async def test_a_service_that_takes_too_long_is_tried_again(
 
 
 @pytest.mark.parametrize(
-    ("status", "setting"), [(401, "WEFT_EMBEDDING_KEY"), (403, "WEFT_EMBEDDING_KEY"), (400, "WEFT_EMBEDDING_MODEL")]
+    ("status", "setting"), [(401, "WEFT_EMBEDDING_KEY"), (403, "WEFT_EMBEDDING_KEY"), (404, "WEFT_EMBEDDING_MODEL")]
 )
 async def test_what_will_not_work_later_is_not_tried_again(
     service: EmbeddingService, embedder: Embedder, status: int, setting: str
@@ -125,6 +125,40 @@ async def test_what_will_not_work_later_is_not_tried_again(
     assert len(service.asked) == 1
     assert setting in caught.value.hint
     assert_quiet(caught.value)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_texts_that_are_refused_for_good_are_told_from_those_that_are_taken(
+    service: EmbeddingService, embedder: Embedder, status: int, pauses: list[float]
+) -> None:
+    service.poison, service.refusal = "poison", status
+    texts = [f"text {number}" for number in range(20)]
+    texts[3], texts[17] = "poison one", "poison two"
+    with pytest.raises(TextRefused) as caught:
+        await embedder.embed(texts, "passage")
+    assert caught.value.texts == {"poison one", "poison two"}
+    assert "poison" not in f"{caught.value!r}{caught.value.hint}"
+    assert pauses == []
+
+
+async def test_texts_that_are_only_too_many_at_once_are_sent_in_smaller_parts(
+    service: EmbeddingService, embedder: Embedder
+) -> None:
+    texts = [f"text {number}" for number in range(8)]
+    together = await embedder.embed(texts, "passage")
+    service.script = [Answer(413), Answer(), Answer(413)]
+    assert np.array_equal(await embedder.embed(texts, "passage"), together)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+async def test_a_service_that_refuses_everything_is_away_and_blames_no_text(
+    service: EmbeddingService, embedder: Embedder, status: int
+) -> None:
+    service.script = [Answer(status), Answer(status)]
+    with pytest.raises(EmbedderUnavailable, match=str(status)) as caught:
+        await embedder.embed(["x"] * 8, "passage")
+    assert "WEFT_EMBEDDING_MODEL" in caught.value.hint
+    assert len(service.asked) == 2
 
 
 async def test_a_key_does_not_follow_a_redirect(service: EmbeddingService, embedder: Embedder) -> None:

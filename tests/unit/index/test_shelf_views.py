@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
 from weft.capabilities.retrieval.view import Wish
+from weft.index.folder import ShelfFolder
 from weft.index.shelf import Moment, joined, whole
 from weft.index.view import ShelfView
 
@@ -21,6 +24,7 @@ WISHES = (
     Wish("s", items=frozenset({"1", "2"}), sources=frozenset({"document", "memory"})),
     Wish("s", since=300, until=800),
 )
+BIRTH = 1
 CALLERS = (Whoever(), Whoever("a"), Whoever("b", "x"))
 
 
@@ -32,6 +36,8 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
         self.plain = PlainShelf()
         self.moment = Moment()
         self.number = 0
+        self.removals: list[tuple[int, int]] = []
+        self.folder = ShelfFolder(Path(tempfile.mkdtemp(prefix="weft-index-")))
         self.earlier = [(self.moment, dict(self.plain.chunks))]
 
     @stateful.rule(chance=st.integers(0, 2**32), count=st.integers(1, 12))
@@ -45,6 +51,7 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
     @stateful.rule(picked=st.lists(st.integers(1, 60), max_size=8))
     def remove(self, picked: list[int]) -> None:
         self.number += 1
+        self.removals += [(self.number, number) for number in picked]
         for number in picked:
             self.plain.chunks.pop(number, None)
         self.moment = self.moment.then(self.number, [], picked)
@@ -53,15 +60,31 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
     def come_again(self, chance: int) -> None:
         """Let chunks that are known come again, as they do when they get vectors of a further model."""
         random = np.random.default_rng(chance)
-        again = [made_up(random, number) for number in sorted(self.plain.chunks)[::3]]
+        again = [made_up(random, number) for number in sorted(self.plain.chunks)[::5]]
         self.number += 1
         self.plain.chunks |= {chunk.number: chunk for chunk in again}
         self.moment = self.moment.then(self.number, again, [])
 
     @stateful.rule()
     def join(self) -> None:
-        if self.moment.parts:
-            self.moment = Moment(self.number, (whole(joined(self.moment.parts), "file"),))
+        if self.moment.parts and not self.moment.files:
+            self.moment = Moment(self.number, (whole(joined(self.moment.parts)),))
+
+    @stateful.rule()
+    def write(self) -> None:
+        built = self.folder.build(BIRTH, self.moment)
+        assert built is not None
+        assert built.in_memory == 0
+        self.moment = built
+
+    @stateful.rule()
+    def write_and_restart(self) -> None:
+        """Go on from files alone, making up for what was removed after the oldest of them was written."""
+        self.write()
+        loaded = self.folder.load()
+        assert loaded is not None
+        behind = [removed for number, removed in self.removals if number > loaded.as_of]
+        self.moment = loaded.moment.then(loaded.moment.number, [], behind)
 
     @stateful.rule()
     def keep(self) -> None:
@@ -83,13 +106,17 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
             asyncio.run(check_nearest(view, self.plain.visible(wish, CALLERS[1]), question))
 
     def teardown(self) -> None:
+        self.folder.clear()
+        self.see_earlier_moments()
+
+    def see_earlier_moments(self) -> None:
         """Whoever still looks at an earlier moment sees that moment."""
         for moment, chunks in self.earlier:
             view = ShelfView("s", moment, WISHES[0], CALLERS[1])
             check_same(view, PlainShelf(chunks).visible(WISHES[0], CALLERS[1]))
 
 
-CopyOfAShelf.TestCase.settings = settings(max_examples=25, stateful_step_count=12, deadline=None)
+CopyOfAShelf.TestCase.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
 
 
 @pytest.mark.req("CE-F42")

@@ -41,6 +41,14 @@ class AuditStore(Protocol):
         ...
 
 
+class Discretion(Protocol):
+    """What a reader of the audit log is shown of it."""
+
+    async def shown(self, rows: list[AuditRow]) -> list[AuditRow]:
+        """Return the rows without what their reader may not know of."""
+        ...
+
+
 class GetAuditLog(Request):
     """Which audit rows to read."""
 
@@ -77,8 +85,11 @@ class AuditLog(Response):
     rate=RateClass.ADMIN,
     effect=Effect.READ,
 )
-async def list_audit(request: GetAuditLog, audit: AuditStore) -> AuditLog:
-    """Read the tenant's audit log: every denial and every administrative act, newest first."""
+async def list_audit(request: GetAuditLog, audit: AuditStore, discretion: Discretion) -> AuditLog:
+    """Read the tenant's audit log: every denial and every administrative act, newest first.
+
+    Of domains of knowledge that you may not look into, it tells only who did what, and when.
+    """
     rows = await audit.read(request.before, request.outcome, request.limit + 1)
     entries = [
         AuditEntry(
@@ -91,6 +102,6 @@ async def list_audit(request: GetAuditLog, audit: AuditStore) -> AuditLog:
             target=row.target,
             detail=row.detail,
         )
-        for row in rows[: request.limit]
+        for row in await discretion.shown(list(rows[: request.limit]))
     ]
     return AuditLog(entries=entries, has_more=len(rows) > request.limit)

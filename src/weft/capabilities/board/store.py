@@ -24,6 +24,10 @@ class EntryStore(Protocol):
         """Return all entries, by key."""
         ...
 
+    async def keys_after(self, session_id: str, key: str, limit: int) -> Sequence[str]:
+        """Return the next keys behind one, in order."""
+        ...
+
     async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
         """Return all entries with their values, by key."""
         ...

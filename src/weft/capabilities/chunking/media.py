@@ -73,8 +73,8 @@ _CODE_BESIDES = ("text/javascript", "text/css", "application/yaml", "application
 _NO_CODE = ("text/x-log", "text/x-transcript")
 
 _MARKDOWN = re.compile(r"^(?:#{1,6} \S|```|~~~)", re.MULTILINE)
-_HTML = re.compile(r"\s*(?:<!--.*?-->\s*)?<(?:!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
-_SUBRIP = re.compile(r"\s*\d+\s*\n\d{1,2}:\d\d:\d\d,\d{3} --> ")
+_HTML = re.compile(r"\s*+(?:<!--.*?-->\s*+)?<(?:!doctype html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
+_SUBRIP = re.compile(r"\s*+\d++\s*+(?<=\n)\d{1,2}:\d\d:\d\d,\d{3} --> ")
 _LOOKED_AT = 20_000
 _LINES_LOOKED_AT = 20
 

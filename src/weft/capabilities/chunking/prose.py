@@ -27,18 +27,18 @@ _SENTENCE_END = re.compile(
         (?<!\b(?i:mr|ms|dr|st|vs|no|jr|sr|cf|pp).)
         (?<!\b(?i:mrs|etc|fig|vol|inc|e\.g|i\.e).)
         (?<!\b(?i:prof|dept).)
-        [{_LATIN}]* [{_CLOSING}]* \s+
+        [{_LATIN}]*+ [{_CLOSING}]*+ \s++
     |
         (?<=[{_OTHER}])
         (?<![{_OTHER}].)
-        [{_OTHER}]* [{_CLOSING}]* \s*
+        [{_OTHER}]*+ [{_CLOSING}]*+ \s*+
     )
     """,
     re.VERBOSE,
 )
-_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
+_BLANK_LINES = re.compile(r"\n(?:[^\S\n]*+\n)++")
 _LINE_END = re.compile(r"\n")
-_WORD_WITH_GAP = re.compile(r"\s*\S+\s*")
+_WORD_WITH_GAP = re.compile(r"\s*+\S++\s*+")
 _FEWEST_CHARACTERS = 24
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from weft.kernel.errors import NotFound, Unavailable
+from weft.kernel.errors import NotFound, Rejected, Unavailable
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
@@ -27,6 +27,15 @@ class EmbedderUnavailable(Unavailable):
 
     code = "EMBEDDER_UNAVAILABLE"
     hint = "Repeat the same call after a short wait; weft doctor says what is wrong with the embedder."
+
+
+class TextRefused(Rejected):
+    """The embedding service does not take this text, and would not later."""
+
+    code = "TEXT_REFUSED"
+    hint = "Shorten the text, or leave out what is not language; other texts are embedded as ever."
+    # For whoever has others to go on with; never shown, never logged.
+    texts: frozenset[str] = frozenset()
 
 
 class EmbeddingModelUnknown(NotFound):
@@ -59,7 +68,10 @@ class Embedder(Protocol):
     def model(self) -> Model: ...
 
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> Vectors:
-        """Return one row for each text. Whoever brings more than can be done waits."""
+        """Return one row for each text. Whoever brings more than can be done waits.
+
+        Raises TextRefused for texts that will never be embedded, EmbedderUnavailable for what may work later.
+        """
         ...
 
     async def close(self) -> None:

@@ -6,7 +6,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from weft.capabilities.embedding.model import EmbedderUnavailable, EmbeddingModelUnknown, Embeddings, Purpose
+from weft.capabilities.embedding.model import (
+    EmbedderUnavailable,
+    EmbeddingModelUnknown,
+    Embeddings,
+    Purpose,
+    TextRefused,
+)
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
@@ -49,7 +55,7 @@ class TextsEmbedded(Response, kw_only=True, omit_defaults=False):
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(EmbedderUnavailable, EmbeddingModelUnknown),
+    errors=(EmbedderUnavailable, EmbeddingModelUnknown, TextRefused),
 )
 async def embed_texts(request: EmbedTexts, actor: Actor, embeddings: Embeddings) -> TextsEmbedded:
     """Turn texts into vectors, near each other where they mean alike; by the model that searches use."""

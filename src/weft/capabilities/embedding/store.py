@@ -9,6 +9,8 @@ import msgspec
 
 # What a model is to a tenant: the one its searches use, the one it is being moved to, or one that it may use.
 Role = Literal["serving", "building", "allowed"]
+# What a vector was made for: something that a caller asked for, or a passage of what can be found. The first go first.
+KeptFor = Literal["asked", "passage"]
 
 
 class KeptVector(msgspec.Struct, frozen=True, gc=False):
@@ -33,7 +35,7 @@ class VectorStore(Protocol):
         """Return those that are kept."""
         ...
 
-    async def keep(self, model: str, vectors: Mapping[bytes, bytes], now: int) -> None:
+    async def keep(self, model: str, vectors: Mapping[bytes, bytes], now: int, kind: KeptFor = "passage") -> None:
         """Keep vectors; one that is kept already stays as it is."""
         ...
 
@@ -45,12 +47,24 @@ class VectorStore(Protocol):
         """Drop these: they are to be made anew."""
         ...
 
+    async def forget_unused(self, digests: Sequence[bytes]) -> None:
+        """Drop those of these, of every model, that no chunk of the tenant is made of any more."""
+        ...
+
+    async def forget_shelf(self, shelf: str) -> None:
+        """Drop those, of every model, that only chunks of this shelf are made of."""
+        ...
+
     async def count(self) -> int:
         """Return how many are kept, whatever the model."""
         ...
 
     async def drop_unused(self, limit: int) -> int:
-        """Drop as many of those that were not used for longest; return how many went."""
+        """Drop as many of those that were not used for longest, asked ones first; return how many went."""
+        ...
+
+    async def review(self, before: int, now: int, limit: int) -> int:
+        """Drop what was not used since, but note the use of what a chunk is made of; return how many were judged."""
         ...
 
 

@@ -116,6 +116,10 @@ class EventStore(Protocol):
         """Return events behind ``seq`` in order, of one session or of all."""
         ...
 
+    async def before(self, seq: int, limit: int) -> Sequence[Recorded]:
+        """Return events ahead of ``seq``, the latest first."""
+        ...
+
     async def find(self, wanted: Wanted, after: int, limit: int) -> Sequence[Recorded]:
         """Return what matches, in order, behind ``after``."""
         ...

@@ -15,12 +15,14 @@ from weft.capabilities.board.model import common_readers
 from weft.capabilities.exchange.finding import Finder, session_of_line
 from weft.capabilities.exchange.listing import TOOL, OfSession, RecordId
 from weft.capabilities.exchange.withholding import QUOTING
+from weft.capabilities.following.model import standing_of
 from weft.capabilities.records.item_names import MessageName, VersionName
 from weft.capabilities.records.model import ContextItem
 from weft.capabilities.records.naming import KeptName, Named, item_named
 from weft.capabilities.records.recording import RecordNotFound
 from weft.capabilities.records.store import RecordStore, Redaction
 from weft.capabilities.sessions.model import SessionNotFound, lock_session
+from weft.capabilities.shelves.store import ShelfStore
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent, Outbox
@@ -96,6 +98,7 @@ class Redactions(msgspec.Struct, frozen=True):
     actor: Actor
     finder: Finder
     records: RecordStore
+    shelves: ShelfStore
     outbox: Outbox
     clock: Clock
 
@@ -146,6 +149,16 @@ class Redactions(msgspec.Struct, frozen=True):
             raise InvalidInput("replacement: goes with the state summarized, and only with that", field="replacement")
         if request.replacement is not None:
             encode_given("replacement", request.replacement)
+
+    async def take_off(self, item_id: str) -> None:
+        """Take an item off its shelf at once: nothing that a search tells may depend on it any more."""
+        standing = standing_of(item_id)
+        if standing is None:
+            return
+        shelf, place, item = standing.subject.shelf, standing.subject.place, standing.subject.item
+        await self.shelves.lock(shelf)
+        chunks = await self.shelves.of_item(shelf, place, item, standing.version)
+        await self.shelves.remove(shelf, [chunk.number for chunk in chunks])
 
     async def tell(self, redaction: Redaction, owned: _Owned) -> None:
         event = NewEvent(
@@ -216,6 +229,8 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
         type=owned.named.type,
     )
     await redactions.records.redact(redaction)
+    if redaction.state != "none":
+        await redactions.take_off(redaction.record_id)
     await redactions.tell(redaction, owned)
     return ItemRedacted(
         item_id=redaction.record_id,

@@ -17,6 +17,7 @@ from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.records.item_names import MessageName, VersionName, is_number
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.retrieval.texts import (
+    VERSION_OF_MESSAGES,
     MemoryKey,
     key_of_item,
     text_of_entry,
@@ -78,7 +79,7 @@ class Contents(msgspec.Struct, frozen=True):
             return None
         return Said(
             text=text_of_message(message),
-            version=1,
+            version=VERSION_OF_MESSAGES,
             moment=message.sent_at,
             scope=_scope((message.audience,)),
             speaker=message.sender,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.following.contents import Contents, Said
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from weft.capabilities.shelves.model import Chunk
     from weft.kernel.events import Recorded
 
-_EVENTS_AT_ONCE = 500
+EVENTS_AT_ONCE = 500
 # About so many texts are embedded and written together.
 TEXTS_AT_ONCE = 32
 _CHARACTERS_OF_A_TEXT = 1_000
@@ -62,11 +63,14 @@ class Follower(msgspec.Struct, frozen=True):
     contents: Contents
 
     async def look(self, position: Position) -> Round:
-        """Return what is to be done next, behind a position."""
-        recorded = await self.events.after(position.seq, None, _EVENTS_AT_ONCE)
-        if recorded and recorded[0].event.type == IMPORTED:
-            return await self._sweep(position, recorded[0])
-        return await self._through(position, recorded)
+        """Return what is to be done next for what happened behind a position."""
+        recorded = await self.events.after(position.seq, None, EVENTS_AT_ONCE)
+        # Events may be gone with their session, so the last one that is left may not be the last one there was.
+        return await self._through(position, recorded, end=await self.events.last_seq())
+
+    async def look_back(self, position: Position) -> Round:
+        """Return what is to be done next for what happened ahead of a position: what happened last comes first."""
+        return await self._through(position, await self.events.before(position.seq, EVENTS_AT_ONCE), end=0)
 
     async def put(self, written: Sequence[Written]) -> None:
         """Put items on their shelves as they are to stand, unless they have changed meanwhile.
@@ -81,17 +85,20 @@ class Follower(msgspec.Struct, frozen=True):
                 await self._put(shelf, [each for each in of_shelf if await self._still_says(each.change)])
 
     async def _put(self, shelf: str, written: Sequence[Written]) -> None:
-        await self.shelves.remove(shelf, [number for each in written for number in each.change.outdated])
         vectors: dict[str, list[bytes]] = {}
         for each in written:
             for model, given in each.vectors.items():
                 vectors.setdefault(model, []).extend(given)
         await self.shelves.add(shelf, [chunk for each in written for chunk in each.chunks], vectors)
+        # Only then: what says the same as before keeps its vector, which is forgotten with the last that says so.
+        await self.shelves.remove(shelf, [number for each in written for number in each.change.outdated])
 
     async def _still_says(self, change: Change) -> bool:
         return await self.contents.said(change.subject) == change.said
 
-    async def _through(self, position: Position, recorded: Sequence[Recorded]) -> Round:
+    async def _through(self, position: Position, recorded: Sequence[Recorded], *, end: int) -> Round:
+        if recorded and recorded[0].event.type == IMPORTED:
+            return await self._sweep(position, recorded[0])
         changes: dict[Subject, Change | None] = {}
         seq, texts = position.seq, 0
         for each in recorded:
@@ -102,26 +109,36 @@ class Follower(msgspec.Struct, frozen=True):
                 changes[subject] = change = await self._change(subject, position.anew)
                 texts += change.texts if change else 0
             seq = each.event.seq
-        more = len(recorded) == _EVENTS_AT_ONCE
-        # Events may be gone with their session, so the last one that is left may not be the last one there was.
-        return Round(_made(changes), position.at(seq if more else await self.events.last_seq()), more=more)
+        more = len(recorded) == EVENTS_AT_ONCE
+        return Round(_made(changes), position.at(seq if more else end), more=more)
 
     async def _sweep(self, position: Position, imported: Recorded) -> Round:
         """Go through a session that came as a whole: it may say what no event tells of."""
-        session_id = imported.event.session_id or ""
-        sweep = position.sweep or Sweep(session_id)
-        if sweep.begins:
-            entries = await self.contents.entries.list(session_id)
-            subjects = [Subject("board", session_id, item_of_key(entry.key)) for entry in entries]
-            further: Sweep | None = Sweep(session_id, 0)
-        else:
-            part = Part(limit=TEXTS_AT_ONCE, after=sweep.after_message)
-            messages = await self.contents.messages.read_any(session_id, part)
-            subjects = [Subject("message", session_id, str(message.message_id)) for message in messages]
-            further = Sweep(session_id, messages[-1].message_id) if messages else None
-        changes = {subject: await self._change(subject, position.anew) for subject in subjects}
-        reached = position.at(imported.event.seq if further is None else position.seq, further)
-        return Round(_made(changes), reached, more=True)
+        begun, number = position.sweep, imported.event.seq
+        sweep = begun if begun is not None and begun.imported == number else Sweep(number)
+        steps = await self._steps(sweep, imported.event.session_id or "")
+        changes, texts, further = [], 0, _further(sweep)
+        for subject, behind in steps:
+            if texts >= TEXTS_AT_ONCE:
+                break
+            change, further = await self._change(subject, position.anew), behind
+            changes += [] if change is None else [change]
+            texts += change.texts if change else 0
+        return Round(changes, position.at(number if further is None else position.seq, further), more=True)
+
+    async def _steps(self, sweep: Sweep, session_id: str) -> list[tuple[Subject, Sweep]]:
+        """Return the next items of a session, each with how far it was gone through behind it."""
+        if sweep.after_message is None:
+            keys = await self.contents.entries.keys_after(session_id, sweep.after_key, TEXTS_AT_ONCE)
+            return [
+                (Subject("board", session_id, item_of_key(key)), structs.replace(sweep, after_key=key)) for key in keys
+            ]
+        part = Part(limit=TEXTS_AT_ONCE, after=sweep.after_message)
+        numbers = [message.message_id for message in await self.contents.messages.read_any(session_id, part)]
+        return [
+            (Subject("message", session_id, str(number)), structs.replace(sweep, after_message=number))
+            for number in numbers
+        ]
 
     async def _change(self, subject: Subject, anew: Anew | None) -> Change | None:
         """Return how an item stands otherwise than it should; None if it stands as it should."""
@@ -130,6 +147,11 @@ class Follower(msgspec.Struct, frozen=True):
         if _stands(standing, said) and not _is_old(standing, anew):
             return None
         return Change(subject, said, [chunk.number for chunk in standing])
+
+
+def _further(sweep: Sweep) -> Sweep | None:
+    """Return what comes when nothing is left of one kind: messages behind the board, and then nothing."""
+    return structs.replace(sweep, after_message=0) if sweep.after_message is None else None
 
 
 def _stands(standing: Sequence[Chunk], said: Said | None) -> bool:

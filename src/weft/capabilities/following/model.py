@@ -8,7 +8,7 @@ import msgspec
 
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.records.item_names import MessageName, VersionName
-from weft.capabilities.retrieval.texts import MemoryKey, item_of_key
+from weft.capabilities.retrieval.texts import VERSION_OF_MESSAGES, MemoryKey, item_of_key, version_of
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.capabilities.shelves.model import MEMORY, SESSIONS, Source
 from weft.kernel.identity import PRINCIPAL
@@ -16,11 +16,13 @@ from weft.kernel.jobs import Progress
 
 if TYPE_CHECKING:
     from weft.kernel.events import Recorded
+    from weft.kernel.jobs import JobStore
 
-# The names of this work among the jobs of a tenant: going on with the log, and going through it once more.
+# The names of this work among the jobs of a tenant: going on with the log, and going back through what it told before.
 FOLLOWING = "sessions.follow"
 REINDEXING = "sessions.reindex"
 IMPORTED = "session.imported"
+_WHENEVER = 2**62
 _TO_MESSAGES = frozenset({"message.added", "message.visibility_changed"})
 _TO_KEYS = frozenset({"board.written", "board.deleted", "board.expired"})
 _TO_MEMORIES = frozenset({"memory.written", "memory.deleted", "memory.expired"})
@@ -40,14 +42,11 @@ class Subject(NamedTuple):
 
 
 class Sweep(msgspec.Struct, frozen=True):
-    """How far a session was gone through that came as a whole: its board first, then message by message."""
+    """How far a session was gone through that came as a whole with an event: its board by key, then its messages."""
 
-    session_id: str
-    after_message: int = -1
-
-    @property
-    def begins(self) -> bool:
-        return self.after_message < 0
+    imported: int
+    after_key: str = ""
+    after_message: int | None = None
 
 
 class Anew(msgspec.Struct, frozen=True):
@@ -62,7 +61,7 @@ class Anew(msgspec.Struct, frozen=True):
 
 
 class Position(NamedTuple):
-    """The last event that was looked at; the one behind it is gone through item by item if there is a sweep.
+    """The last event that was looked at; the next one is gone through item by item if there is a sweep.
 
     What stands as it should is left alone, unless it is to be put there anew.
     """
@@ -98,26 +97,49 @@ def subject_of(recorded: Recorded) -> Subject | None:
     if event.type in _TO_MEMORIES:
         owner = next((who.removeprefix(PRINCIPAL) for who in recorded.readable_by), "")
         return Subject("memory", owner, str(MemoryKey(event.session_id, event.subject)))
-    return _redacted(event.subject) if event.type == _REDACTED else None
+    standing = standing_of(event.subject) if event.type == _REDACTED else None
+    return None if standing is None else standing.subject
 
 
-def _redacted(item_id: str) -> Subject | None:
-    """Return the item that was redacted, or is shown again, if it is one that is searched."""
+class StandingOf(NamedTuple):
+    """Where one version of an item stands, if it does."""
+
+    subject: Subject
+    version: int
+
+
+def standing_of(item_id: str) -> StandingOf | None:
+    """Return where an item stands that goes by this id in records; None if it is nothing that is searched."""
     message = MessageName.parse(item_id)
     if message is not None:
-        return Subject("message", message.session_id, str(message.message_id))
+        return StandingOf(Subject("message", message.session_id, str(message.message_id)), VERSION_OF_MESSAGES)
     version = VersionName.parse(item_id)
     if version is None:
         return None
     memory = scope_of(version.line_id)
     if memory is not None:
-        return Subject("memory", memory.owner, str(MemoryKey(memory.session_id, version.key)))
+        subject = Subject("memory", memory.owner, str(MemoryKey(memory.session_id, version.key)))
+        return StandingOf(subject, version_of(version))
     session_id = session_of(version.line_id)
-    # Neither contexts nor branches of boards are searched.
-    return Subject("board", session_id, item_of_key(version.key)) if version.line_id == line_of(session_id) else None
+    if version.line_id != line_of(session_id):
+        # Neither contexts nor branches of boards are searched.
+        return None
+    return StandingOf(Subject("board", session_id, item_of_key(version.key)), version_of(version))
+
+
+async def go_back(jobs: JobStore, last_seq: int, now: int, anew: Anew | None = None) -> None:
+    """Have everything gone through that the log told so far: what was told last comes first."""
+    # Who goes through the log holds another job: this one says only how far that is.
+    await jobs.claim(REINDEXING, "", now, now, due_by=_WHENEVER)
+    await jobs.save(REINDEXING, Position(last_seq + 1, anew=anew).as_progress())
 
 
 def pending_of(progress: Progress | None, last_seq: int) -> int:
     """Return how many events there are that were not looked at yet."""
     reached = 0 if progress is None else Position.of(progress).seq
     return max(0, last_seq - reached)
+
+
+def left_of(progress: Progress) -> int:
+    """Return how many events are ahead of whoever goes back through the log."""
+    return max(0, Position.of(progress).seq - 1)

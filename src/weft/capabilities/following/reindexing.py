@@ -6,15 +6,13 @@ import msgspec
 
 from weft.capabilities.access.grants import check_highest_clearance
 from weft.capabilities.events.model import EventStore
-from weft.capabilities.following.model import REINDEXING, Anew, Position, pending_of
+from weft.capabilities.following.model import REINDEXING, Anew, go_back, left_of
 from weft.capabilities.knowledge.managing import Shown
 from weft.capabilities.knowledge.reindexing import Afresh, begin_anew
 from weft.capabilities.shelves.model import MEMORY, SESSIONS
 from weft.kernel.identity import Permission
 from weft.kernel.jobs import JobStore
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
-
-_WHENEVER = 2**62
 
 
 class ReindexAll(Request):
@@ -37,8 +35,8 @@ class DomainLeft(Response):
 class ReindexingShown(Response, omit_defaults=False):
     """What is still to be indexed anew.
 
-    ``events`` are those of the tenant's log that are to be gone through once more for what was said in sessions and
-    remembered by agents; null if that is not under way.
+    ``events`` are those of the tenant's log that are to be gone through for what was said in sessions and remembered
+    by agents; null if that is not under way.
     """
 
     domains: list[DomainLeft]
@@ -57,17 +55,14 @@ class Everything(msgspec.Struct, frozen=True):
         for domain in await domains.domains.all():
             await begin_anew(await domains.lock(domain.domain), self.shown, afresh=afresh)
         sessions, memory = [(await shelves.state(shelf)).number for shelf in (SESSIONS, MEMORY)]
-        now = domains.now
-        # Who goes through the log holds another job: this one says only how far that is.
-        await self.jobs.claim(REINDEXING, "", now, now, due_by=_WHENEVER)
-        await self.jobs.save(REINDEXING, Position(anew=Anew(sessions, memory, afresh)).as_progress())
+        await go_back(self.jobs, await self.events.last_seq(), domains.now, Anew(sessions, memory, afresh))
 
     async def left(self) -> ReindexingShown:
         found = [await self.shown.info(domain) for domain in await self.shown.domains.admitting()]
         standing = await self.jobs.standing(REINDEXING)
         return ReindexingShown(
-            domains=[DomainLeft(each.domain, each.to_reindex) for each in found if each.reindexing],
-            events=None if standing is None else pending_of(standing, await self.events.last_seq()),
+            domains=[DomainLeft(domain=each.domain, to_reindex=each.to_reindex) for each in found if each.reindexing],
+            events=None if standing is None else left_of(standing),
         )
 
 

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
+from weft.capabilities.access.grants import HIGHEST_CLEARANCE
 from weft.capabilities.knowledge.model import Domain, DomainNotFound, may_look_into
 from weft.capabilities.knowledge.plans import KnowledgeLimits, Plan
 from weft.capabilities.knowledge.store import DomainStore, PlanStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
-from weft.kernel.identity import Actor
+from weft.kernel.identity import CLEARANCE, Actor
 from weft.kernel.likeness import COMPARE_WITH, names_like
 
 
@@ -62,6 +63,12 @@ class Domains(msgspec.Struct, frozen=True):
         )
         error.denial = denied
         return error
+
+
+async def cleared_for(name: str, domains: DomainStore) -> tuple[str, ...]:
+    """Return the pattern of those who may be told of a domain; of one that is gone, only those cleared for any."""
+    domain = await domains.find(name)
+    return (f"{CLEARANCE}{HIGHEST_CLEARANCE}",) if domain is None else domain.cleared
 
 
 def domain_event(event: str, domain: Domain, actor: str, /, **data: object) -> NewEvent:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, NamedTuple
+from datetime import datetime
+from typing import Annotated, NamedTuple, TypedDict
 
 import msgspec
 
@@ -16,6 +17,7 @@ from weft.capabilities.knowledge.documents import (
     Pinned,
     Put,
     Title,
+    Value,
     Weight,
 )
 from weft.capabilities.knowledge.model import (
@@ -36,6 +38,17 @@ Text = Annotated[str, msgspec.Meta(max_length=16_777_216, description="What it h
 Encoded = Annotated[
     str, msgspec.Meta(max_length=22_369_624, description="What it holds, in base64: a PDF, for example.")
 ]
+
+
+class FileTerms(TypedDict, total=False):
+    """What may be said of a file that is put as a document."""
+
+    media_type: str
+    title: str
+    metadata: dict[str, Value]
+    pinned: bool
+    importance: float
+    moment: datetime
 
 
 class NewDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,16 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 MOST_SOURCES = 100
-# A folder with more is not one for a domain; nobody should wait for the listing of a whole disk.
-MOST_FILES = 100_000
+# A folder with more in it, wanted or not, is not one for a domain; nobody should wait for the listing of a whole disk.
+MOST_ENTRIES = 100_000
+MOST_LEVELS = 64
+# So many failures are told one by one: all that one call to a hook can bring about.
+MOST_FAILURES = 100
 LEAST_SECONDS = 60
 SECOND = 1_000_000
 ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
 _TOKEN_BYTES = 32
 _LONGEST_NAME = 500
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# What could not be looked at is looked at again after so long, where somebody watches.
+# What could not be looked at is looked at again after so long, where somebody watches; after twice as long each time
+# that it fails once more, up to so many times.
 _RETRY_SECONDS = 60
+_MOST_DOUBLINGS = 6
 # How a source is asked for: to be looked at, or to be read anew as well, as if nothing were known of it.
 ASKED, ASKED_ANEW = 1, 2
 
@@ -69,25 +74,41 @@ class HookRefused(NotFound):
     hint = "Use the address that add_source gave, sign the body with the source's secret, and send the present time."
 
 
-class Done(msgspec.Struct, frozen=True):
-    """What the last look at a source changed."""
+class NotTaken(msgspec.Struct, frozen=True):
+    """A document that a source could not put, and why."""
+
+    document_id: str
+    reason: str
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """What the last look at a source changed; ``failures`` are the first of those that failed."""
 
     added: int = 0
     updated: int = 0
     removed: int = 0
     unchanged: int = 0
     failed: int = 0
+    failures: tuple[NotTaken, ...] = ()
 
     @property
     def changed(self) -> int:
         return self.added + self.updated + self.removed
 
+    @property
+    def figures(self) -> dict[str, int]:
+        return {name: value for name, value in msgspec.structs.asdict(self).items() if name != "failures"}
+
+    def __add__(self, other: Synced) -> Synced:
+        summed = {name: value + other.figures[name] for name, value in self.figures.items()}
+        return Synced(**summed, failures=(*self.failures, *other.failures)[:MOST_FAILURES])
+
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where documents of a domain come from. ``location`` is a folder or an address; a hook has none.
 
-    ``error`` is why the last look failed; a source that is not enabled says why it was stopped there. ``seen`` is what
-    it looked like when it was last looked at as a whole.
+    ``error`` is why the last look failed, the last of so many ``failures`` in a row; a source that is not enabled says
+    why it was stopped there. ``seen`` is what it looked like when it was last looked at as a whole.
     """
 
     source_id: str
@@ -108,9 +129,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     asked: int = 0
     due_at: int | None = None
     synced_at: int | None = None
-    hooked_at: int = 0
+    failures: int = 0
     seen: str = ""
-    done: Done = Done()
+    done: Synced = Synced()
 
     def __repr__(self) -> str:
         return f"Source({self.source_id!r})"
@@ -126,11 +147,12 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     def is_due(self, now: int) -> bool:
         return self.enabled and self.kind != "hook" and (bool(self.asked) or (self.due_at or now + 1) <= now)
 
-    def next_due(self, now: int, *, failed: bool = False) -> int | None:
+    def next_due(self, now: int) -> int | None:
         """Return when a source that was looked at just now is to be looked at again."""
         every = self.every_seconds
-        if failed and self.watch:
-            every = min(every or _RETRY_SECONDS, _RETRY_SECONDS)
+        if self.failures and self.watch:
+            pause = _RETRY_SECONDS * 2 ** min(self.failures - 1, _MOST_DOUBLINGS)
+            every = min(every or pause, pause)
         return None if every is None else now + every * SECOND
 
 
@@ -143,7 +165,10 @@ class File(NamedTuple):
 
 
 class KnownFile(msgspec.Struct, frozen=True):
-    """What is known of a file that was read: enough to tell whether it must be read again."""
+    """What is known of a file that was read: enough to tell whether it must be read again.
+
+    ``digest`` is that of what was last put of it, empty if nothing was: by it a source knows a document for its own.
+    """
 
     document_id: str
     size: int
@@ -163,6 +188,11 @@ def is_wanted(path: str, include: Iterable[str], exclude: Iterable[str]) -> bool
         return fnmatchcase(path if "/" in pattern else name, pattern)
 
     return any(map(matches, include)) and not any(map(matches, exclude))
+
+
+def is_left_out(folder: str, exclude: Iterable[str]) -> bool:
+    """Tell whether everything in a folder is left out, whatever it is called: then nobody need look into it."""
+    return any(pattern.endswith("/*") and fnmatchcase(f"{folder}/", pattern) for pattern in exclude)
 
 
 def look_of(files: Sequence[File]) -> str:
@@ -189,13 +219,24 @@ def document_of(source: Source, path: str) -> str:
 def check_name(name: str) -> None:
     """Refuse what cannot be the name of a document."""
     if len(name) > _LONGEST_NAME or _CONTROL.search(name):
-        raise InvalidInput("Its name cannot be that of a document.", field="document_id")
+        raise InvalidInput(
+            f"document_id: with its source's prefix it may have {_LONGEST_NAME} characters, none of them to control.",
+            field="document_id",
+        )
 
 
 def check_prefix(prefix: str) -> None:
     """Refuse what would not begin the name of a document."""
     if prefix.startswith("/") or {".", ".."} & set(prefix.split("/")):
         raise InvalidInput("prefix: give the beginning of a relative path, such as handbook/.", field="prefix")
+
+
+def could_name_alike(one: Source, other: Source) -> bool:
+    """Tell whether two sources could call their documents the same. An address has just one, called by its prefix."""
+    shorter, longer = sorted((one, other), key=lambda source: len(source.prefix))
+    if shorter.kind == "url":
+        return shorter.prefix == longer.prefix
+    return longer.prefix.startswith(shorter.prefix)
 
 
 def new_token() -> str:

@@ -15,15 +15,16 @@ from weft.capabilities.knowledge_sources.model import (
     ASKED_ANEW,
     LEAST_SECONDS,
     MOST_SOURCES,
-    Done,
     FolderRefused,
     Globs,
     Kind,
     Source,
     SourceId,
     SourceNotFound,
+    Synced,
     TooManySources,
     check_prefix,
+    could_name_alike,
     document_of_url,
     new_token,
     token_digest,
@@ -141,7 +142,7 @@ class SourceInfo(Response, omit_defaults=False):
     asked: bool
     synced_at: datetime | None
     next_at: datetime | None
-    last: Done
+    last: Synced
 
 
 class SourceAdded(SourceInfo, omit_defaults=False):
@@ -226,8 +227,11 @@ async def add_source(request: AddSource, registered: Registered, desk: SourceDes
     token = new_token()
     source = _made(request, sources, token)
     check_prefix(source.prefix)
-    if any(each.prefix == source.prefix for each in await sources.sources.of_domain(domain.domain)):
-        raise InvalidInput("prefix: another source of this domain names its documents like this.", field="prefix")
+    if any(could_name_alike(source, each) for each in await sources.sources.of_domain(domain.domain)):
+        raise InvalidInput(
+            "prefix: another source of this domain could name its documents like this: neither may begin the other.",
+            field="prefix",
+        )
     await sources.sources.add(source)
     await sources.tell("knowledge_source.added", source)
     desk.wake()

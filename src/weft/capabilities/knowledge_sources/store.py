@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from weft.capabilities.knowledge_sources.hooks import SignedCall
     from weft.capabilities.knowledge_sources.model import File, Kind, KnownFile, Source
     from weft.kernel.identity import Actor
 
@@ -41,12 +42,28 @@ class SourceStore(Protocol):
         """Return what is known of a source's files, by the documents they became."""
         ...
 
+    async def file(self, source_id: str, document_id: str) -> KnownFile | None:
+        """Return what is known of the file that became a document."""
+        ...
+
     async def put_file(self, source_id: str, file: KnownFile) -> None: ...
 
     async def forget_file(self, source_id: str, document_id: str) -> None: ...
 
     async def distrust_files(self, source_id: str) -> None:
         """Have every file looked like changed, so that it is read again."""
+        ...
+
+    async def answer_to(self, source_id: str, call_id: str) -> str | None:
+        """Return what a call to a source's hook was answered, if it was taken and is not forgotten."""
+        ...
+
+    async def put_call(self, source_id: str, call: SignedCall, answer: str) -> None:
+        """Note a call and its answer; of one that was signed several times, the last of these times."""
+        ...
+
+    async def forget_calls(self, source_id: str, before: int) -> None:
+        """Forget the calls that were signed before a moment."""
         ...
 
 

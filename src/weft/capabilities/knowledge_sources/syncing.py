@@ -15,14 +15,18 @@ from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.knowledge.contents import Content
 from weft.capabilities.knowledge.documents import About, Documents
-from weft.capabilities.knowledge.model import DocumentNotFound
+from weft.capabilities.knowledge.domains import cleared_for
+from weft.capabilities.knowledge.model import Document
+from weft.capabilities.knowledge.store import DomainStore
+from weft.capabilities.knowledge_sources.hooks import TOLERANCE, HookAnswer, SignedCall
 from weft.capabilities.knowledge_sources.model import (
     ADMINS,
     ASKED_ANEW,
-    Done,
     File,
     KnownFile,
+    NotTaken,
     Source,
+    Synced,
     document_of,
 )
 from weft.capabilities.knowledge_sources.store import SourceStore
@@ -30,6 +34,8 @@ from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import AuthenticationError
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import Actor
+
+_ANOTHERS = "Someone else has put a document of this name, and it stays; remove it if this one shall take its place."
 
 
 class SourceGone(Exception):
@@ -57,6 +63,7 @@ class Sources(msgspec.Struct, frozen=True):
 
     actor: Actor
     sources: SourceStore
+    domains: DomainStore
     access: AccessStore
     outbox: Outbox
     clock: Clock
@@ -83,21 +90,19 @@ class Sources(msgspec.Struct, frozen=True):
         await self.sources.update(structs.replace(source, asked=0, due_at=self.now))
         return source
 
-    async def finish(self, source_id: str, done: Done, seen: str, *, asked: bool) -> None:
+    async def finish(self, source_id: str, done: Synced, seen: str, *, asked: bool) -> None:
         """Note that everything was looked at, and what that changed."""
         source = await self._locked(source_id)
-        synced = structs.replace(
-            source, error=None, seen=seen, done=done, synced_at=self.now, due_at=source.next_due(self.now)
-        )
-        await self.sources.update(synced)
+        synced = structs.replace(source, error=None, failures=0, seen=seen, done=done, synced_at=self.now)
+        await self.sources.update(structs.replace(synced, due_at=synced.next_due(self.now)))
         if asked or done.changed or done.failed or source.error:
-            await self.tell("knowledge_source.synced", synced, **structs.asdict(done))
+            await self.tell("knowledge_source.synced", synced, **done.figures)
 
     async def fail(self, source_id: str, reason: str, *, stop: bool = False) -> None:
         """Note that a source could not be looked at; its documents stay as they are."""
         source = await self._locked(source_id)
-        failed = structs.replace(source, error=reason, enabled=not stop, due_at=source.next_due(self.now, failed=True))
-        await self.sources.update(failed)
+        failed = structs.replace(source, error=reason, failures=source.failures + 1, enabled=not stop)
+        await self.sources.update(structs.replace(failed, due_at=failed.next_due(self.now)))
         if source.error != reason:
             await self.tell("knowledge_source.failed", failed, reason=reason)
 
@@ -108,7 +113,9 @@ class Sources(msgspec.Struct, frozen=True):
                 session_id=None,
                 subject=source.source_id,
                 actor=self.actor.participant,
-                readable_by=ADMINS,
+                participants=ADMINS,
+                # Not every admin is cleared for every domain.
+                readable_by=await cleared_for(source.domain, self.domains),
                 data={"domain": source.domain, "kind": source.kind, **data},
             )
         )
@@ -126,46 +133,81 @@ class Supply(msgspec.Struct, frozen=True):
     sources: SourceStore
     documents: Documents
 
-    async def put(self, source: Source, items: Sequence[Item]) -> Done:
+    async def put(self, source: Source, items: Sequence[Item]) -> Synced:
         """Put documents, and note what their files looked like, together."""
         await self._check(source)
-        done = Done()
+        done = Synced()
         for item in items:
-            outcome = await self._put(source, item)
-            done = structs.replace(done, **{outcome: getattr(done, outcome) + 1})
-            await self.sources.put_file(source.source_id, item.known)
+            done += await self._put(source, item)
         return done
 
     async def remove(self, source: Source, document_ids: Sequence[str]) -> int:
         """Take documents away that their source no longer has; return how many were there."""
         await self._check(source)
-        removed = 0
-        for document_id in document_ids:
-            try:
-                await self.documents.remove(source.domain, document_id)
-            except DocumentNotFound:
-                removed -= 1
-            removed += 1
-            await self.sources.forget_file(source.source_id, document_id)
-        return removed
+        return sum([await self._remove(source, document_id) for document_id in document_ids])
 
     async def remove_all(self, source: Source) -> int:
         """Take away every document that came from a source; return how many there were."""
         return await self.remove(source, sorted(await self.sources.files(source.source_id)))
 
-    async def _check(self, source: Source) -> None:
+    async def take_in(
+        self, source: Source, call: SignedCall, items: Sequence[Item], removed: Sequence[str]
+    ) -> HookAnswer:
+        """Put what a signed call brings and note the call; one that was taken before is only answered again."""
+        now = await self._check(source)
+        before = await self.sources.answer_to(source.source_id, call.call_id)
+        if before is None:
+            answer = await self._taken_in(now, items, removed)
+        else:
+            answer = msgspec.json.decode(before, type=HookAnswer)
+        await self.sources.put_call(source.source_id, call, msgspec.json.encode(answer).decode())
+        await self.sources.forget_calls(source.source_id, self.documents.domains.now - TOLERANCE)
+        return answer
+
+    async def _taken_in(self, source: Source, items: Sequence[Item], removed: Sequence[str]) -> HookAnswer:
+        done = await self.put(source, items)
+        gone = await self.remove(source, removed)
+        noted = structs.replace(source, synced_at=self.documents.domains.now, error=None, failures=0)
+        await self.sources.update(structs.replace(noted, done=done + Synced(removed=gone)))
+        refused = (NotTaken(each.document_id.removeprefix(source.prefix), each.reason) for each in done.failures)
+        return HookAnswer(accepted=len(items) - done.failed, removed=gone, refused=tuple(refused))
+
+    async def _check(self, source: Source) -> Source:
         """Make sure that a source is still there, and stays so: whoever removes it locks its domain first, too."""
         await self.documents.domains.lock(source.domain)
-        if await self.sources.find(source.source_id) is None:
+        found = await self.sources.find_locked(source.source_id)
+        if found is None:
             raise SourceGone
+        return found
 
-    async def _put(self, source: Source, item: Item) -> str:
+    async def _put(self, source: Source, item: Item) -> Synced:
+        name = item.known.document_id
+        known = await self.sources.file(source.source_id, name)
+        there = await self.documents.documents.find(source.domain, name)
         if item.content is None:
-            return "failed"
-        put = await self.documents.put(source.domain, item.known.document_id, item.about, item.content)
+            return await self._not_taken(source, item.known, known)
+        if there is not None and not _is_own(there, known):
+            return await self._not_taken(source, structs.replace(item.known, error=_ANOTHERS), known)
+        put = await self.documents.put(source.domain, name, item.about, item.content)
+        await self.sources.put_file(source.source_id, item.known)
         if put.unchanged:
-            return "unchanged"
-        return "added" if put.document.version == 1 else "updated"
+            return Synced(unchanged=1)
+        return Synced(added=1) if put.document.version == 1 else Synced(updated=1)
+
+    async def _not_taken(self, source: Source, file: KnownFile, known: KnownFile | None) -> Synced:
+        """Note why a file was not put. What was put of it before stays the source's own."""
+        digest = "" if known is None else known.digest
+        await self.sources.put_file(source.source_id, structs.replace(file, digest=digest))
+        return Synced(failed=1, failures=(NotTaken(file.document_id, file.error or ""),))
+
+    async def _remove(self, source: Source, document_id: str) -> bool:
+        known = await self.sources.file(source.source_id, document_id)
+        await self.sources.forget_file(source.source_id, document_id)
+        there = await self.documents.documents.find(source.domain, document_id)
+        if there is None or not _is_own(there, known):
+            return False
+        await self.documents.remove(source.domain, document_id)
+        return True
 
 
 def planned(source: Source, files: Sequence[File], known: Mapping[str, KnownFile]) -> Plan:
@@ -180,5 +222,6 @@ def _is_known(file: File, known: KnownFile | None) -> bool:
     return known is not None and (known.size, known.changed_at) == (file.size, file.changed_at)
 
 
-def added_up(one: Done, other: Done) -> Done:
-    return Done(*(mine + theirs for mine, theirs in zip(structs.astuple(one), structs.astuple(other), strict=True)))
+def _is_own(document: Document, known: KnownFile | None) -> bool:
+    """Tell whether a document is as its source put it: whoever put something else there since has made it theirs."""
+    return known is not None and known.digest == document.digest

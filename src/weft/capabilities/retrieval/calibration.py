@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from weft.capabilities.retrieval.view import Floats
 
 # Evidence, and the relevance that it stands for; straight lines between. 0.7: of texts that answer a question and are
-# among its ten best, two in a hundred have less. 0.9: of as many texts that answer as come up where nothing answers,
+# among its ten best, one in a hundred has less. 0.9: of as many texts that answer as come up where nothing answers,
 # nine of ten with so much are those that answer.
-_EVIDENCE = (0.0, 0.25, 0.7, 1.0, 1.6)
+_EVIDENCE = (0.0, 0.2, 0.7, 1.0, 1.6)
 _RELEVANCE = (0.0, 0.7, 0.9, 0.97, 1.0)
 # Confidence is how much of what is looked for is probably among the ten best, if one question in five has no answer.
 # It rests on how far the best stands out, and on what speaks for it beside its words: words alone are shared by chance.

@@ -107,6 +107,7 @@ def _ranked(evidence: Evidence, place: int) -> Ranked:
         number=int(evidence.columns.number[place]),
         score=round(float(relevance(evidence.total[place])), _DIGITS),
         signals=signals,
+        evidence=float(evidence.total[place]),
     )
 
 

@@ -17,6 +17,7 @@ from weft.capabilities.retrieval.lexical import said_of
 from weft.capabilities.retrieval.view import Near
 from weft.capabilities.retrieval.windows import Windows, with_neighbours
 from weft.kernel.clock import DAY_MICROS
+from weft.kernel.threads import SEARCHING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from weft.capabilities.retrieval.model import Weighing
     from weft.capabilities.retrieval.view import Columns, Floats, View
 
-# So many are taken by words and so many by meaning, for each part of a question.
-_CANDIDATES = 200
+# So many are taken by words and so many by meaning; of a question of many parts, fewer for each of them.
+_CANDIDATES, _CANDIDATES_OF_PART = 160, 24
 # Of those so many, the most promising, have their neighbours looked at as well.
-_WITH_NEIGHBOURS = 150
+_WITH_NEIGHBOURS = 100
 # Of the parts of a long question something answers only some: these count.
 _BEST_PARTS = 8
 # A row and its window count the same. Words are shared by chance more seldom than meaning is, so they count for more.
@@ -46,12 +47,13 @@ _NOTHING = 1e-6
 class Evidence:
     """Candidates of one view, and what speaks for each: ``signals`` add up to ``total``.
 
-    ``vectors`` are what they mean; None if that is not known.
+    ``vectors`` are what they mean; None if that is not known. ``beside`` is how many rows stand in the window of each.
     """
 
     view: View
     columns: Columns
     vectors: Floats | None
+    beside: NDArray[np.int64]
     signals: dict[str, Floats]
     total: Floats
 
@@ -74,11 +76,12 @@ async def evidence_in(
 ) -> Evidence:
     """Return the candidates of a view for some parts of a question, and how words and meaning speak for each."""
     asked = [_Part(lexicon.weights(part), None if vectors is None else vectors[part]) for part in parts]
-    said = await asyncio.to_thread(_by_words, place, lexicon, asked)
-    meant = await asyncio.gather(*(view.nearest(part.vector, _CANDIDATES) for part in asked if part.vector is not None))
-    windows = await asyncio.to_thread(_windows, view, said, meant)
+    limit = max(_CANDIDATES // max(len(asked), 1), _CANDIDATES_OF_PART)
+    said = await SEARCHING.run(_by_words, place, lexicon, asked, limit)
+    meant = await asyncio.gather(*(view.nearest(part.vector, limit) for part in asked if part.vector is not None))
+    windows = await SEARCHING.run(_windows, view, said, meant)
     near = await view.vectors(windows.rows) if vectors is not None else None
-    return await asyncio.to_thread(_weighed, place, view, lexicon, windows, asked, near)
+    return await SEARCHING.run(_weighed, place, view, lexicon, windows, asked, near)
 
 
 def add_speaker(evidence: Evidence, speaker: str | None) -> None:
@@ -103,8 +106,8 @@ def recency(moment: NDArray[np.int64], asked_at: int, weighing: Weighing) -> NDA
     return halved
 
 
-def _by_words(place: int, lexicon: Lexicon, parts: Sequence[_Part]) -> list[Near]:
-    return [Near(*lexicon.strongest(place, part.weights, _CANDIDATES)) for part in parts]
+def _by_words(place: int, lexicon: Lexicon, parts: Sequence[_Part], limit: int) -> list[Near]:
+    return [Near(*lexicon.strongest(place, part.weights, limit)) for part in parts]
 
 
 def _windows(view: View, *found: Sequence[Near]) -> Windows:
@@ -126,7 +129,8 @@ def _weighed(
     signals = _best_parts(found)
     centres = windows.rows[windows.centres]
     vectors = None if near is None else near[windows.centres]
-    return Evidence(view, view.columns(centres), vectors, signals, np.sum(list(signals.values()), axis=0))
+    total = np.sum(list(signals.values()), axis=0)
+    return Evidence(view, view.columns(centres), vectors, np.count_nonzero(windows.weights, axis=1), signals, total)
 
 
 def _signals(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # How soon more of the same word says nothing new, and how much a long text is held against it.
 _SATURATION, _LENGTH = 1.2, 0.6
 # In a huge shelf, words that very many rows hold only refine what rarer words have found.
-_MOST_POSTINGS = 1_000_000
+_MOST_POSTINGS = 200_000
 
 
 class Lexicon:
@@ -50,20 +50,25 @@ class Lexicon:
 
     def strongest(self, view: int, weights: Weights, limit: int) -> tuple[Rows, Floats]:
         """Return the rows of a view that say most of what is weighed, and how much they say, in no order."""
-        held = self._held[view]
-        said = [held[term] for term in sorted(weights, key=lambda term: len(held[term].rows))]
-        weight_of = {id(held[term]): weight for term, weight in weights.items()}
-        sums = np.zeros(1 + max((int(each.rows[-1]) for each in said if len(each.rows)), default=0), np.float32)
-        looked_at = 0
-        for each in said:
-            looked_at += len(each.rows)
-            if len(each.rows) and (looked_at <= _MOST_POSTINGS or looked_at == len(each.rows)):
-                lengths = self._views[view].lengths(each.rows) / self.mean_length
-                sums[each.rows] += weight_of[id(each)] * _saturated(each.counts, lengths)
-        rows = np.flatnonzero(sums)
-        if len(rows) > limit:
-            rows = rows[np.argpartition(-sums[rows], limit - 1)[:limit]]
+        said = self._telling_most(view, weights)
+        sums = np.zeros(1 + max((int(held.rows[-1]) for held, _ in said), default=0), np.float32)
+        for held, weight in said:
+            lengths = self._views[view].lengths(held.rows) / self.mean_length
+            sums[held.rows] += weight * _saturated(held.counts, lengths)
+        rows = np.concatenate([np.empty(0, np.int64), *(held.rows for held, _ in said)])
+        # A row stands in there once for each term that it holds.
+        rows = np.unique(_largest(rows, sums[rows], limit * max(len(said), 1)))
+        rows = _largest(rows, sums[rows], limit)
         return rows, sums[rows]
+
+    def _telling_most(self, view: int, weights: Weights) -> list[tuple[Postings, float]]:
+        """Return which rows hold each term, the rarest term first, until that are many rows."""
+        held = sorted(
+            ((self._held[view][term], weight) for term, weight in weights.items()), key=lambda each: len(each[0].rows)
+        )
+        there = [each for each in held if len(each[0].rows)]
+        many = np.cumsum([len(postings.rows) for postings, _ in there]) > _MOST_POSTINGS
+        return there[:1] + [each for each, too_many in zip(there[1:], many[1:], strict=True) if not too_many]
 
     def counts(self, view: int, rows: Rows, terms: Sequence[str]) -> Floats:
         """Return how often each of the rows, which are in order, holds each of the terms."""
@@ -86,6 +91,10 @@ def said_of(weights: Weights, counts: Floats, relative_lengths: Floats) -> Float
     for weight, often in zip(weights.values(), counts, strict=True):
         said += weight * _saturated(often, relative_lengths)
     return said
+
+
+def _largest(rows: Rows, values: Floats, limit: int) -> Rows:
+    return rows if len(rows) <= limit else rows[np.argpartition(-values, limit - 1)[:limit]]
 
 
 def _saturated(counts: Floats, relative_lengths: Floats) -> NDArray[np.float32]:

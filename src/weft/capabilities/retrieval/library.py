@@ -23,14 +23,27 @@ from weft.kernel.identity import Actor
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from weft.capabilities.retrieval.rights import Part
+
 T = TypeVar("T")
 
 
 class Lag(Protocol):
     """How far what is searched is behind what was said."""
 
-    async def events(self) -> int:
-        """Return how many events were not looked at yet: what they tell of may not be found."""
+    async def events(self, actor: Actor, part: Part) -> int:
+        """Return how many events were not looked at yet that a caller may be told of and this part has to do with.
+
+        What they tell of may not be found. Of very many only the first are counted.
+        """
+        ...
+
+
+class KnownSessions(Protocol):
+    """Who may look into which session, known without reading all of them for every search."""
+
+    async def admitting(self, actor: Actor) -> frozenset[str]:
+        """Return the sessions that a caller takes part in."""
         ...
 
 
@@ -50,6 +63,7 @@ class Library(msgspec.Struct, frozen=True):
     recorder: Recorder
     models: TenantModelStore
     lag: Lag
+    known_sessions: KnownSessions
     outbox: Outbox
 
     @property

@@ -37,12 +37,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
-    """A chunk that was found. ``score`` is its calibrated relevance from 0 to 1; ``signals`` say what it is made of."""
+    """A chunk that was found. ``score`` is its calibrated relevance from 0 to 1; ``signals`` add up to ``evidence``."""
 
     shelf: str
     number: int
     score: float
     signals: dict[str, Any]
+    evidence: float = 0.0
 
 
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET
 
 from weft.capabilities.board.store import TokenCounters
-from weft.capabilities.embedding.model import EmbedderUnavailable
+from weft.capabilities.embedding.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.documents import Value
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
 from weft.capabilities.records.model import ContextSourceRef
@@ -47,14 +47,17 @@ Query = Annotated[
 ChunkId = Annotated[
     str,
     msgspec.Meta(
-        min_length=3, max_length=300, description="The chunk_id of something found, such as domain:handbook/42."
+        min_length=3,
+        max_length=300,
+        pattern=r"^[A-Za-z0-9_:-]+/[0-9]+\Z",
+        description="The chunk_id of something found, such as domain:handbook/42.",
     ),
 ]
 TopK = Annotated[
     int,
     msgspec.Meta(ge=1, le=100, description="So many results; more come if it is not sure that these answer, and pins."),
 ]
-MediaType = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
+MediaType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[ -~]+\Z")]
 DomainField = Annotated[DomainName | None, msgspec.Meta(description="Only this domain of knowledge.")]
 
 
@@ -267,7 +270,7 @@ async def get_context(
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(DomainNotFound, SessionNotFound, ChunkNotFound, EmbedderUnavailable),
+    errors=(DomainNotFound, SessionNotFound, ChunkNotFound, EmbedderUnavailable, TextRefused),
 )
 async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever) -> SimilarFound:
     """Find what means nearly the same as something that was found, or as a text of yours; that itself is left out."""

@@ -7,7 +7,6 @@ where nothing is relevant, the most recent comes instead.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from weft.capabilities.retrieval.evidence import add_speaker, add_weighing, evid
 from weft.capabilities.retrieval.lexical import Lexicon
 from weft.capabilities.retrieval.repeating import let_stand_back
 from weft.capabilities.retrieval.understanding import understand
+from weft.kernel.threads import SEARCHING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,14 +40,14 @@ class _Asked(NamedTuple):
 async def rank(question: Question, views: Sequence[View], embed: Embed) -> Ranking:
     """Return what has most to do with a question. ``embed`` gives the meaning of texts, or None if it cannot now."""
     weighed = await weigh(question, views, embed)
-    return await asyncio.to_thread(choose, question, views, weighed)
+    return await SEARCHING.run(choose, question, views, weighed)
 
 
 async def weigh(question: Question, views: Sequence[View], embed: Embed) -> Weighed:
     """Return everything worth a close look, and what speaks for each of it."""
     texts, asked = _asked(question.text, views)
-    lexicon = await asyncio.to_thread(Lexicon, views, texts)
-    kept = [_telling(place, each, lexicon) for place, each in enumerate(asked)]
+    lexicon = await SEARCHING.run(Lexicon, views, texts)
+    kept = await SEARCHING.run(_kept, asked, lexicon)
     vectors = await _meanings(texts, {part for each in kept for part in each.parts}, embed)
     found = [
         await evidence_in(place, each.view, lexicon, vectors, each.parts)
@@ -69,6 +69,10 @@ def _asked(text: str, views: Sequence[View]) -> tuple[list[str], list[_Asked]]:
         parts, speaker = understand(text, view.present_speakers() if view.is_conversation else ())
         asked.append(_Asked(view, [texts.setdefault(part, len(texts)) for part in parts], speaker))
     return list(texts), asked
+
+
+def _kept(asked: Sequence[_Asked], lexicon: Lexicon) -> list[_Asked]:
+    return [_telling(place, each, lexicon) for place, each in enumerate(asked)]
 
 
 def _telling(place: int, asked: _Asked, lexicon: Lexicon) -> _Asked:

@@ -14,22 +14,25 @@ if TYPE_CHECKING:
 
 # Of copies only those near the top can be in the way there.
 _LOOKED_AT = 100
-# From this cosine on two texts say the same: copies of a text, or of a tool under the same name.
+# From this cosine on two documents say the same: copies of a text, or of a tool under the same name. What is said again
+# in the same document or session may be an answer as well: there it stands beside other things.
 _SAME = 0.96
 _SAYS_THE_SAME = -0.3
-# Parts of one document share what stands around them, so what speaks for one speaks for the next as well.
-_IS_OF_THE_SAME = -0.1
+# The parts of a short document stand in each other's windows, so what speaks for one speaks for all of them.
+_IS_OF_THE_SAME = -0.15
+_FEW_PARTS = 5
 
 
 def let_stand_back(evidence: Evidence) -> None:
-    """Let it count against a candidate that a better one says the same, or is of the same document."""
+    """Let it count against a candidate that a better one says the same, or is of the same short document."""
     order = np.argsort(-evidence.total, kind="stable")
     against = np.zeros(len(order), np.float32)
     if not evidence.view.is_conversation:
-        against[order] += _IS_OF_THE_SAME * _seen_before(evidence.columns.line[order])
+        in_short = evidence.beside[order] <= _FEW_PARTS
+        against[order] += _IS_OF_THE_SAME * (in_short & _seen_before(evidence.columns.line[order]))
     if evidence.vectors is not None:
         best = order[:_LOOKED_AT]
-        against[best] += _SAYS_THE_SAME * _said_before(evidence.vectors[best])
+        against[best] += _SAYS_THE_SAME * _said_before(evidence.vectors[best], evidence.columns.line[best])
     evidence.add("repetition", against)
 
 
@@ -39,9 +42,9 @@ def _seen_before(lines: NDArray[np.int64]) -> NDArray[np.bool_]:
     return before
 
 
-def _said_before(vectors: Floats) -> NDArray[np.bool_]:
-    """Tell for each whether one before it, that does not itself repeat another, says the same."""
-    alike = np.tril(vectors @ vectors.T >= _SAME, -1)
+def _said_before(vectors: Floats, lines: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tell for each whether one before it, of another line and not itself a repetition, says the same."""
+    alike = np.tril((vectors @ vectors.T >= _SAME) & (lines[:, None] != lines), -1)
     before = np.zeros(len(vectors), np.bool_)
     for place in np.flatnonzero(alike.any(axis=1)):
         before[place] = bool((alike[place] & ~before).any())

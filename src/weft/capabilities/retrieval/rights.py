@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -24,7 +23,6 @@ _EVERY_SOURCE: frozenset[Source] = frozenset({"document", "message", "board", "m
 _DOCUMENTS: frozenset[Source] = frozenset({"document"})
 _IN_SESSIONS: frozenset[Source] = frozenset({"message", "board"})
 _AT_ONCE = 500
-_SESSIONS_AT_ONCE = 5_000
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,6 +49,11 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
             return _DOCUMENTS if self.domains else _EVERY_SOURCE
         return self.sources
 
+    @property
+    def in_sessions(self) -> frozenset[Source]:
+        """Return the sources that are meant and that sessions have."""
+        return self.wanted & _IN_SESSIONS
+
     def reaches(self, session_id: str | None) -> bool:
         """Tell whether what belongs to a session, or to none, is looked at."""
         return self.session_id is None or session_id in {None, self.session_id}
@@ -76,8 +79,8 @@ async def sight_of(part: Part, library: Library) -> Sight:
     if "document" in wanted:
         wishes += [await _of_domain(domain, part, library) for domain in domains]
         pending = sum([(await library.documents.backlog(domain.domain)).pending for domain in domains])
-    if wanted & _IN_SESSIONS:
-        wishes.append(await _of_sessions(wanted & _IN_SESSIONS, part, library))
+    if part.in_sessions:
+        wishes.append(await _of_sessions(part, library))
     if "memory" in wanted:
         wishes.append(await _of_memory(part, library))
     return Sight(wishes, pending)
@@ -101,9 +104,9 @@ async def _of_domain(domain: Domain, part: Part, library: Library) -> Wish:
     return Wish(shelf_of_domain(domain.domain), items=items, since=part.since, until=part.until)
 
 
-async def _of_sessions(sources: frozenset[Source], part: Part, library: Library) -> Wish:
+async def _of_sessions(part: Part, library: Library) -> Wish:
     places = await _sessions(part, library)
-    return Wish(SESSIONS, places=places, sources=frozenset(sources), since=part.since, until=part.until)
+    return Wish(SESSIONS, places=places, sources=frozenset(part.in_sessions), since=part.since, until=part.until)
 
 
 async def _sessions(part: Part, library: Library) -> frozenset[str] | None:
@@ -111,16 +114,7 @@ async def _sessions(part: Part, library: Library) -> frozenset[str] | None:
         return frozenset({part.session_id})
     if library.actor.is_admin:
         return None
-    # Most sessions are for the same few, and whom a pattern means takes longest to tell.
-    is_meant = cache(library.actor.matches)
-    admitting: list[str] = []
-    after = ""
-    while True:
-        page = await library.sessions.audiences(after, _SESSIONS_AT_ONCE)
-        admitting += [session_id for session_id, audience in page if is_meant(audience)]
-        if len(page) < _SESSIONS_AT_ONCE:
-            return frozenset(admitting)
-        after = page[-1][0]
+    return await library.known_sessions.admitting(library.actor)
 
 
 async def _of_memory(part: Part, library: Library) -> Wish:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from msgspec import structs
 
 from weft.capabilities.embedding.choosing import serving_model
-from weft.capabilities.embedding.model import EmbedderUnavailable, Embeddings
+from weft.capabilities.embedding.model import EmbedderUnavailable, Embeddings, TextRefused
 from weft.capabilities.knowledge.plans import most_results
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.retrieval.model import Question, Ranked, Ranking
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from weft.capabilities.retrieval.view import View, Views, Wish
     from weft.kernel.identity import Actor
 
-# A copy is behind by moments only, so what falls out when it is read is mostly replaced at once.
+# What is written anew is mostly followed by more of the same, so more is looked at each time.
 _TRIES = 4
 _SPARE = 4
 
@@ -43,6 +44,12 @@ class Rank(Protocol):
     """How what a caller may see is ranked."""
 
     async def __call__(self, question: Question, views: Sequence[View], embed: Embed) -> Ranking: ...
+
+
+class Unanswered(Protocol):
+    """Where it is told that nothing relevant was found; whoever searches does not depend on it."""
+
+    async def tell(self, actor: Actor, event: NewEvent) -> None: ...
 
 
 class Asked(NamedTuple):
@@ -89,6 +96,7 @@ class Retriever:
     clock: Clock
     # Told the tenant, the shelf and the text of what is asked: whoever compares models asks it again.
     note: Callable[[str, str, str], None]
+    unanswered: Unanswered
 
     async def find(self, actor: Actor, asked: Asked) -> Found:
         """Return what answers a question best, the best first; the most recent if nothing does."""
@@ -97,16 +105,15 @@ class Retriever:
         for wish in outlook.wishes:
             self.note(actor.tenant, wish.shelf, question.text)
         embed = partial(self._meanings, actor.tenant, outlook.model)
-        ranking, hits = await self._ranked(actor, question, views, embed)
+        ranking, hits = await self._ranked(actor, question, outlook, views, embed)
         if ranking.fallback is not None:
-            await self.libraries.write(actor, partial(_tell_of_low_relevance, asked, ranking))
+            await self.unanswered.tell(actor, _low_relevance(actor, asked, ranking))
         return Found(hits, ranking, outlook, outlook.model if ranking.by_meaning else None)
 
     async def look(self, actor: Actor, part: Part) -> tuple[Outlook, list[View]]:
         """Open all that a caller may see of a part of everything."""
         outlook = await self.libraries.read(actor, partial(self._outlook, part))
-        opened = (self.views.open(actor.tenant, wish, actor, outlook.model) for wish in outlook.wishes)
-        return outlook, list(await asyncio.gather(*opened))
+        return outlook, await self._opened(actor, outlook)
 
     async def read(self, actor: Actor, ranked: Iterable[Ranked]) -> list[Hit]:
         """Return those of the chunks that the caller may read now, in the same order."""
@@ -115,6 +122,15 @@ class Retriever:
         passages = await self.libraries.read(actor, partial(read_numbers, named))
         return [Hit(each, passages[name]) for each in wanted if (name := f"{each.shelf}/{each.number}") in passages]
 
+    async def _opened(self, actor: Actor, outlook: Outlook, gone: Iterable[tuple[str, int]] = ()) -> list[View]:
+        """Open what there is to be searched, without what has turned out to be gone."""
+        without: defaultdict[str, set[int]] = defaultdict(set)
+        for shelf, number in gone:
+            without[shelf].add(number)
+        wishes = [wish._replace(without=frozenset(without[wish.shelf])) for wish in outlook.wishes]
+        opened = (self.views.open(actor.tenant, wish, actor, outlook.model) for wish in wishes)
+        return list(await asyncio.gather(*opened))
+
     def now(self) -> int:
         return to_micros(self.clock.now())
 
@@ -122,32 +138,33 @@ class Retriever:
         sight = await sight_of(part, library)
         model = serving_model(await library.models.listed(), self.embeddings.models())
         most = most_results(await library.domains.plan())
-        return Outlook(sight.wishes, model.name, most, sight.pending_documents, await library.lag.events())
+        return Outlook(
+            sight.wishes, model.name, most, sight.pending_documents, await library.lag.events(library.actor, part)
+        )
 
     async def _meanings(self, tenant: str, model: str, texts: Sequence[str]) -> Vectors | None:
         try:
             found = await asyncio.gather(*(self.embeddings.of_query(tenant, text, model) for text in texts))
-        except EmbedderUnavailable:
+        except (EmbedderUnavailable, TextRefused):
             return None
         from numpy import stack  # noqa: PLC0415 - whoever embeds has it loaded
 
         return stack(found)
 
     async def _ranked(
-        self, actor: Actor, question: Question, views: Sequence[View], embed: Embed
+        self, actor: Actor, question: Question, outlook: Outlook, views: Sequence[View], embed: Embed
     ) -> tuple[Ranking, list[Hit]]:
-        """Rank, and rank more where something that was found has gone, so that the next best takes its place."""
+        """Rank, and rank anew without what was found and has gone: neither a place nor a figure is left to it."""
         ranking = first = await self.rank(question, views, embed)
         hits = await self.read(actor, ranking.ranked)
+        gone: set[tuple[str, int]] = set()
         for _ in range(_TRIES - 1):
-            gone = len(ranking.ranked) - len(hits)
-            if not gone or len(ranking.ranked) < question.top_k:
+            fallen = _names(ranking.ranked) - _names(hit.ranked for hit in hits)
+            if not fallen:
                 break
-            question = structs.replace(question, top_k=question.top_k + gone * _SPARE)
-            ranking = await self.rank(question, views, embed)
-            hits = await self.read(actor, ranking.ranked)
-        if not hits and ranking.ranked and ranking.fallback is None:
-            ranking = _most_recent(ranking, views, question.top_k)
+            gone |= fallen
+            question = structs.replace(question, top_k=question.top_k + len(fallen) * _SPARE)
+            ranking = await self.rank(question, await self._opened(actor, outlook, gone), embed)
             hits = await self.read(actor, ranking.ranked)
         return ranking, _kept(hits, len(first.ranked))
 
@@ -157,16 +174,8 @@ def _within(question: Question, outlook: Outlook) -> Question:
     return structs.replace(question, top_k=allowed)
 
 
-def _most_recent(ranking: Ranking, views: Sequence[View], limit: int) -> Ranking:
-    """Return the most recent of all views in place of what was relevant and is gone."""
-    newest = [(view.shelf, view.columns(view.newest(limit))) for view in views]
-    found = sorted(
-        (-moment, shelf, number)
-        for shelf, columns in newest
-        for moment, number in zip(columns.moment.tolist(), columns.number.tolist(), strict=True)
-    )
-    ranked = [Ranked(shelf=shelf, number=number, score=0.0, signals={}) for _, shelf, number in found[:limit]]
-    return structs.replace(ranking, ranked=ranked, confidence=0.0, widened=False, fallback="recency")
+def _names(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
+    return {(each.shelf, each.number) for each in ranked}
 
 
 def _kept(hits: list[Hit], most: int) -> list[Hit]:
@@ -181,17 +190,18 @@ def _kept(hits: list[Hit], most: int) -> list[Hit]:
     return kept[::-1]
 
 
-async def _tell_of_low_relevance(asked: Asked, ranking: Ranking, library: Library) -> None:
-    """Tell those who see to it that searches find something, without what was asked."""
-    actor, part = library.actor, asked.part
-    event = NewEvent(
+def _low_relevance(actor: Actor, asked: Asked, ranking: Ranking) -> NewEvent:
+    """Return what is told to those who see to it that searches find something, without what was asked."""
+    part = asked.part
+    return NewEvent(
         type="search.low_relevance",
         session_id=None,
         subject=actor.principal_id,
         actor=actor.participant,
         readable_by=(f"{PRINCIPAL}{actor.principal_id}", ADMINS),
         data={
-            "domains": list(part.domains),
+            # Not every admin may know their names.
+            "domains": len(part.domains),
             "in_session": part.session_id,
             "sources": sorted(part.wanted),
             "searched": ranking.searched,
@@ -199,4 +209,3 @@ async def _tell_of_low_relevance(asked: Asked, ranking: Ranking, library: Librar
             "floor": asked.question.weighing.floor,
         },
     )
-    await library.outbox.publish(event)

@@ -47,7 +47,7 @@ class FoundPassage(FoundIn, kw_only=True):
 
 
 class Pending(Response):
-    """What cannot be found yet: documents that are still being indexed, and events behind which sessions are."""
+    """What cannot be found yet of what you may see: documents that are still being indexed, and what events tell of."""
 
     documents: int = 0
     events: int = 0

@@ -111,7 +111,8 @@ class Wish(NamedTuple):
     """Which part of a shelf to look at: None and empty mean all.
 
     ``places`` are those the caller may look into, ``items`` those that filters left; scopes are looked at as well.
-    Moments are in microseconds, ``until`` not in.
+    Moments are in microseconds, ``until`` not in. ``without`` are chunks on the shelf that cannot be read, as what they
+    are cut from is gone already or not there yet.
     """
 
     shelf: str
@@ -120,6 +121,7 @@ class Wish(NamedTuple):
     sources: frozenset[str] = frozenset()
     since: int | None = None
     until: int | None = None
+    without: frozenset[int] = frozenset()
 
 
 class Views(Protocol):

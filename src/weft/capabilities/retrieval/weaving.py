@@ -65,7 +65,7 @@ def strand_of(passage: Passage, rank: int, distance: int = 0) -> Strand:
 
 def weave(strands: Sequence[Strand], most_tokens: int, count: Count) -> Woven:
     """Return as much of the strands as fits, the best of what was found first, then what is nearest to it."""
-    ordered = _in_order_of_need(_each_once(strands), most_tokens, count)
+    ordered = _in_order_of_need(_each_once(strands))
     taken = _as_many_as_fit(ordered, most_tokens, count)
     if not taken and ordered:
         return _cut_to_fit(ordered[0], most_tokens, count)
@@ -82,16 +82,14 @@ def _each_once(strands: Sequence[Strand]) -> list[Strand]:
     return list(best.values())
 
 
-def _in_order_of_need(strands: Sequence[Strand], most_tokens: int, count: Count) -> list[Strand]:
+def _in_order_of_need(strands: Sequence[Strand]) -> list[Strand]:
+    """Return what was found, the best first, then what is nearest to it.
+
+    One more passage that was found is worth more than what stands around the others: measured on conversations.
+    """
     found = sorted((each for each in strands if not each.distance), key=lambda each: each.rank)
     around = sorted((each for each in strands if each.distance), key=lambda each: (each.distance, each.rank))
-    room, first = most_tokens * _SHARE_OF_FOUND, 0
-    for strand in found:
-        room -= count(strand.passage.text)
-        if room < 0 and first:
-            break
-        first += 1
-    return [*found[:first], *around, *found[first:]]
+    return [*found, *around]
 
 
 def _as_many_as_fit(ordered: Sequence[Strand], most_tokens: int, count: Count) -> list[Strand]:
@@ -177,7 +175,12 @@ def _spoken(passage: Passage) -> str:
 
 
 def _text_of(stretches: Sequence[Stretch]) -> str:
-    return _GAP.join(f"[{number}] {heading_of(each)}\n{each.text}" for number, each in enumerate(stretches, start=1))
+    headings = ["", *map(heading_of, stretches)]
+    return _GAP.join(
+        # What stands under the same heading as the one before it need not repeat it: tokens are dear.
+        f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{each.text}"
+        for number, (heading, each) in enumerate(zip(headings[1:], stretches, strict=True), start=1)
+    )
 
 
 def heading_of(stretch: Stretch) -> str:

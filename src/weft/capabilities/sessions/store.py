@@ -39,6 +39,10 @@ class SessionStore(Protocol):
         """Return the ids of sessions behind one, in order, each with those who may know of it."""
         ...
 
+    async def audiences_changed(self, after_seq: int) -> Sequence[tuple[str, tuple[str, ...] | None]]:
+        """Return the ids of sessions that came or went behind an event, each with those who may know of it now."""
+        ...
+
     async def last_activity(self, session: Session) -> int:
         """Return when anything in the session was last changed."""
         ...

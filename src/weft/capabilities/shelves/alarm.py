@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from weft.kernel.events import NewEvent
-from weft.kernel.identity import PERMISSION, Permission
+from weft.kernel.identity import ANYONE, PERMISSION, Permission
 
 _ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
 
 
-def index_damaged(shelf: str, actor: str) -> NewEvent:
-    """Return the event that says so. Nothing is lost: the copy is made anew, and searches go on meanwhile."""
-    return NewEvent(type="index.damaged", session_id=None, subject=shelf, actor=actor, readable_by=_ADMINS)
+def index_damaged(shelf: str, actor: str, readable_by: tuple[str, ...] = ANYONE) -> NewEvent:
+    """Return the event that says so. Nothing is lost: the copy is made anew, and searches go on meanwhile.
+
+    It is for admins, and of them only for those who may know of what stands on the shelf.
+    """
+    return NewEvent(
+        type="index.damaged",
+        session_id=None,
+        subject=shelf,
+        actor=actor,
+        participants=_ADMINS,
+        readable_by=readable_by,
+    )

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import httpx2
 import msgspec
 
-from weft.capabilities.embedding.model import EmbedderUnavailable, Model
+from weft.capabilities.embedding.model import EmbedderUnavailable, Model, TextRefused
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from weft.capabilities.embedding.model import Purpose, Vectors
 
@@ -31,6 +32,10 @@ _BYTES_PER_NUMBER = 40
 _BYTES_BESIDES = 65_536
 _TOO_MANY_REQUESTS = 429
 _REFUSED_KEY = frozenset({401, 403})
+# What is wrong with the request, which may be one of its texts.
+_REFUSED_REQUEST = frozenset({400, 413, 422})
+# A text that every service takes which takes any.
+_HARMLESS = "text"
 _TRY_AGAIN = frozenset({408, 409, 425, _TOO_MANY_REQUESTS, 500, 502, 503, 504, 529})
 
 
@@ -49,6 +54,20 @@ class _TryAgain(Exception):
     def __init__(self, reason: str, seconds: float | None = None) -> None:
         super().__init__(reason)
         self.seconds = seconds
+
+
+class _Refused(Exception):
+    """The service does not take these texts as they are."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"status {status}")
+
+
+class _Asked(NamedTuple):
+    """Texts that were sent together, and what was answered; None if the service refuses them for good."""
+
+    texts: Sequence[str]
+    answer: bytes | None
 
 
 _answer = msgspec.json.Decoder(_Answer).decode
@@ -86,15 +105,46 @@ class RemoteEmbedder:
     async def embed(self, texts: Sequence[str], purpose: Purpose) -> Vectors:
         del purpose  # the services that this is spoken with make no difference
         batches = [texts[start : start + self._batch] for start in range(0, len(texts), self._batch)]
-        answers = await asyncio.gather(*map(self._asked, batches))
+        asked = [each for some in await asyncio.gather(*map(self._asked, batches)) for each in some]
+        refused = frozenset(text for each in asked if each.answer is None for text in each.texts)
+        if refused:
+            error = TextRefused("The embedding service refuses a text for good, while it takes others.")
+            error.texts = refused
+            raise error
         # Taking thousands of numbers apart would keep everyone else waiting.
-        return await asyncio.to_thread(self._unit_vectors, batches, answers)
+        return await asyncio.to_thread(self._unit_vectors, asked)
 
     async def close(self) -> None:
         if self._http is not None:
             await self._http.aclose()
 
-    async def _asked(self, texts: Sequence[str]) -> bytes:
+    async def _asked(self, texts: Sequence[str]) -> list[_Asked]:
+        """Ask for texts together; where the service refuses that, find out which of them it refuses."""
+        try:
+            return [_Asked(texts, await self._answered(texts))]
+        except _Refused as refusal:
+            await self._check_that_others_are_taken(refusal)
+        return await self._asked_apart(texts)
+
+    async def _asked_apart(self, texts: Sequence[str]) -> list[_Asked]:
+        if len(texts) == 1:
+            return [_Asked(texts, None)]
+        middle, asked = len(texts) // 2, []
+        for half in (texts[:middle], texts[middle:]):
+            try:
+                asked += [_Asked(half, await self._answered(half))]
+            except _Refused:
+                asked += await self._asked_apart(half)
+        return asked
+
+    async def _check_that_others_are_taken(self, refusal: _Refused) -> None:
+        """Tell a text that is refused from a service that refuses everything, as one without this model does."""
+        try:
+            await self._answered([_HARMLESS])
+        except _Refused:
+            raise _refusing(str(refusal)) from None
+
+    async def _answered(self, texts: Sequence[str]) -> bytes:
         """Ask until there is an answer, or no hope of one."""
         for attempt in range(_TRIES):
             try:
@@ -125,10 +175,10 @@ class RemoteEmbedder:
             self._http = httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT_SECONDS, follow_redirects=False)
         return self._http
 
-    def _unit_vectors(self, batches: Sequence[Sequence[str]], answers: Sequence[bytes]) -> Vectors:
+    def _unit_vectors(self, asked: Sequence[_Asked]) -> Vectors:
         import numpy as np  # noqa: PLC0415 - only who embeds has it
 
-        rows = [row for batch, answer in zip(batches, answers, strict=True) for row in self._rows(answer, len(batch))]
+        rows = [row for each in asked if each.answer is not None for row in self._rows(each.answer, len(each.texts))]
         vectors = np.array(rows, np.float64).reshape(len(rows), self._model.dimensions)
         with np.errstate(over="ignore"):
             lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -168,11 +218,10 @@ def _check_status(reply: httpx2.Response) -> None:
             f"The embedding service does not accept the key (status {status}).",
             hint="Whoever runs Weft sets WEFT_EMBEDDING_KEY to a key that the service accepts.",
         )
+    if status in _REFUSED_REQUEST:
+        raise _Refused(status)
     if not reply.is_success:
-        raise EmbedderUnavailable(
-            f"The embedding service refuses the request (status {status}).",
-            hint="Whoever runs Weft checks WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL: the service has no such thing.",
-        )
+        raise _refusing(f"status {status}")
 
 
 async def _read(reply: httpx2.Response, most: int) -> bytes:
@@ -188,6 +237,13 @@ def _seconds(attempt: int, said: float | None) -> float:
     """Return how long to wait: as the service says, or twice as long each time, not all callers at the same moment."""
     longer = _FIRST_PAUSE_SECONDS * 2**attempt * random.uniform(1, 1.5)  # noqa: S311 - no secret
     return min(_LONGEST_PAUSE_SECONDS, longer if said is None else said)
+
+
+def _refusing(why: str) -> EmbedderUnavailable:
+    return EmbedderUnavailable(
+        f"The embedding service refuses the request ({why}).",
+        hint="Whoever runs Weft checks WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL: the service has no such thing.",
+    )
 
 
 def _unusable(what: str) -> EmbedderUnavailable:

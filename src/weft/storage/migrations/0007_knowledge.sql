@@ -48,6 +48,7 @@ CREATE TABLE chunks (
 ) {rows_table};
 
 CREATE INDEX chunks_by_item ON chunks (tenant, shelf, place, item, version, ordinal);
+CREATE INDEX chunks_by_digest ON chunks (tenant, digest);
 
 -- The vectors of chunks, two bytes a dimension, for each model that is in use.
 CREATE TABLE chunk_vectors (
@@ -80,17 +81,19 @@ CREATE TABLE chunk_returns (
     PRIMARY KEY (tenant, shelf, model, number)
 ) {table};
 
--- Vectors of texts that were embedded before, by what the text and the model are.
+-- Vectors of texts that were embedded before, by what the text and the model are. The kind tells what for: a passage of
+-- something that can be found, or what a caller asked to have embedded, which goes first.
 CREATE TABLE embedding_cache (
     tenant  TEXT NOT NULL,
     model   TEXT NOT NULL,
     digest  {blob} NOT NULL,
+    kind    TEXT NOT NULL,
     vector  {blob} NOT NULL,
     used_at {bigint} NOT NULL,
     PRIMARY KEY (tenant, model, digest)
 ) {table};
 
-CREATE INDEX embedding_cache_by_use ON embedding_cache (tenant, used_at);
+CREATE INDEX embedding_cache_by_use ON embedding_cache (tenant, kind, used_at);
 
 -- Which model a tenant's searches use, and which it is being moved to.
 CREATE TABLE tenant_models (

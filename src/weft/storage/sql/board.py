@@ -68,6 +68,16 @@ class SqlEntryStore:
         )
         return [_entry(row) for row in rows]
 
+    async def keys_after(self, session_id: str, key: str, limit: int) -> Sequence[str]:
+        rows = await self._tx.all(
+            "SELECT key FROM entries WHERE tenant = $1 AND session_id = $2 AND key > $3 ORDER BY key LIMIT $4",
+            self._tenant,
+            session_id,
+            key,
+            limit,
+        )
+        return [row[0] for row in rows]
+
     async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
         rows = await self._tx.all(
             _WITH_VALUE + "WHERE e.tenant = $1 AND e.session_id = $2 ORDER BY e.key", self._tenant, session_id

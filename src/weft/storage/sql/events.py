@@ -183,6 +183,12 @@ class SqlEventStore:
             )
         return [_recorded(row) for row in rows]
 
+    async def before(self, seq: int, limit: int) -> Sequence[Recorded]:
+        rows = await self._tx.all(
+            _EVENT + "WHERE tenant = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3", self._tx.tenant, seq, limit
+        )
+        return [_recorded(row) for row in rows]
+
     async def find(self, wanted: Wanted, after: int, limit: int) -> Sequence[Recorded]:
         upto = _LAST if wanted.upto is None else wanted.upto
         if wanted.since is not None or wanted.until is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.following.model import FOLLOWING, REINDEXING, pending_of
+from weft.capabilities.following.model import FOLLOWING, REINDEXING, Position, pending_of
 from weft.capabilities.retrieval.texts import MemoryKey
 from weft.capabilities.shelves.model import MEMORY, SESSIONS
 from weft.storage.sql.events import SqlEventStore
@@ -14,6 +14,7 @@ from weft.storage.sql.shelves import SqlShelfStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.kernel.events import Recorded
     from weft.storage.sql.database import Transaction
 
 
@@ -89,7 +90,25 @@ async def take_off_message(transaction: Transaction, session_id: str, message_id
     await shelves.remove_item(SESSIONS, session_id, str(message_id))
 
 
+async def first_pending(transaction: Transaction, limit: int) -> Sequence[Recorded]:
+    """Return events of the tenant's log that were not looked at yet, those that are next."""
+    jobs, events = SqlJobStore(transaction), SqlEventStore(transaction)
+    progress, found = await jobs.standing(FOLLOWING), list[Recorded]()
+    if pending_of(progress, await events.last_seq()):
+        found += await events.after(0 if progress is None else Position.of(progress).seq, None, limit)
+    earlier = await _unseen_before(jobs)
+    return [*found, *await events.before(earlier, limit - len(found))] if earlier else found
+
+
 async def events_pending(transaction: Transaction) -> int:
     """Return how many events of the tenant's log were not looked at yet: what they tell of may not be found."""
-    progress = await SqlJobStore(transaction).standing(FOLLOWING)
-    return pending_of(progress, await SqlEventStore(transaction).last_seq())
+    jobs = SqlJobStore(transaction)
+    last = await SqlEventStore(transaction).last_seq()
+    return pending_of(await jobs.standing(FOLLOWING), last) + max(0, await _unseen_before(jobs) - 1)
+
+
+async def _unseen_before(jobs: SqlJobStore) -> int:
+    """Return the event before which none was looked at; 0 if there is no such event, or all is only put up anew."""
+    progress = await jobs.standing(REINDEXING)
+    position = Position() if progress is None else Position.of(progress)
+    return position.seq if position.anew is None else 0

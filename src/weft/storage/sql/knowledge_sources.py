@@ -6,22 +6,23 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.knowledge_sources.model import Done, KnownFile, Source
+from weft.capabilities.knowledge_sources.model import KnownFile, Source, Synced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from weft.capabilities.knowledge_sources.hooks import SignedCall
     from weft.storage.sql.database import Row, Transaction, Value
 
 _SOURCE = """
 SELECT source_id, domain, kind, location, prefix, include, exclude, every_seconds, watch, secret, token_digest,
-       principal_id, created_at, enabled, error, asked, due_at, synced_at, hooked_at, seen, done
+       principal_id, created_at, enabled, error, asked, due_at, synced_at, failures, seen, done
 FROM knowledge_sources
 """
 _FIELDS = Source.__struct_fields__
 _encode = msgspec.json.Encoder().encode
 _patterns = msgspec.json.Decoder(tuple[str, ...]).decode
-_done = msgspec.json.Decoder(Done).decode
+_done = msgspec.json.Decoder(Synced).decode
 # A file that has none of these was never listed.
 _NEVER = -1
 
@@ -40,7 +41,7 @@ class SqlSourceStore:
             """
             INSERT INTO knowledge_sources (tenant, source_id, domain, kind, location, prefix, include, exclude,
                                            every_seconds, watch, secret, token_digest, principal_id, created_at,
-                                           enabled, error, asked, due_at, synced_at, hooked_at, seen, done)
+                                           enabled, error, asked, due_at, synced_at, failures, seen, done)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
             """,
             self._tenant,
@@ -70,7 +71,7 @@ class SqlSourceStore:
         await self._tx.run(
             """
             UPDATE knowledge_sources SET include = $1, exclude = $2, every_seconds = $3, watch = $4, enabled = $5,
-                                         error = $6, asked = $7, due_at = $8, synced_at = $9, hooked_at = $10,
+                                         error = $6, asked = $7, due_at = $8, synced_at = $9, failures = $10,
                                          seen = $11, done = $12
             WHERE tenant = $13 AND source_id = $14
             """,
@@ -92,6 +93,18 @@ class SqlSourceStore:
             source_id,
         )
         return {row[0]: KnownFile(*row) for row in rows}
+
+    async def file(self, source_id: str, document_id: str) -> KnownFile | None:
+        row = await self._tx.one(
+            """
+            SELECT document_id, size, changed_at, digest, error FROM knowledge_source_files
+            WHERE tenant = $1 AND source_id = $2 AND document_id = $3
+            """,
+            self._tenant,
+            source_id,
+            document_id,
+        )
+        return None if row is None else KnownFile(*row)
 
     async def put_file(self, source_id: str, file: KnownFile) -> None:
         await self._tx.run(
@@ -126,11 +139,42 @@ class SqlSourceStore:
             source_id,
         )
 
+    async def answer_to(self, source_id: str, call_id: str) -> str | None:
+        row = await self._tx.one(
+            "SELECT answer FROM knowledge_hook_calls WHERE tenant = $1 AND source_id = $2 AND call_id = $3",
+            self._tenant,
+            source_id,
+            call_id,
+        )
+        return None if row is None else str(row[0])
+
+    async def put_call(self, source_id: str, call: SignedCall, answer: str) -> None:
+        await self._tx.run(
+            """
+            INSERT INTO knowledge_hook_calls (tenant, source_id, call_id, signed_at, answer) VALUES ($1, $2, $3, $4, $5)
+            ON CONFLICT (tenant, source_id, call_id) DO UPDATE SET signed_at = excluded.signed_at
+            WHERE excluded.signed_at > knowledge_hook_calls.signed_at
+            """,
+            self._tenant,
+            source_id,
+            call.call_id,
+            call.at,
+            answer,
+        )
+
+    async def forget_calls(self, source_id: str, before: int) -> None:
+        await self._tx.run(
+            "DELETE FROM knowledge_hook_calls WHERE tenant = $1 AND source_id = $2 AND signed_at < $3",
+            self._tenant,
+            source_id,
+            before,
+        )
+
 
 # What of a source may change after it was made.
 _CHANGING = (
     *("include", "exclude", "every_seconds", "watch", "enabled", "error", "asked", "due_at", "synced_at"),
-    *("hooked_at", "seen", "done"),
+    *("failures", "seen", "done"),
 )
 
 
@@ -163,6 +207,7 @@ async def _erase(transaction: Transaction, source_id: str) -> None:
     tenant = transaction.tenant
     await transaction.run("DELETE FROM knowledge_sources WHERE tenant = $1 AND source_id = $2", tenant, source_id)
     await transaction.run("DELETE FROM knowledge_source_files WHERE tenant = $1 AND source_id = $2", tenant, source_id)
+    await transaction.run("DELETE FROM knowledge_hook_calls WHERE tenant = $1 AND source_id = $2", tenant, source_id)
 
 
 def _values(source: Source) -> tuple[Value, ...]:

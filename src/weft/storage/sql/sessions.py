@@ -123,6 +123,21 @@ class SqlSessionStore:
         )
         return [(session_id, audience_of(_decode_config(config), by)) for session_id, config, by in rows]
 
+    async def audiences_changed(self, after_seq: int) -> Sequence[tuple[str, tuple[str, ...] | None]]:
+        rows = await self._tx.all(
+            """
+            SELECT DISTINCT e.session_id, s.config, s.created_by FROM events e
+            LEFT JOIN sessions s ON s.tenant = e.tenant AND s.session_id = e.session_id
+            WHERE e.tenant = $1 AND e.seq > $2 AND e.type IN ('session.created', 'session.imported', 'session.deleted')
+            """,
+            self._tx.tenant,
+            after_seq,
+        )
+        return [
+            (session_id, None if config is None else audience_of(_decode_config(config), by))
+            for session_id, config, by in rows
+        ]
+
     async def last_activity(self, session: Session) -> int:
         board = line_of(session.session_id)
         rows = [await self._tx.one(_LAST_COMMIT, self._tx.tenant, board)]

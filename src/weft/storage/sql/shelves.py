@@ -6,6 +6,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from weft.capabilities.shelves.model import Chunk, Removal, Return, ShelfState, Standing
+from weft.storage.sql.embeddings import SqlVectorStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -86,6 +87,8 @@ class SqlShelfStore:
         there = await self._there(shelf, numbers)
         if there:
             await self._delete(shelf, there)
+            # What nobody can find any more leaves no trace of what it said.
+            await SqlVectorStore(self._tx).forget_unused([*there.values()])
             first = await self._take(shelf, len(there), more=-len(there))
             await self._tx.many(
                 "INSERT INTO chunk_removals (tenant, shelf, number, removed) VALUES ($1, $2, $3, $4)",
@@ -117,6 +120,7 @@ class SqlShelfStore:
         return await self.remove(shelf, [row[0] for row in rows])
 
     async def remove_shelf(self, shelf: str) -> None:
+        await SqlVectorStore(self._tx).forget_shelf(shelf)
         for table in _TABLES:
             await self._tx.run(_DELETE_ALL[table], self._tenant, shelf)
 
@@ -279,8 +283,8 @@ class SqlShelfStore:
                 shelf,
                 model,
                 await self._take(shelf, 1, more=0),
-                there[0],
-                there[-1],
+                min(there),
+                max(there),
             )
         return len(there)
 
@@ -344,20 +348,23 @@ class SqlShelfStore:
         last: int = row[0]
         return last - numbers + 1
 
-    async def _there(self, shelf: str, numbers: Iterable[int]) -> list[int]:
-        """Return those of the numbers that are chunks of the shelf, in order."""
-        found: list[int] = []
+    async def _there(self, shelf: str, numbers: Iterable[int]) -> dict[int, bytes]:
+        """Return those of the numbers that are chunks of the shelf, in order, each with its digest."""
+        found: dict[int, bytes] = {}
         for batch in _batches(numbers):
             rows = await self._tx.all(
-                f"SELECT number FROM chunks WHERE tenant = $1 AND shelf = $2 AND number IN ({_NAMED}) ORDER BY number",  # noqa: S608 - placeholders
+                f"""
+                SELECT number, digest FROM chunks
+                WHERE tenant = $1 AND shelf = $2 AND number IN ({_NAMED}) ORDER BY number
+                """,  # noqa: S608 - placeholders
                 self._tenant,
                 shelf,
                 *batch,
             )
-            found += [row[0] for row in rows]
+            found |= dict(rows)
         return found
 
-    async def _delete(self, shelf: str, numbers: Sequence[int]) -> None:
+    async def _delete(self, shelf: str, numbers: Iterable[int]) -> None:
         await self._tx.many(
             "DELETE FROM chunks WHERE tenant = $1 AND shelf = $2 AND number = $3",
             [(self._tenant, shelf, number) for number in numbers],

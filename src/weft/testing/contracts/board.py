@@ -61,6 +61,9 @@ class EntryStoreContract:
         for key in ("b", "a_b", "ab", "a1", "_", "a:b"):
             await stores.entries.put("s1", entry(key))
         assert [found.key for found in await stores.entries.list("s1")] == ["_", "a1", "a:b", "a_b", "ab", "b"]
+        assert await stores.entries.keys_after("s1", "", 2) == ["_", "a1"]
+        assert await stores.entries.keys_after("s1", "a1", 9) == ["a:b", "a_b", "ab", "b"]
+        assert await stores.entries.keys_after("s2", "", 9) == []
 
     async def test_values_come_with_the_entries_that_name_them(self, stores: Stores) -> None:
         for key, value in (("a", "naïve\x00 漢"), ("b", "")):

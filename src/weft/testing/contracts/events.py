@@ -53,6 +53,12 @@ class EventStoreContract:
         assert [(each.event.seq, each.event.subject) for each in found] == [(1, "a"), (2, "b"), (3, "c")]
         assert await stores.events.last_seq() == 3
 
+    async def test_the_log_is_read_backwards_as_well(self, stores: Stores) -> None:
+        await stores.outbox.publish(*map(event, "abcd"))
+        assert [each.event.subject for each in await stores.events.before(4, 2)] == ["c", "b"]
+        assert [each.event.subject for each in await stores.events.before(2, 10)] == ["a"]
+        assert list(await stores.events.before(1, 10)) == []
+
     async def test_an_event_comes_back_with_those_who_may_be_told(self, stores: Stores) -> None:
         await stores.outbox.publish(event("a"))
         (found,) = await stores.events.after(0, None, 10)

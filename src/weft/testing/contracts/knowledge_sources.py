@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from weft.capabilities.knowledge_sources.model import Done, KnownFile, Source
+from weft.capabilities.knowledge_sources.hooks import SignedCall
+from weft.capabilities.knowledge_sources.model import KnownFile, NotTaken, Source, Synced
 from weft.testing.contracts.stores import Stores
 
 SOURCE = Source(
@@ -56,9 +57,9 @@ class SourceStoreContract:
             asked=2,
             due_at=9,
             synced_at=8,
-            hooked_at=6,
+            failures=6,
             seen="looks so",
-            done=Done(added=1, failed=2),
+            done=Synced(added=1, failed=2, failures=(NotTaken("docs/a.md", "too large"),)),
         )
         await stores.sources.update(changed)
         assert await stores.sources.find("source_1") == changed
@@ -72,17 +73,34 @@ class SourceStoreContract:
         assert list(known) == ["docs/a.md", "docs/b.md"]
         assert known["docs/a.md"] == structs.replace(FILE, size=4)
         assert known["docs/b.md"].error == "too large"
+        assert await stores.sources.file("source_1", "docs/b.md") == known["docs/b.md"]
+        assert await stores.sources.file("source_1", "docs/c.md") is None
         await stores.sources.distrust_files("source_1")
         assert {file.changed_at for file in (await stores.sources.files("source_1")).values()} == {-1}
         await stores.sources.forget_file("source_1", "docs/a.md")
         assert list(await stores.sources.files("source_1")) == ["docs/b.md"]
 
-    async def test_a_source_goes_with_what_is_known_of_its_files(self, stores: Stores) -> None:
+    async def test_calls_are_known_until_they_are_forgotten(self, stores: Stores) -> None:
+        await stores.sources.put_call("source_1", SignedCall("one", 5), "first")
+        await stores.sources.put_call("source_1", SignedCall("two", 6), "second")
+        for again in (9, 7):
+            await stores.sources.put_call("source_1", SignedCall("one", again), "another")
+        assert await stores.sources.answer_to("source_1", "one") == "first"
+        assert await stores.sources.answer_to("source_2", "one") is None
+        await stores.sources.forget_calls("source_1", 9)
+        assert await stores.sources.answer_to("source_1", "one") == "first"
+        assert await stores.sources.answer_to("source_1", "two") is None
+        await stores.sources.forget_calls("source_1", 10)
+        assert await stores.sources.answer_to("source_1", "one") is None
+
+    async def test_a_source_goes_with_what_is_known_of_its_files_and_calls(self, stores: Stores) -> None:
         await stores.sources.add(SOURCE)
         await stores.sources.put_file("source_1", FILE)
+        await stores.sources.put_call("source_1", SignedCall("one", 5), "first")
         await stores.sources.delete("source_1")
         assert await stores.sources.find("source_1") is None
         assert not await stores.sources.files("source_1")
+        assert await stores.sources.answer_to("source_1", "one") is None
 
     async def test_tenants_have_their_own_sources(self, stores: Stores, elsewhere: Stores) -> None:
         await stores.sources.add(SOURCE)
@@ -90,5 +108,7 @@ class SourceStoreContract:
         assert await elsewhere.sources.find("source_1") is None
         assert await elsewhere.sources.count() == 0
         assert not await elsewhere.sources.files("source_1")
+        await stores.sources.put_call("source_1", SignedCall("one", 5), "first")
+        assert await elsewhere.sources.answer_to("source_1", "one") is None
         await elsewhere.sources.delete("source_1")
         assert await stores.sources.find("source_1") == SOURCE

@@ -35,6 +35,12 @@ class Group(click.Group):
     command_class = Command
     usual: str | None = None
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = {*self.commands, *ctx.help_option_names}
+        if self.usual is not None and args and args[0] not in known:
+            args = [self.usual, *args]
+        return super().parse_args(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
         return list(self.commands)
@@ -43,8 +49,6 @@ class Group(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
-        if self.usual is not None and not name.startswith("-") and self.get_command(ctx, name) is None:
-            return self.usual, self.get_command(ctx, self.usual), args
         if not ctx.resilient_parsing and name[:1].isalnum() and self.get_command(ctx, name) is None:
             raise click.exceptions.NoSuchCommand(name, possibilities=self.list_commands(ctx), ctx=ctx)
         return super().resolve_command(ctx, args)

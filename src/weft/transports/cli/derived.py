@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.transports.cli import events, history, missing, policies, record_forms, records, retrieval
+from weft.transports.cli import documents, events, history, missing, policies, record_forms, records, retrieval
 from weft.transports.cli.commands import JSON, Command, Group
 from weft.transports.cli.failures import FAILED
 from weft.transports.cli.fields import given, parameters
@@ -31,7 +31,15 @@ IRREVERSIBLE = frozenset(
         "knowledge.delete_domain",
     }
 )
-_FORMS = {**history.FORMS, **missing.FORMS, **policies.FORMS, **records.FORMS, **record_forms.FORMS, **retrieval.FORMS}
+_FORMS = {
+    **documents.FORMS,
+    **history.FORMS,
+    **missing.FORMS,
+    **policies.FORMS,
+    **records.FORMS,
+    **record_forms.FORMS,
+    **retrieval.FORMS,
+}
 # What was asked for was not done, or is not so, though nothing was refused.
 _UNDONE: dict[str, Callable[[Any], bool]] = {
     "history.merge": lambda answer: not answer.merged,

@@ -31,6 +31,8 @@ _WRITTEN = {
     "init": _Entry("editors", "Connect Claude Code, Cursor or VS Code."),
     "doctor": _Entry("checkup", "Check this installation and say what to do."),
     "tenant": _Entry("tenants", "Make and list tenants, and say what each may have."),
+    "gather": _Entry("retrieval", "Gather what matters for a question into one text that fits."),
+    "similar": _Entry("retrieval", "Find what means nearly the same as something that was found."),
     "push": _Entry("knowledge", "Save what was learned to your persistent memory."),
     "pull": _Entry("knowledge", "Take your latest context into a session."),
     "export": _Entry("exchange", "Write a session, or a part of it, into one file."),
@@ -42,8 +44,8 @@ _GROUPS = {
     "session": "Create, list, archive, inspect and delete sessions.",
     "board": "A session's shared working memory: read, write, history, snapshots.",
     "message": "What a session's agents say to each other, each seen by whom it is meant for.",
-    "search": "Find everything you may see by meaning and by words; messages also by sender and time.",
-    "knowledge": "Domains of documents that are searched by meaning: put, list, read, delete.",
+    "search": 'Find what you may see by meaning and by words: weft search "what you look for".',
+    "knowledge": "Documents that are searched by meaning: add, watch, list, read; domains, sources and models.",
     "missing": "What is not known yet: report it, ask for it, say what resolved it.",
     "memory": "What you keep for yourself: global or for one session, with lifetimes.",
     "context": "What you are and know beyond a session: push, pull, read.",
@@ -63,7 +65,7 @@ _GROUPS = {
     "performance": "How fast and how busy the server is.",
 }
 # Groups of the registry that have commands written by hand as well, and the module that defines those.
-_ADDED = {"records": "records"}
+_ADDED = {"records": "records", "knowledge": "documents"}
 _SECTIONS = {
     "Start here": ("demo", "serve", "mcp", "init", "doctor"),
     "Work in sessions": (
@@ -71,6 +73,8 @@ _SECTIONS = {
         "board",
         "message",
         "search",
+        "gather",
+        "similar",
         "knowledge",
         "missing",
         "memory",
@@ -90,6 +94,8 @@ Examples:
   weft board write findings @findings.md
   weft board list-keys
   weft message add "Ready for review."
+  weft knowledge add handbook docs/ --create
+  weft search "How many days of vacation do I have?"
   weft memory set next_step "Ask Dana about the invoices"
   weft history log board:launch
   weft events read --after 0 --json

@@ -12,13 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _DEFINITION = re.compile(
-    r"^(?P<indent>[ \t]*)(?:(?:export|default|pub(?:lic|\([a-z]+\))?|private|protected|internal|static|abstract|final"
-    r"|sealed|open|override|async|suspend|inline|data|case|unsafe|extern|local|partial)[ \t]+)*"
+    r"^(?P<indent>[ \t]*+)(?:(?:export|default|pub(?:lic|\([a-z]+\))?|private|protected|internal|static|abstract|final"
+    r"|sealed|open|override|async|suspend|inline|data|case|unsafe|extern|local|partial)[ \t]++)*+"
     r"(?:class|interface|struct|enum|trait|impl|object|module|namespace|protocol|extension|record"
-    r"|def|fn|func|fun|function|sub|proc)[ \t]+(?P<name>[\w$]+(?:(?:::|\.)[\w$]+)*)",
+    r"|def|fn|func|fun|function|sub|proc)[ \t]++(?P<name>[\w$]+(?:(?:::|\.)[\w$]+)*)",
     re.MULTILINE,
 )
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_LINE = re.compile(r"[^\n]*+\n|[^\n]++")
+# Who is nested deeper is called after those around it all the same.
+_DEEPEST_NAMED = 12
 
 
 def outline_of_code(text: str, names: Sequence[Named]) -> Outline:
@@ -64,9 +66,13 @@ def _labels(named: Sequence[Named]) -> Iterator[Label]:
     for part in named:
         while within and within[-1].end <= part.start:
             ended = within.pop().end
-            yield Label(ended, tuple(outer.name for outer in within), "code")
+            yield Label(ended, _path(within), "code")
         within.append(part)
-        yield Label(part.start, tuple(outer.name for outer in within), "code")
+        yield Label(part.start, _path(within), "code")
     while within:
         ended = within.pop().end
-        yield Label(ended, tuple(outer.name for outer in within), "code")
+        yield Label(ended, _path(within), "code")
+
+
+def _path(within: Sequence[Named]) -> tuple[str, ...]:
+    return tuple(outer.name for outer in within[:_DEEPEST_NAMED])

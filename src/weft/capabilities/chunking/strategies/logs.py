@@ -8,8 +8,8 @@ from weft.capabilities.chunking.moments import ISO_TIME, microseconds
 from weft.capabilities.chunking.outline import LINE, Label, Outline
 
 _LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b"
-_SYSLOG = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[ ]+\d{1,2}[ ]\d\d:\d\d:\d\d"
-_ACCESS = r"\S+[ ]\S+[ ]\S+[ ]\[\d{1,2}/\w{3}/\d{4}:"
+_SYSLOG = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[ ]++\d{1,2}[ ]\d\d:\d\d:\d\d"
+_ACCESS = r"\S++[ ]\S++[ ]\S++[ ]\[\d{1,2}/\w{3}/\d{4}:"
 _RECORD = re.compile(rf"^[\[(<]?(?:(?P<time>{ISO_TIME})|{_SYSLOG}|{_LEVEL}|{_ACCESS})", re.MULTILINE)
 _FEWEST_RECORDS = 4
 _LEAST_SHARE = 0.3

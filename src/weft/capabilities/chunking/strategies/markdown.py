@@ -11,10 +11,11 @@ from weft.capabilities.chunking.prose import add_prose
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*$")
-_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?=[ \t]|$)")
+_UNDERLINE = re.compile(r" {0,3}(=++|-++)[ \t]*+$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]")
+_ITEM = re.compile(r"[ \t]*+(?:[-*+]|\d{1,9}[.)])[ \t]")
+_BLANK = " \t"
 _LONGEST_HEADING = 200
 
 
@@ -51,7 +52,7 @@ class _Scan:
             self._close_paragraph(start)
         elif first == "#" and (heading := _HEADING.match(line)):
             self._close_paragraph(start)
-            self._heading(start, len(heading[1]), heading[2] or "")
+            self._heading(start, len(heading[1]), _without_closing(line[heading.end() :]))
         elif first in "`~" and (fence := _FENCE.match(line)):
             self._close_paragraph(start)
             self._block(start, "code", BLOCK)
@@ -67,7 +68,7 @@ class _Scan:
 
     def _heading(self, start: int, level: int, name: str) -> None:
         self._path = [above for above in self._path if above[0] < level]
-        self._path.append((level, name.strip()[:_LONGEST_HEADING]))
+        self._path.append((level, name[:_LONGEST_HEADING]))
         # A heading without a text of its own stays with the one below it.
         self.outline.place(start, WORD if self._below_heading else section(level))
         self._label(start, "")
@@ -120,6 +121,13 @@ class _Scan:
     def _label(self, start: int, kind: str) -> None:
         self._kind = kind
         self.outline.labels.append(Label(start, tuple(name for _, name in self._path if name), kind))
+
+
+def _without_closing(heading: str) -> str:
+    """Return what a heading says, without the signs that may close it."""
+    said = heading.strip()
+    bare = said.rstrip("#")
+    return said if bare and bare[-1] not in _BLANK else bare.rstrip()
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

@@ -18,13 +18,13 @@ _CLOCK = r"(?:\d{1,3}:)?\d{1,2}:\d\d(?:[.,]\d{1,3})?"
 _TIME = rf"(?:{ISO_TIME}|{_CLOCK})"
 _NAME = r"[^\W\d_][\w .,'\u2019&/-]{0,39}?"
 _TURN = re.compile(
-    rf"^[ \t]*(?:[\[(<]?(?P<before>{_TIME})[\])>]?[ \t]*[-\u2013]?[ \t]*)?"
-    rf"\**(?P<name>{_NAME}(?:[ ]\([^()\n]{{1,30}}\))?)"
-    rf"(?:[ \t]+[\[(]?(?P<after>{_TIME})[\])]?)?\**[ \t]*:\**(?!//)(?=\s)",
+    rf"^[ \t]*+(?:[\[(<]?(?P<before>{_TIME})[\])>]?[ \t]*+(?:[-\u2013][ \t]*+)?+)?"
+    rf"\**+(?P<name>{_NAME}(?:[ ]\([^()\n]{{1,30}}\))?)"
+    rf"(?:[ \t]++[\[(]?(?P<after>{_TIME})[\])]?)?\**+[ \t]*+:\**+(?!//)(?=\s)",
     re.MULTILINE,
 )
-_CUE = re.compile(rf"^(?:[^\n]*\n)??(?P<time>{_CLOCK})[ \t]+-->[ \t]+{_CLOCK}[^\n]*\n?", re.MULTILINE)
-_CUE_SPEAKER = re.compile(rf"<v(?:\.[^ >]*)?[ ](?P<voice>[^>\n]{{1,60}})>|(?P<name>{_NAME}):\s")
+_CUE = re.compile(rf"^(?:[^\n]*+\n)??(?P<time>{_CLOCK})[ \t]++-->[ \t]++{_CLOCK}[^\n]*+\n?", re.MULTILINE)
+_CUE_SPEAKER = re.compile(rf"<v(?:\.[^ >\n]*+)?[ ](?P<voice>[^>\n]{{1,60}})>|(?P<name>{_NAME}):\s")
 _FEWEST_TURNS = 4
 _LEAST_SHARE = 0.6
 _MOST_SPEAKERS_A_TURN = 0.75

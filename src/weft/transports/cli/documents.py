@@ -1,0 +1,303 @@
+"""``weft knowledge add`` and ``watch``: files and folders into a domain; and how domains and models are shown."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import click
+import msgspec
+
+from weft.transports.cli.commands import JSON, Command
+from weft.transports.cli.failures import FAILED
+from weft.transports.cli.render import counted, harmless, show, table
+
+if TYPE_CHECKING:
+    from weft.capabilities.following.reindexing import ReindexingShown
+    from weft.capabilities.knowledge.looking import DocumentList
+    from weft.capabilities.knowledge.managing import DomainInfo, DomainList
+    from weft.capabilities.models.operations import MoveInfo
+    from weft.client import Client
+    from weft.open import Weft
+    from weft.transports.cli.target import Target
+
+_STANDARD_INPUT = "-"
+_HIDDEN = "."
+_LOOK_EVERY_SECONDS = 0.5
+# Beyond this many it is told only how many there are.
+_LISTED = 1_000
+_AT_ONCE = 4
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A document that could not be indexed, and why."""
+
+    document_id: str
+    error: str
+
+
+class Added(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the files. Searches find those that are indexed; ``pending`` ones soon."""
+
+    domain: str
+    documents: list[str]
+    unchanged: int
+    pending: int
+    failed: list[Failure]
+
+
+class _File(NamedTuple):
+    """A file, and what it is called in the domain."""
+
+    document_id: str
+    path: str
+
+    def open(self) -> BinaryIO:
+        return io.BytesIO(sys.stdin.buffer.read()) if self.path == _STANDARD_INPUT else Path(self.path).open("rb")
+
+
+@click.command("add", cls=Command, params=[JSON])
+@click.argument("domain", help="The domain to put them into.")
+@click.argument("paths", nargs=-1, required=True, metavar="PATH...", help="Files and folders; - is standard input.")
+@click.option("--prefix", default="", help="What the names of the documents begin with, such as guides/.")
+@click.option("--name", help="What a single document is called, instead of its file's name.")
+@click.option("--create", is_flag=True, help="Make the domain if it is not there.")
+@click.option(
+    "--wait/--no-wait", default=None, help="Wait until searches find them.  [default: unless a server is asked]"
+)
+@click.pass_context
+def add(
+    ctx: click.Context,
+    /,
+    *,
+    domain: str,
+    paths: tuple[str, ...],
+    create: bool,
+    wait: bool | None,
+    **said: Any,  # noqa: ANN401 - as click hands over
+) -> None:
+    """Put files, and folders with all that is in them, into a domain as documents.
+
+    A document is called like its file, those of a folder by their way from there. What has not changed since it was put
+    costs nothing. Names that begin with a dot are left out.
+    """
+    target: Target = ctx.obj
+    files = _files(paths, said["prefix"], said["name"])
+    is_waiting = target.url is None if wait is None else wait
+    added = asyncio.run(_add(target, domain, files, create=create, wait=is_waiting))
+    show(added, as_json=said["as_json"], form=_render_added)
+    if added.failed:
+        ctx.exit(FAILED)
+
+
+@click.command("watch", cls=Command, params=[JSON])
+@click.argument("domain", help="The domain that takes its documents from there.")
+@click.argument("folder", type=click.Path(path_type=Path), help="A folder that the server may read.")
+@click.option("--every", "every_seconds", type=int, help="Look every so many seconds instead of watching.")
+@click.option("--prefix", default="", help="What the names of the documents begin with, such as guides/.")
+@click.pass_obj
+def watch(
+    target: Target, /, *, domain: str, folder: Path, every_seconds: int | None, prefix: str, as_json: bool
+) -> None:
+    """Have a domain keep up with a folder by itself: files that come, change and go.
+
+    The folder is one of the server's, inside of those that WEFT_KNOWLEDGE_FOLDERS names.
+    """
+    from weft.app.operations import all_operations  # noqa: PLC0415 - help needs no operations
+
+    place = folder if target.url is not None else folder.absolute()
+    how = {"watch": True} if every_seconds is None else {"every_seconds": every_seconds}
+    raw = {"domain": domain, "kind": "folder", "folder": str(place), "prefix": prefix, **how}
+    show(target.call(all_operations()["knowledge.add_source"], raw), as_json=as_json)
+
+
+def _files(paths: Iterable[str], prefix: str, name: str | None) -> list[_File]:
+    found = [file for path in paths for file in _files_of(path)]
+    if name is not None:
+        if len(found) != 1:
+            raise click.UsageError("--name is for a single document.")
+        return [_File(f"{prefix}{name}", found[0].path)]
+    if any(file.document_id == _STANDARD_INPUT for file in found):
+        raise click.UsageError("Say with --name what standard input is called.")
+    names = [file.document_id for file in found]
+    twice = next((each for each in names if names.count(each) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        raise click.UsageError(f"Two of the files would be called '{twice}': add them apart, with --prefix.")
+    return [_File(f"{prefix}{file.document_id}", file.path) for file in found]
+
+
+def _files_of(name: str) -> Iterator[_File]:
+    path = Path(name)
+    if name == _STANDARD_INPUT:
+        yield _File(name, name)
+    elif path.is_dir():
+        inside = sorted(each for each in path.rglob("*") if each.is_file())
+        for each in inside:
+            parts = each.relative_to(path).parts
+            if not any(part.startswith(_HIDDEN) for part in parts):
+                yield _File(str(PurePosixPath(*parts)), str(each))
+    elif path.is_file():
+        yield _File(path.name, name)
+    else:
+        raise click.BadParameter(f"{name!r} is no file and no folder.", param_hint="PATH")
+
+
+async def _add(target: Target, domain: str, files: list[_File], *, create: bool, wait: bool) -> Added:
+    async with target.weft() as weft:
+        if create:
+            await _ensure(weft, domain)
+        with _bar(len(files), "Uploading") as progress:
+            turns = asyncio.Semaphore(_AT_ONCE)
+            unchanged = sum(await asyncio.gather(*(_put(weft, domain, file, turns, progress) for file in files)))
+        names = [file.document_id for file in files]
+        pending = await _wait(weft, domain, set(names)) if wait else (await weft.knowledge.show_domain(domain)).pending
+        failed = await _failed(weft, domain, set(names)) if wait else []
+        return Added(domain=domain, documents=names, unchanged=unchanged, pending=pending, failed=failed)
+
+
+async def _ensure(weft: Client | Weft, domain: str) -> None:
+    from weft.capabilities.knowledge.model import DomainExists  # noqa: PLC0415 - help needs none of it
+
+    try:
+        await weft.knowledge.create_domain(domain)
+    except DomainExists:
+        return
+
+
+async def _put(
+    weft: Client | Weft, domain: str, file: _File, turns: asyncio.Semaphore, progress: Callable[[int], None]
+) -> bool:
+    async with turns:
+        try:
+            opened = file.open()
+        except OSError as error:
+            raise click.BadParameter(f"{file.path!r} cannot be read: {error.strerror}.", param_hint="PATH") from None
+        with opened:
+            put = await weft.add_file(domain, file.document_id, opened)
+        progress(1)
+        return put.unchanged
+
+
+async def _wait(weft: Client | Weft, domain: str, names: set[str]) -> int:
+    """Wait until none of these is to be indexed any more; return how many still are, which is none."""
+    total = min(len(names), (await weft.knowledge.show_domain(domain)).pending)
+    with _bar(total, "Indexing") as progress:
+        left = total
+        while left:
+            pending = await weft.knowledge.list_documents(domain, state="pending", limit=_LISTED)
+            ours = sum(document.document_id in names for document in pending.documents)
+            now = max(ours, 1) if pending.has_more else ours
+            progress(max(0, left - now))
+            left = min(left, now)
+            if left:
+                await asyncio.sleep(_LOOK_EVERY_SECONDS)
+    return left
+
+
+async def _failed(weft: Client | Weft, domain: str, names: set[str]) -> list[Failure]:
+    failed: list[Failure] = []
+    cursor: str | None = None
+    while True:
+        page = await weft.knowledge.list_documents(domain, state="failed", cursor=cursor, limit=_LISTED)
+        failed += [Failure(each.document_id, each.error or "") for each in page.documents if each.document_id in names]
+        if page.next_cursor is None:
+            return failed
+        cursor = page.next_cursor
+
+
+@contextmanager
+def _bar(total: int, label: str) -> Iterator[Callable[[int], None]]:
+    """Show how far it is to whoever watches; a pipe or log is shown nothing."""
+    if not total or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    with click.progressbar(length=total, label=f"{label:<9}", file=sys.stderr, show_pos=True) as bar:
+        yield bar.update
+
+
+def _render_added(added: Added) -> str:
+    known = f", {added.unchanged} unchanged" if added.unchanged else ""
+    lines = [f"{counted(len(added.documents), 'document')} in {harmless(added.domain)}{known}."]
+    if added.pending:
+        waiting = counted(added.pending, "document")
+        lines.append(f"{waiting} of the domain still to be indexed: weft knowledge show-domain tells how far that is.")
+    lines += [harmless(f"{each.document_id} could not be indexed: {each.error}") for each in added.failed]
+    return "\n".join(lines)
+
+
+def _render_domains(listed: DomainList) -> str:
+    if not listed.domains:
+        return "There is no domain that you may look into: make one with weft knowledge create-domain."
+    return table([_domain_row(domain) for domain in listed.domains])
+
+
+def _domain_row(domain: DomainInfo) -> dict[str, str]:
+    busy = [f"{number} {what}" for number, what in ((domain.pending, "pending"), (domain.failed, "failed")) if number]
+    busy += [f"{domain.to_reindex} to reindex"] if domain.reindexing else []
+    return {
+        "domain": harmless(domain.domain),
+        "documents": str(domain.documents),
+        "chunks": str(domain.chunks),
+        "clearance": str(domain.clearance),
+        "for": harmless(", ".join(domain.agents)),
+        "state": ", ".join(busy) or "indexed",
+        "description": harmless(domain.description),
+    }
+
+
+def _render_documents(listed: DocumentList) -> str:
+    if not listed.documents:
+        return "No documents."
+    rows = [
+        {
+            "document": harmless(each.document_id),
+            "state": each.state,
+            "version": str(each.version),
+            "chunks": str(each.chunks),
+            "bytes": str(each.bytes),
+            "title": harmless(each.title),
+            "error": harmless(each.error or ""),
+        }
+        for each in listed.documents
+    ]
+    more = f"\n\nThere are more: --cursor {harmless(listed.next_cursor or '')}" if listed.has_more else ""
+    return table(rows) + more
+
+
+def _render_move(move: MoveInfo) -> str:
+    lines = [harmless(f"{move.from_model} -> {move.to_model}: {move.state}")]
+    if move.state == "embedding":
+        lines.append(f"{move.embedded} of {counted(move.chunks, 'chunk')} embedded.")
+    if move.comparison is not None:
+        compared = move.comparison
+        lines.append(
+            f"Of {counted(compared.probes, 'probe')} the old model finds {compared.recall_before:.0%}, the new one "
+            f"{compared.recall_after:.0%}; they agree on {compared.agreement:.0%}."
+        )
+    if move.problem is not None:
+        lines.append(harmless(f"It does not go on: {move.problem}"))
+    return "\n".join(lines)
+
+
+def _render_reindexing(shown: ReindexingShown) -> str:
+    lines = [harmless(f"{each.domain}: {counted(each.to_reindex, 'document')} left") for each in shown.domains]
+    if shown.events is not None:
+        lines.append(f"sessions and memory: {counted(shown.events, 'event')} left")
+    return "\n".join(lines) or "Nothing is being indexed anew."
+
+
+FORMS: dict[str, Callable[[Any], str]] = {
+    "knowledge.list_domains": _render_domains,
+    "knowledge.list_documents": _render_documents,
+    "knowledge.start_move": _render_move,
+    "knowledge.show_move": _render_move,
+    "knowledge.cancel_move": _render_move,
+    "knowledge.reindex_all": _render_reindexing,
+    "knowledge.show_reindexing": _render_reindexing,
+}
+COMMANDS = (add, watch)

@@ -1,0 +1,102 @@
+"""Small shelves to rank: a few texts, with vectors made of their words."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from support.shelves import Whoever
+from weft.capabilities.retrieval.model import Question
+from weft.capabilities.retrieval.ranking import rank, weigh
+from weft.capabilities.retrieval.view import Wish
+from weft.capabilities.retrieval.words import terms_of
+from weft.capabilities.shelves.model import Standing
+from weft.index.shelf import Moment
+from weft.index.view import ShelfView
+from weft.testing.embedder import WordEmbedder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.retrieval.choosing import Weighed
+    from weft.capabilities.retrieval.model import Ranking
+    from weft.capabilities.retrieval.view import Floats, View
+
+NOW = 1_000_000_000_000_000
+_EMBEDDER = WordEmbedder(dimensions=256)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A text on a shelf, and whatever else is known of it."""
+
+    text: str
+    known: dict[str, Any]
+
+
+def said(text: str, **known: Any) -> Row:
+    return Row(text, known)
+
+
+def document_shelf(*rows: Row | str, shelf: str = "domain:d") -> ShelfView:
+    """Return a shelf of documents, each of one chunk unless it says otherwise."""
+    return _shelf(shelf, [row if isinstance(row, Row) else said(row) for row in rows], "document")
+
+
+def talk(*rows: tuple[str, str] | Row) -> ShelfView:
+    """Return a shelf of the messages of one session: who says what."""
+    spoken = [
+        row if isinstance(row, Row) else said(row[1], speaker=row[0], item=str(place), place="s")
+        for place, row in enumerate(rows, start=1)
+    ]
+    return _shelf("sessions", spoken, "message")
+
+
+def ranked(text: str, *views: View, by_meaning: bool = True, **asked: Any) -> Ranking:
+    """Rank what stands in some views."""
+    return asyncio.run(rank(Question(text=text, asked_at=NOW, **asked), views, _embed if by_meaning else _nothing))
+
+
+def weighed(text: str, *views: View, **asked: Any) -> Weighed:
+    return asyncio.run(weigh(Question(text=text, asked_at=NOW, **asked), views, _embed))
+
+
+def numbers(ranking: Ranking) -> list[int]:
+    return [each.number for each in ranking.ranked]
+
+
+async def _embed(texts: Sequence[str]) -> Floats:
+    return await _EMBEDDER.embed(texts, "query")
+
+
+async def _nothing(texts: Sequence[str]) -> None:
+    del texts
+
+
+def _shelf(shelf: str, rows: Sequence[Row], source: str) -> ShelfView:
+    vectors = asyncio.run(_EMBEDDER.embed([row.text for row in rows], "passage"))
+    standing = [_standing(number, row, source, vectors[number - 1]) for number, row in enumerate(rows, start=1)]
+    return ShelfView(shelf, Moment().then(len(standing), standing, []), Wish(shelf), Whoever())
+
+
+def _standing(number: int, row: Row, source: str, vector: Floats) -> Standing:
+    known: dict[str, Any] = {
+        "number": number,
+        "source": source,
+        "place": "d",
+        "scope": "",
+        "item": str(number),
+        "version": 1,
+        "ordinal": 0,
+        "speaker": "",
+        "moment": NOW,
+        "tokens": 10,
+        "importance": 0.5,
+        "pinned": False,
+        "terms": terms_of(row.text),
+        "vector": vector.astype(np.float16).tobytes(),
+    }
+    return Standing(**(known | row.known))

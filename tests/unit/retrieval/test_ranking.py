@@ -1,0 +1,210 @@
+"""What has most to do with a question comes first, and it can be seen why."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.rows import NOW, document_shelf, numbers, ranked, said, talk, weighed
+from weft.capabilities.retrieval.choosing import choose
+from weft.capabilities.retrieval.model import Question, Weighing
+from weft.kernel.clock import DAY_MICROS
+
+FRUIT = (
+    "apples grow on trees in the orchard",
+    "the invoice of march was paid late",
+    "pears are harvested in early autumn",
+    "a train to the coast leaves at noon",
+    "plums can be dried and kept all winter",
+)
+HOSTILE = (
+    "",
+    " \n\t ",
+    "the of and",
+    "?!.,;:",
+    "x" * 2_000,
+    "apple " * 400,
+    "".join(f"Sentence {number} is about an apple. " for number in range(60)),
+    "'; DROP TABLE chunks; --",
+    '"apple" AND NOT (pear* OR NEAR(plum, 2)) ^ title:fig',
+    "🍎🍐 🍏",
+    "りんごは木になります",
+    "яблоки растут на деревьях",
+    "\x00\ud83d\u202e apple",
+    "%s %(name)s {0} $1",
+)
+
+
+@pytest.mark.req("CE-F11")
+def test_what_says_what_was_asked_comes_first() -> None:
+    ranking = ranked("when are pears harvested", document_shelf(*FRUIT))
+    assert numbers(ranking)[0] == 3
+    assert ranking.ranked[0].score >= 0.7
+    assert ranking.by_meaning
+
+
+def test_without_meaning_words_alone_must_do() -> None:
+    ranking = ranked("harvested pears", document_shelf(*FRUIT), by_meaning=False)
+    assert numbers(ranking)[0] == 3
+    assert not ranking.by_meaning
+    assert "semantic" not in ranking.ranked[0].signals
+
+
+@pytest.mark.req("CE-F12")
+def test_what_a_score_is_made_of_adds_up() -> None:
+    view = talk(("ann", "I bought apples yesterday"), ("bob", "which apples?"), ("ann", "red ones from the orchard"))
+    for each in ranked("which apples did Ann buy", view).ranked:
+        parts = [value for name, value in each.signals.items() if name != "pinned"]
+        assert sum(parts) == pytest.approx(each.evidence, abs=1e-3)
+        assert {"lexical", "lexical_around", "semantic", "semantic_around", "recency", "importance"} <= set(
+            each.signals
+        )
+
+
+@pytest.mark.parametrize("query", HOSTILE)
+def test_any_text_can_be_asked(query: str) -> None:
+    view = document_shelf(*FRUIT)
+    first, second = ranked(query, view), ranked(query, view)
+    assert first == second
+    assert all(0 <= each.score <= 1 for each in first.ranked)
+    assert 0 <= first.confidence <= 1
+    assert set(numbers(first)) <= set(range(1, len(FRUIT) + 1))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=300))
+def test_no_text_breaks_it(query: str) -> None:
+    ranking = ranked(query, document_shelf(*FRUIT), talk(("ann", query or "-"), ("bob", "apples")))
+    assert len({(each.shelf, each.number) for each in ranking.ranked}) == len(ranking.ranked)
+
+
+@pytest.mark.parametrize("views", [(), (document_shelf(),)], ids=["no shelf", "an empty one"])
+def test_where_nothing_is_nothing_is_found(views: tuple[()]) -> None:
+    ranking = ranked("apples", *views)
+    assert (ranking.ranked, ranking.confidence, ranking.fallback) == ([], 0.0, "recency")
+
+
+@pytest.mark.req("CE-F12")
+def test_what_is_pinned_is_there_whatever_is_asked() -> None:
+    view = document_shelf(*FRUIT, said("never send figures by mail", pinned=True))
+    for query in ("when are pears harvested", "zzz"):
+        found = {each.number: each for each in ranked(query, view, top_k=1).ranked}
+        assert found[6].signals.get("pinned", True) is True
+
+
+@pytest.mark.req("CE-F11")
+def test_where_it_is_not_sure_it_takes_in_more() -> None:
+    rows = [f"note {number} about fruit and trees" for number in range(30)]
+    doubtful = ranked("fruit and something else entirely unknown", document_shelf(*rows), top_k=5)
+    assert doubtful.widened
+    assert doubtful.floor == Weighing().floor / 2
+    assert 5 < len(doubtful.ranked) <= 10
+    sure = ranked("when are pears harvested in early autumn", document_shelf(*FRUIT), top_k=5)
+    assert not sure.widened
+    assert sure.floor == Weighing().floor
+    assert sure.confidence > doubtful.confidence
+
+
+@pytest.mark.req("CE-E")
+def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
+    rows = [said(text, moment=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
+    ranking = ranked("quux", document_shelf(*rows), top_k=2, by_meaning=False)
+    assert ranking.fallback == "recency"
+    assert numbers(ranking) == [1, 2]
+    assert not ranking.widened
+
+
+@pytest.mark.req("CE-F11")
+def test_of_equals_the_newer_comes_first() -> None:
+    rows = [
+        said(f"apples grow in orchard {name}", moment=NOW - age * DAY_MICROS) for name, age in (("b", 90), ("a", 1))
+    ]
+    assert numbers(ranked("apples in the orchard", document_shelf(*rows)))[0] == 2
+    other = Weighing(recency_weight=0.0)
+    assert numbers(ranked("apples in the orchard", document_shelf(*rows), weighing=other))[0] == 1
+
+
+@pytest.mark.req("CE-F14")
+def test_of_equals_the_more_important_comes_first() -> None:
+    view = talk(
+        said("the apples are red", speaker="ann", item="1", place="s", importance=0.2),
+        said("the apples are ripe", speaker="ann", item="90", place="t", importance=0.9),
+    )
+    assert numbers(ranked("apples", view))[0] == 2
+
+
+@pytest.mark.req("CE-F14")
+def test_who_is_named_is_who_is_meant() -> None:
+    view = talk(("ann", "my dog is called Rex"), ("bob", "my dog is called Max"), ("ann", "nice"), ("bob", "thanks"))
+    assert numbers(ranked("What is Bob's dog called?", view))[0] == 2
+    assert numbers(ranked("What is ANN's dog called?", view))[0] == 1
+
+
+@pytest.mark.req("CE-F14")
+def test_an_answer_is_found_by_what_stands_before_it() -> None:
+    filler = [("ann", f"something about matter {number}") for number in range(12)]
+    view = talk(*filler, ("bob", "where do you keep the spare key"), ("ann", "under the blue flowerpot"), *filler)
+    best = numbers(ranked("where is the spare key", view, weighing=Weighing(floor=0.0)))
+    assert best[0] == 13
+    assert 14 in best[:3]
+
+
+def test_neighbours_are_not_looked_for_across_sessions() -> None:
+    view = talk(
+        said("where is the spare key", speaker="bob", item="1", place="s"),
+        said("under the blue flowerpot", speaker="ann", item="2", place="t"),
+    )
+    found = {each.number: each.signals for each in ranked("where is the spare key", view).ranked}
+    assert 2 not in found or found[2]["lexical_around"] == 0
+
+
+def test_a_copy_of_something_better_stands_back() -> None:
+    rows = ["get the weather of a city", "get the weather of a city", "get the wind of a place", *FRUIT]
+    ranking = ranked("weather of a city", document_shelf(*rows), weighing=Weighing(floor=0.0))
+    repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
+    assert repeated[1] == 0
+    assert repeated[2] < 0
+    assert repeated[3] == 0
+
+
+def test_the_parts_of_a_short_document_make_room_for_others() -> None:
+    parts = [said(f"apples and pears, part {part}", item="a", ordinal=part) for part in range(3)]
+    ranking = ranked("apples and pears", document_shelf(*parts, "apples and plums"), weighing=Weighing(floor=0.0))
+    repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
+    assert sorted(value < 0 for value in repeated.values()) == [False, False, True, True]
+    assert repeated[4] == 0
+
+
+@pytest.mark.req("CE-F42")
+def test_another_shelf_does_not_change_the_order_inside_one() -> None:
+    fruit = document_shelf(*FRUIT, *(f"apples of kind {number}" for number in range(4)))
+    other = document_shelf("trains leave at noon", "ships leave at dawn", shelf="domain:z")
+    loose = Weighing(floor=0.0)
+    alone = [each.number for each in ranked("apples in the orchard", fruit, top_k=50, weighing=loose).ranked]
+    both = ranked("apples in the orchard", fruit, other, top_k=50, weighing=loose).ranked
+    assert [each.number for each in both if each.shelf == "domain:d"] == alone
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_the_order_of_shelves_does_not_matter(*, swapped: bool) -> None:
+    one, other = document_shelf("red apples", shelf="domain:a"), document_shelf("red apples", shelf="domain:b")
+    views = (other, one) if swapped else (one, other)
+    assert [each.shelf for each in ranked("red apples", *views).ranked] == ["domain:a", "domain:b"]
+
+
+def test_each_part_of_a_long_question_is_looked_for() -> None:
+    padding = " ".join(f"word{number}" for number in range(55))
+    question = f"First find out how pears are harvested. Then tell when the train to the coast leaves. {padding}"
+    best = numbers(ranked(question, document_shelf(*FRUIT), weighing=Weighing(floor=0.0)))
+    assert set(best[:2]) == {3, 4}
+
+
+def test_more_can_be_chosen_of_what_was_weighed_once() -> None:
+    view = document_shelf(*FRUIT)
+    found = weighed("apples and pears and plums", view)
+    few, many = (
+        choose(Question(text="", asked_at=NOW, top_k=top_k, weighing=Weighing(floor=0.0)), [view], found)
+        for top_k in (1, 5)
+    )
+    assert numbers(many)[: len(few.ranked)] == numbers(few)

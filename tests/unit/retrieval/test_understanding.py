@@ -1,0 +1,57 @@
+"""What a question asks, in which parts, and of whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from weft.capabilities.retrieval.understanding import understand
+
+SPEAKERS = frozenset({"Caroline", "Mel", "user"})
+
+
+@pytest.mark.req("CE-F14")
+@pytest.mark.parametrize(
+    ("question", "rest"),
+    [
+        ("When did Caroline go to the coast?", "When did go to the coast?"),
+        ("What is caroline's job?", "What is job?"),
+        ("(Caroline) likes what?", "likes what?"),
+        ("What does Caroline\u2019s sister do?", "What does sister do?"),
+    ],
+)
+def test_a_name_says_whose_words_are_meant(question: str, rest: str) -> None:
+    understood = understand(question, SPEAKERS)
+    assert understood.speaker == "caroline"
+    assert " ".join(understood.parts[0].split()) == rest
+
+
+@pytest.mark.req("CE-F14")
+def test_two_names_mean_neither_alone() -> None:
+    understood = understand("What do Caroline and Mel like?", SPEAKERS)
+    assert understood.speaker is None
+    assert "Caroline" not in understood.parts[0]
+
+
+def test_a_role_is_no_name() -> None:
+    assert understand("What did the user say?", SPEAKERS) == (["What did the user say?"], None)
+
+
+def test_a_name_alone_is_what_is_looked_for() -> None:
+    assert understand("Caroline?", SPEAKERS) == (["Caroline?"], "caroline")
+
+
+def test_where_nobody_speaks_names_are_words() -> None:
+    assert understand("When did Caroline leave?", ()) == (["When did Caroline leave?"], None)
+
+
+def test_a_short_question_stays_whole() -> None:
+    assert understand("Find it. Then send it to me.", ()).parts == ["Find it. Then send it to me."]
+
+
+def test_a_long_question_is_looked_for_sentence_by_sentence() -> None:
+    steps = [f"Step {number} is to look into the matter of number {number} carefully." for number in range(8)]
+    assert understand(" ".join(steps), ()).parts == steps
+
+
+def test_data_in_a_question_is_cut_short() -> None:
+    assert understand("what is " + "f" * 5_000, ()).parts == ["what is " + "f" * 40]

@@ -1,0 +1,137 @@
+"""Folders that documents come from: however deep, full or changing they are, nothing outside of them is read."""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from weft.capabilities.knowledge_sources.model import FolderRefused, Source
+from weft.providers.folders import NamedFolders
+
+pytestmark = pytest.mark.req("CE-F43")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "root" / "docs"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def folders(folder: Path) -> NamedFolders:
+    return NamedFolders([str(folder.parent)])
+
+
+def source(folder: Path, **what: Any) -> Source:
+    return Source(
+        source_id="source_0",
+        domain="handbook",
+        kind="folder",
+        location=str(folder),
+        prefix="",
+        secret="",
+        token_digest="",
+        principal_id="admin",
+        created_at=0,
+        **what,
+    )
+
+
+def write(path: Path, text: str = "text") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def deepened(folder: Path, levels: int) -> Path:
+    for _ in range(levels):
+        folder /= "d"
+    return folder
+
+
+async def listed(folders: NamedFolders, source: Source) -> list[str]:
+    return [file.path for file in await folders.files("tenant", source)]
+
+
+async def test_files_are_found_down_to_a_depth_that_nobody_needs(folders: NamedFolders, folder: Path) -> None:
+    write(deepened(folder, 64) / "deep.md")
+    assert await listed(folders, source(folder)) == ["d/" * 64 + "deep.md"]
+    deepened(folder, 65).mkdir()
+    with pytest.raises(FolderRefused, match="64 levels"):
+        await folders.files("tenant", source(folder))
+
+
+async def test_a_very_deep_folder_takes_neither_the_stack_nor_all_descriptors(
+    folders: NamedFolders, folder: Path
+) -> None:
+    at = os.open(folder, os.O_RDONLY)
+    for _ in range(1_500):
+        os.mkdir("d", dir_fd=at)
+        inner = os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(at)
+        at = inner
+    os.close(at)
+    with pytest.raises(FolderRefused, match="64 levels"):
+        await folders.files("tenant", source(folder))
+
+
+async def test_few_descriptors_do_for_many_levels(folders: NamedFolders, folder: Path) -> None:
+    write(deepened(folder, 60) / "deep.md")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(descriptor.name) for descriptor in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 12, hard))
+    try:
+        assert len(await listed(folders, source(folder))) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_files_that_nobody_wants_are_counted_too(
+    folders: NamedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.providers.folders.MOST_ENTRIES", 10)
+    for number in range(10):
+        write(folder / f"{number}.bin")
+    assert await listed(folders, source(folder, include=("*.md",))) == []
+    write(folder / ".hidden")
+    with pytest.raises(FolderRefused, match="more than 10"):
+        await folders.files("tenant", source(folder, include=("*.md",)))
+
+
+async def test_what_is_left_out_as_a_whole_is_not_looked_into(
+    folders: NamedFolders, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.providers.folders.MOST_ENTRIES", 10)
+    for number in range(20):
+        write(folder / "node_modules" / f"{number}.md")
+    write(folder / "own.md")
+    assert await listed(folders, source(folder, exclude=("node_modules/*",))) == ["own.md"]
+
+
+@pytest.mark.parametrize("swapped", ["docs", "docs/inner"])
+async def test_a_folder_that_becomes_a_link_at_the_wrong_moment_is_not_followed(
+    tmp_path: Path, folders: NamedFolders, folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "secret" / "inner" / "passwords.md", "secret")
+    write(folder / "inner" / "passwords.md", "harmless")
+    victim = source(folder / "inner")
+    place = folders._place
+
+    def swapping(tenant: str, location: str) -> Any:
+        found = place(tenant, location)
+        path = folder.parent / swapped
+        path.rename(tmp_path / "away")
+        path.symlink_to(tmp_path / "secret" / ("inner" if swapped.endswith("inner") else ""))
+        return found
+
+    monkeypatch.setattr(folders, "_place", swapping)
+    with pytest.raises(OSError, match=r"symbolic links|directory"):
+        await folders.files("tenant", victim)
+    (folder.parent / swapped).unlink()
+    (tmp_path / "away").rename(folder.parent / swapped)
+    with pytest.raises(OSError, match=r"symbolic links|directory"):
+        await folders.read("tenant", victim, "passwords.md", 100)
