@@ -62,7 +62,7 @@ from weft.capabilities.knowledge.documents import DocumentInfo
 from weft.capabilities.knowledge.looking import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.managing import DomainDeleted, DomainInfo, DomainList
 from weft.capabilities.knowledge.putting import DocumentPut, DocumentsPut, NewDocument
-from weft.capabilities.knowledge_sources.model import Synced
+from weft.capabilities.knowledge_sources.model import NotTaken, Synced
 from weft.capabilities.knowledge_sources.operations import (
     SourceAdded,
     SourceAsked,
@@ -321,6 +321,7 @@ __all__ = [
     "MoveInfo",
     "NamingRecord",
     "NewDocument",
+    "NotTaken",
     "OfferedCall",
     "OpenTelemetryMapping",
     "OperationFigures",

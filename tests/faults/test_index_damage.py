@@ -216,6 +216,7 @@ async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
     await librarian.check()
     await settle(librarian.indexes)
     await librarian.check()
+    await settle(librarian.indexes)
     monkeypatch.undo()
     monkeypatch.setattr("weft.app.indexing._ROWS_TO_BUILD", 30)
     await librarian.check()
@@ -229,3 +230,15 @@ async def test_only_admins_are_told(world: World, librarian: Librarian, folder: 
     await librarian.check()
     events: list[Any] = (await world.planner.events())["events"]
     assert "index.damaged" not in json.dumps(events)
+
+
+async def test_a_list_damaged_under_way_is_put_right_with_the_next_file(
+    world: World, librarian: Librarian, folder: Path
+) -> None:
+    files_in(folder)[0].with_name("list").write_bytes(b"nonsense")
+    await librarian.add(60)
+    await librarian.check()
+    await settle(librarian.indexes)
+    async with opened(world, folder) as librarian.indexes:
+        view = await librarian.check()
+        assert view._moment.files

@@ -13,7 +13,7 @@ import pytest
 from support.hooks import until
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.world import refused
-from weft.capabilities.embedding.model import EmbedderUnavailable
+from weft.capabilities.embedding.model import EmbedderUnavailable, TextRefused
 from weft.storage.sql.database import Scope
 from weft.storage.sql.shelves import SqlShelfStore
 
@@ -176,12 +176,12 @@ async def test_the_old_version_is_there_until_the_new_one_is(library: World, mon
     seen = []
     embed = library.app.embeddings.of_passages
 
-    async def looking(tenant: str, texts: Any, model: str) -> Any:
+    async def looking(tenant: str, texts: Any, model: str, **how: Any) -> Any:
         there, shown = await chunks(library, "a.md"), await document(library.planner, "a.md")
         seen.append((len(there) - len(old), shown["indexed_version"], shown["state"], shown["chunks_done"]))
         assert [chunk for chunk in there if chunk.version == 1] == list(old)
         assert (await read(library, "a.md", version=1))["text"] == TEXT
-        return await embed(tenant, texts, model)
+        return await embed(tenant, texts, model, **how)
 
     monkeypatch.setattr(library.app.embeddings, "of_passages", looking)
     await library.app.ingestion.catch_up()
@@ -199,11 +199,11 @@ async def test_a_document_that_is_put_while_it_is_indexed_is_indexed_as_it_is_th
     await put(library.planner, "a.md", "first")
     embed, times = library.app.embeddings.of_passages, []
 
-    async def interrupted(tenant: str, texts: Any, model: str) -> Any:
+    async def interrupted(tenant: str, texts: Any, model: str, **how: Any) -> Any:
         times.append(texts)
         if len(times) == 1:
             await put(library.planner, "a.md", "second")
-        return await embed(tenant, texts, model)
+        return await embed(tenant, texts, model, **how)
 
     monkeypatch.setattr(library.app.embeddings, "of_passages", interrupted)
     await library.app.ingestion.catch_up()
@@ -217,9 +217,9 @@ async def test_a_document_deleted_while_it_is_indexed_does_not_come_back(
     await put(library.planner, "a.md", "first")
     embed = library.app.embeddings.of_passages
 
-    async def interrupted(tenant: str, texts: Any, model: str) -> Any:
+    async def interrupted(tenant: str, texts: Any, model: str, **how: Any) -> Any:
         await library.planner.call("knowledge.delete_document", domain=HANDBOOK, document_id="a.md")
-        return await embed(tenant, texts, model)
+        return await embed(tenant, texts, model, **how)
 
     monkeypatch.setattr(library.app.embeddings, "of_passages", interrupted)
     await library.app.ingestion.catch_up()
@@ -276,6 +276,54 @@ async def test_an_embedder_that_is_away_is_waited_for(
     library.clock.advance(seconds=16)
     await library.app.ingestion.catch_up()
     assert (await document(library.planner, "a.md"))["state"] == "indexed"
+
+
+async def test_a_text_that_is_refused_for_good_fails_its_document_and_no_other(
+    library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embed = embedder.embed
+
+    async def refusing(texts: Any, purpose: Any) -> Any:
+        if any("poison" in text for text in texts):
+            raise TextRefused("The embedding service refuses a text for good, while it takes others.")
+        return await embed(texts, purpose)
+
+    monkeypatch.setattr(embedder, "embed", refusing)
+    await put(library.planner, "a.md", f"{TEXT}\n\npoison")
+    await put(library.planner, "b.md", TEXT)
+    await library.app.ingestion.catch_up()
+    failed = await document(library.planner, "a.md")
+    assert (failed["state"], failed["chunks"]) == ("failed", 0)
+    assert "refuses a text for good" in failed["error"]
+    assert (await document(library.planner, "b.md"))["state"] == "indexed"
+
+
+async def test_a_document_that_fails_leaves_nothing_of_versions_that_were_never_finished(
+    library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(library.planner, "a.md", TEXT)
+    await library.app.ingestion.catch_up()
+    found = [chunk.number for chunk in await chunks(library, "a.md")]
+    embed, batches = embedder.embed, 0
+
+    async def away(texts: Any, purpose: Any) -> Any:
+        nonlocal batches
+        batches += 1
+        if batches > 1:
+            raise EmbedderUnavailable
+        return await embed(texts, purpose)
+
+    monkeypatch.setattr("weft.app.ingestion._CHUNKS_AT_ONCE", 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(embedder, "embed", away)
+        await put(library.planner, "a.md", long_text(6))
+        await library.app.ingestion.catch_up()
+    assert {chunk.version for chunk in await chunks(library, "a.md")} == {1, 2}
+    broken = base64.b64encode(b"%PDF-1.7\nnothing of a PDF").decode()
+    await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="a.md", content=broken)
+    await library.app.ingestion.catch_up()
+    assert (await document(library.planner, "a.md"))["state"] == "failed"
+    assert [chunk.number for chunk in await chunks(library, "a.md")] == found
 
 
 async def test_an_empty_document_is_indexed_with_nothing_to_find(library: World) -> None:

@@ -13,12 +13,14 @@ from support.bundles import exported, imported
 from support.hooks import until
 from support.shelved import MODEL, ScriptedEmbeddings, expect_whole, scripted, standing, vector_of
 from support.world import SESSION
-from weft.capabilities.embedding.model import EmbedderUnavailable
+from weft.capabilities.embedding.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.following import following as going_through
+from weft.capabilities.following.model import FOLLOWING, Position, Sweep
 from weft.settings import InvalidSetting, Settings
 from weft.storage.sql.database import Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.following import events_pending
+from weft.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from support.world import World
@@ -227,6 +229,114 @@ async def test_an_imported_session_is_gone_through_as_a_whole(
     )
 
 
+async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 3)
+    for number in range(10):
+        await world.planner.write(f"key_{number}", "word " * (600 if number == 4 else 1))
+    await came_as_a_whole(world)
+    rounds: list[list[str]] = []
+    put = going_through.Follower.put
+
+    async def noted(self: Any, written: Any) -> None:
+        rounds.append([each.change.subject.item for each in written])
+        await put(self, written)
+
+    monkeypatch.setattr(going_through.Follower, "put", noted)
+    await world.followed()
+    # The fifth is as long as several texts.
+    sizes = [len(some) for some in rounds if some]
+    assert sizes == [3, 2, 3, 2]
+    assert len(await standing(world)) == 10
+
+
+async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_beginning(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 2)
+    other = await world.planner.create_session("s2")
+    for number in range(4):
+        await world.planner.say(f"first {number}")
+        await other.say(f"second {number}")
+    await came_as_a_whole(world, "s2")
+    begun = (await world.rows("SELECT seq FROM events WHERE tenant = $1", world.tenant))[0][0] - 1
+    # Two messages of another session were gone through, which is gone by now.
+    halfway = Position(begun, Sweep(begun - 1, "", 2)).as_progress()
+    await world.app.following.follow(world.tenant)
+    await world.app.database.write(Scope(world.tenant), lambda tx: SqlJobStore(tx).save(FOLLOWING, halfway))
+    await world.sql("DELETE FROM chunks WHERE tenant = $1", world.tenant)
+    await world.sql("DELETE FROM chunk_vectors WHERE tenant = $1", world.tenant)
+    await world.followed()
+    assert sorted(await standing(world)) == ["s2:1", "s2:2", "s2:3", "s2:4"]
+
+
+async def came_as_a_whole(world: World, session: str = SESSION) -> None:
+    """Leave one event of the log, as if a session had come with it, without events of its own."""
+    await world.sql(
+        "DELETE FROM events WHERE tenant = $1 AND type <> 'message.added' AND type <> 'board.written'", world.tenant
+    )
+    last = (await world.rows("SELECT MAX(seq) FROM events WHERE tenant = $1", world.tenant))[0][0]
+    await world.sql("DELETE FROM events WHERE tenant = $1 AND seq < $2", world.tenant, last)
+    await world.sql(
+        "UPDATE events SET type = 'session.imported', session_id = $1 WHERE tenant = $2", session, world.tenant
+    )
+
+
+async def test_what_is_said_now_is_found_before_a_long_log_was_gone_through(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_before(monkeypatch)
+    for number in range(12):
+        await world.planner.say(f"message {number}")
+    embed = embeddings.of_passages
+
+    async def meanwhile(*what: Any, **how: Any) -> list[bytes]:
+        if not embeddings.batches:
+            await world.planner.say("said now")
+        return await embed(*what, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", meanwhile)
+    await world.followed()
+    said = [text.removeprefix("planner: ") for text in embeddings.texts]
+    before = [f"message {number}" for number in reversed(range(12))]
+    assert said == [*before[:4], "said now", *before[4:]]
+    assert await pending(world) == 0
+    await expect_whole(world)
+
+
+async def test_a_long_log_that_was_not_gone_through_yet_is_pending(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_before(monkeypatch)
+    for number in range(12):
+        await world.planner.say(f"message {number}")
+    all_of_it = await pending(world)
+    monkeypatch.setattr("weft.app.following._TURN_SECONDS", 0.0)
+    await world.app.following.follow(world.tenant)
+    assert await pending(world) == all_of_it
+    assert (await world.admin.call("knowledge.show_reindexing"))["events"] == all_of_it
+
+
+async def test_what_is_indexed_anew_stays_so_where_a_log_was_never_followed(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long_before(monkeypatch)
+    for number in range(12):
+        await world.planner.say(f"message {number}")
+    await world.admin.call("knowledge.reindex_all", afresh=True)
+    await world.planner.say("between")
+    await world.followed()
+    assert len(await standing(world)) == 13
+    assert await world.admin.call("knowledge.show_reindexing") == {"domains": [], "events": None}
+
+
+def long_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every log be one that takes several steps."""
+    monkeypatch.setattr(going_through, "EVENTS_AT_ONCE", 4)
+    monkeypatch.setattr("weft.app.following.EVENTS_AT_ONCE", 4)
+
+
 async def test_what_is_redacted_is_taken_off_and_comes_back_when_it_is_shown_again(
     world: World, embeddings: ScriptedEmbeddings
 ) -> None:
@@ -333,6 +443,107 @@ async def test_an_embedder_that_is_away_delays_and_loses_nothing(
     assert await standing(world) == {}
     await world.app.following._look()
     assert await standing(world) == {"s1:1": ["patience"]}
+
+
+async def test_a_text_that_is_refused_for_good_does_not_keep_the_others_waiting(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.planner.write("goal", "fine at first")
+    await world.followed()
+    await world.planner.write("goal", "poison written over it")
+    for text in ("fine", "poison", "fine too"):
+        await world.planner.say(text)
+    embed = embeddings.of_passages
+
+    async def refusing(tenant: str, texts: Any, model: str, **how: Any) -> list[bytes]:
+        refused = frozenset(text for text in texts if "poison" in text)
+        if refused:
+            error = TextRefused()
+            error.texts = refused
+            raise error
+        return await embed(tenant, texts, model, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", refusing)
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["fine"], "s1:3": ["fine too"]}
+    assert await pending(world) == 0
+    assert b"weft_passed_over_items_total 2.0" in world.app.metrics.exposition()
+    logged = [record for record in caplog.records if "refused by the embedder" in record.message]
+    assert [record.fields["source"] for record in logged] == ["board", "message"]
+    assert not any("poison" in str(vars(record)) for record in logged)
+    await expect_whole(world)
+
+
+async def test_what_fails_is_logged_once_until_that_changes(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "weft.upkeep")
+    await world.planner.say("patience")
+
+    async def away(*_: Any, **__: Any) -> list[bytes]:
+        raise EmbedderUnavailable
+
+    with monkeypatch.context() as patched:
+        patched.setattr(embeddings, "of_passages", away)
+        for _ in range(3):
+            await world.app.following._look()
+    for _ in range(2):
+        await world.planner.say("and then it goes on")
+        await world.app.following._look()
+    said = [(record.message, record.fields) for record in caplog.records if record.name == "weft.upkeep"]
+    where = {"what": "following", "tenant": world.tenant}
+    assert said == [
+        ("upkeep does not go on", {**where, "code": "EMBEDDER_UNAVAILABLE"}),
+        ("upkeep goes on", where),
+    ]
+
+
+async def test_one_tenant_that_waits_for_its_embedder_does_not_keep_others_waiting(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.stranger.create_session("s1")
+    await world.stranger.say("theirs")
+    await world.planner.say("ours")
+    embed, other_is_done = embeddings.of_passages, asyncio.Event()
+    first = min(world.tenant, world.other_tenant)
+
+    async def waiting(tenant: str, texts: Any, model: str, **how: Any) -> list[bytes]:
+        if tenant == first:
+            await other_is_done.wait()
+        vectors = await embed(tenant, texts, model, **how)
+        other_is_done.set()
+        return vectors
+
+    monkeypatch.setattr(embeddings, "of_passages", waiting)
+    async with asyncio.timeout(20):
+        await world.app.following._look()
+    assert await standing(world) == {"s1:1": ["ours"]}
+
+
+async def test_who_embeds_for_long_shows_a_sign_of_life(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.app.leases._RENEW_EVERY_SECONDS", 0.01)
+    await world.planner.say("slow")
+    embed = embeddings.of_passages
+
+    async def lease() -> int:
+        rows = await world.rows("SELECT lease_until FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, FOLLOWING)
+        return rows[0][0]
+
+    async def slowly(*what: Any, **how: Any) -> list[bytes]:
+        before = await lease()
+        world.clock.advance(seconds=50)
+        await until(lambda: _is_later(lease, before))
+        return await embed(*what, **how)
+
+    monkeypatch.setattr(embeddings, "of_passages", slowly)
+    await world.followed()
+    assert await standing(world) == {"s1:1": ["slow"]}
+
+
+async def _is_later(lease: Any, before: int) -> bool:
+    return await lease() > before
 
 
 async def test_a_text_that_cannot_be_cut_does_not_keep_the_others_waiting(

@@ -142,3 +142,12 @@ async def test_a_search_of_the_log_goes_by_the_index_of_what_is_asked_for(asked:
     values = [None] * len(set(re.findall(r"\$\d+", sql)))
     (step,) = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
     assert f"events_by_{asked.removesuffix('_id')} (tenant=? AND {asked}=? AND seq>? AND seq<?)" in step
+
+
+async def test_sources_that_nobody_waits_for_are_passed_over(tmp_path: Path) -> None:
+    async with Weft.open(tmp_path):
+        pass
+    database = apsw.Connection(str(tmp_path / "weft.db"))
+    (sql,) = [text for text in statements(weft.storage.sql.knowledge_sources) if "watch = 1 OR" in text]
+    steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}")]
+    assert steps == ["SCAN knowledge_sources USING INDEX knowledge_sources_to_look_at"]

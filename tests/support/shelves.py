@@ -104,7 +104,7 @@ def check_same(view: View, chunks: Sequence[Standing]) -> None:
     check_columns(view, rows, by_number)
     check_neighbours(view, rows, by_number)
     pinned = {chunk.number for chunk in chunks if chunk.pinned}
-    assert set(numbers_of(view, view.pinned())) == pinned
+    assert set(numbers_of(view, view.pinned(len(chunks)))) == pinned
 
 
 def check_words(view: View, by_number: dict[int, Standing]) -> None:

@@ -19,6 +19,7 @@ from weft.app.feed import LiveFeed
 from weft.app.following import Following
 from weft.app.ingestion import Ingestion
 from weft.app.jobs import Jobs
+from weft.app.knowledge_desk import KnowledgeDesk
 from weft.app.knowledge_sources import KnowledgeSources
 from weft.app.known_sessions import SessionsOfTenants
 from weft.app.measuring import Measuring
@@ -45,7 +46,6 @@ from weft.capabilities.context.model import ContextLimits
 from weft.capabilities.events.model import ENDINGS
 from weft.capabilities.events.operations import ReadEvents
 from weft.capabilities.exchange.finding import Finder
-from weft.capabilities.knowledge.documents import Documents
 from weft.capabilities.knowledge.plans import KnowledgeLimits
 from weft.capabilities.knowledge_sources.model import HookRefused
 from weft.capabilities.memory.model import MemoryLimits
@@ -130,7 +130,7 @@ class App:
         )
         self.following = Following(self.database, self.clock, self.embeddings, self.metrics, settings.reindex_rate)
         self._feed.listeners.append(self.following.note)
-        self._knowledge_desk = OwnTransactions(self.database, Documents)
+        self._knowledge_desk = KnowledgeDesk(self.database, self._auditor)
         self.uploads = Uploads(self._knowledge_desk)
         self._documents = IsolatedDocumentReader()
         self.ingestion = Ingestion(

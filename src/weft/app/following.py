@@ -100,7 +100,8 @@ class Following:
     async def catch_up(self) -> None:
         """Follow until nothing is left, for whoever cannot wait for it."""
         while waiting := await self._waiting():
-            await asyncio.gather(*map(self.follow, waiting))
+            for tenant in waiting:
+                await self.follow(tenant)
 
     async def pending(self, transaction: Transaction) -> int:
         """Return how many events of the transaction's tenant were not looked at yet."""

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from weft.app.dispatch import log_changes
 from weft.app.needs import Call
@@ -55,6 +56,8 @@ _SETTLE_SECONDS = 5.0
 _REST_MICROS = 15_000_000
 # Enough that the embedder always has work; few enough that the texts in memory are few.
 _AT_ONCE = 6
+# There is always room for another tenant.
+_OF_ONE_TENANT = 4
 _CHUNKS_AT_ONCE = 64
 
 
@@ -90,6 +93,10 @@ class Ingestion:
         self._turns: dict[str, float] = {}
         # Until when to leave alone those that something is wrong with.
         self._shunned: dict[_Key, float] = {}
+        # The last that was taken up, if it is to have the process for itself.
+        self._alone: _Key | None = None
+        # Of each tenant one document is read at a time, so that those of others are never all behind it.
+        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._wake = asyncio.Event()
         self._rumour: asyncio.TimerHandle | None = None
         self._count_at = 0.0
@@ -137,13 +144,23 @@ class Ingestion:
         await self._count()
         now = asyncio.get_running_loop().time()
         self._shunned = {key: until for key, until in self._shunned.items() if until > now}
-        queues, begun = await self._queues(_AT_ONCE - len(self._served)), 0
-        while queues and len(self._served) < _AT_ONCE:
+        queues, begun = await self._queues(self._room()), 0
+        while queues and self._room():
             tenant, queue = queues.popleft()
-            begun += self._begin(_Key(tenant, *queue.popleft()))
-            if queue:
+            domain, document_id, starts = queue.popleft()
+            if starts and self._served:
+                # Whoever was at work with it when a process ended may end the next: it is tried with nobody beside it.
+                break
+            begun += self._begin(_Key(tenant, domain, document_id), alone=starts > 0)
+            if queue and self._in_hand(tenant) < _OF_ONE_TENANT:
                 queues.append((tenant, queue))
         return begun
+
+    def _room(self) -> int:
+        return 0 if self._alone in self._served else _AT_ONCE - len(self._served)
+
+    def _in_hand(self, tenant: str) -> int:
+        return sum(key.tenant == tenant for key in self._served)
 
     async def _queues(self, room: int) -> deque[tuple[str, deque[Waiting]]]:
         """Return what waits, of as many tenants as there is room for: whose turn was longest ago comes first."""
@@ -151,13 +168,14 @@ class Ingestion:
         self._turns = {tenant: self._turns.get(tenant, 0.0) for tenant in tenants} or self._turns
         queues: deque[tuple[str, deque[Waiting]]] = deque()
         for tenant in sorted(tenants, key=self._turns.__getitem__):
-            if len(queues) < room and (waiting := await self._waiting(tenant)):
+            is_due = len(queues) < room and self._in_hand(tenant) < _OF_ONE_TENANT
+            if is_due and (waiting := await self._waiting(tenant)):
                 queues.append((tenant, waiting))
         return queues
 
     async def _waiting(self, tenant: str) -> deque[Waiting]:
         found = await self._read(tenant, lambda ingest: ingest.waiting(2 * _AT_ONCE))
-        return deque(each for each in found if _Key(tenant, *each) not in self._shunned)
+        return deque(each for each in found if _Key(tenant, each.domain, each.document_id) not in self._shunned)
 
     async def _count(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -165,10 +183,11 @@ class Ingestion:
             self._count_at = now + _COUNT_EVERY_SECONDS
             self._metrics.note_pending_documents(await self._database.read(SYSTEM, documents_pending, heavy=True))
 
-    def _begin(self, key: _Key) -> bool:
+    def _begin(self, key: _Key, *, alone: bool) -> bool:
         if key in self._served:
             return False
         self._has_held = True
+        self._alone = key if alone else None
         self._turns[key.tenant] = asyncio.get_running_loop().time()
         self._served[key] = asyncio.create_task(self._serve(key), name="weft-ingestion")
         return True
@@ -201,7 +220,7 @@ class Ingestion:
                 await self._fail(tenant, taken.document, "Something went wrong inside Weft; its log says more.")
 
     async def _add_all(self, tenant: str, taken: Taken) -> None:
-        layout = await self._laid_out(taken)
+        layout = await self._laid_out(tenant, taken)
         start = taken.document.chunks_done if taken.cut == layout.cut else 0
         total = len(layout.pieces)
         while True:
@@ -219,13 +238,14 @@ class Ingestion:
                 self._metrics.count_document("indexed")
                 return
 
-    async def _laid_out(self, taken: Taken) -> Layout:
+    async def _laid_out(self, tenant: str, taken: Taken) -> Layout:
         def work() -> Layout:
             document, content = taken.document, unpack(taken.content)
             reading = self._reader.read(content, document.media_type or None, document.document_id)
             return lay_out(document, taken.domain, reading, content)
 
-        return await DOCUMENTS.run(work)
+        async with self._reading.setdefault(tenant, asyncio.Lock()):
+            return await DOCUMENTS.run(work)
 
     async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> Batch:
         chunks = await DOCUMENTS.run(chunks_of, taken.document, taken.domain, layout, span, terms_of)

@@ -33,9 +33,19 @@ class OwnTransactions(Generic[N]):
     async def read(self, actor: Actor, work: Callable[[N], Awaitable[T]], *, heavy: bool = False) -> T:
         return await self._database.read(_scope(actor), lambda tx: work(self._opened(actor, tx)), heavy=heavy)
 
-    async def write(self, actor: Actor, work: Callable[[N], Awaitable[T]]) -> T:
+    async def write(
+        self,
+        actor: Actor,
+        work: Callable[[N], Awaitable[T]],
+        after: Callable[[Transaction, T], Awaitable[None]] | None = None,
+    ) -> T:
+        """Do the work and keep what it changed, with what is written down ``after`` it of what it came to."""
+
         async def done(transaction: Transaction) -> tuple[T, Transaction]:
-            return await work(self._opened(actor, transaction)), transaction
+            result = await work(self._opened(actor, transaction))
+            if after is not None:
+                await after(transaction, result)
+            return result, transaction
 
         result, transaction = await self._database.write(_scope(actor), done)
         log_changes(_scope(actor), transaction.published)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.knowledge.contents import check_size, packed
-from weft.capabilities.knowledge.putting import AddDocument, about_of, add_document, described
+from weft.capabilities.knowledge.putting import AddDocument, Prepared, about_of, add_document, described, put_all
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,11 +39,11 @@ class Uploads:
                 content.extend(chunk)
                 check_size(len(content))
             kept = await asyncio.to_thread(packed, bytes(content))
-            about = about_of(request)
-            put = await self._desk.write(
-                actor, lambda documents: documents.put(request.domain, request.document_id, about, kept)
+            prepared = Prepared(request.document_id, about_of(request), kept)
+            put = await self._desk.put(
+                actor, add_document, lambda documents: put_all(documents, request.domain, [prepared])
             )
-            return described(put)
+            return described(*put)
 
         told: DocumentPut = await self._dispatcher.call(
             add_document, {**raw, "text": ""}, arrival, strict=False, work=work

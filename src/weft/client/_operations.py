@@ -351,7 +351,10 @@ class AuditOperations:
     async def list(
         self, *, before: str | None = None, outcome: Literal["done", "denied"] | None = None, limit: int = 100
     ) -> AuditLog:
-        """Read the tenant's audit log: every denial and every administrative act, newest first."""
+        """Read the tenant's audit log: every denial and every administrative act, newest first.
+
+        Of domains of knowledge that you may not look into, it tells only who did what, and when.
+        """
         return await self._caller.call(
             "audit.list", {"limit": limit, **given(before=before, outcome=outcome)}, AuditLog
         )

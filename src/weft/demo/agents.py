@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
     from weft.demo.telling import Teller
 
+# What is said can be searched a moment later.
+_MOST_LOOKS = 100
+_PAUSE_SECONDS = 0.1
+
 
 class Agent:
     """An MCP client that tells what it does."""
@@ -35,6 +39,17 @@ class Agent:
     async def board(self, action: str, **arguments: Any) -> dict[str, Any]:  # noqa: ANN401 - a tool's arguments
         """Use the shared_context tool inside the session this client is connected to."""
         return await self.call("shared_context", action=action, **arguments)
+
+    async def search(self, query: str) -> None:
+        """Search, once everything that was said so far can be found."""
+        arguments = {"query": query, "top_k": 1}
+        answer: dict[str, Any] = {}
+        for _ in range(_MOST_LOOKS):
+            answer = (await self._client.call_tool("search", arguments)).structured_content or {}
+            if not answer.get("pending", {}).get("events"):
+                break
+            await asyncio.sleep(_PAUSE_SECONDS)
+        self._teller.does(self.name, "search", {"query": query}, _gist(answer))
 
     async def next_change(self, uri: str, cause: Any) -> str:  # noqa: ANN401 - an awaitable of any result
         """Watch a resource, let something happen, and return the URI the server says has changed."""
@@ -63,6 +78,7 @@ async def connected(name: str, url: str, key: str, teller: Teller) -> AsyncItera
 _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "code": lambda a: f"{a['code']}: {a['error']}",
     "entries": lambda a: " · ".join(f"{entry['key']}: “{entry['value']}”" for entry in a["entries"]),
+    "confidence": lambda a: f"{_place(a['results'][0])}: “{a['results'][0]['text']}”",
     "results": lambda a: " · ".join(f"{hit['message']['sender']}: “{hit['match_preview']}”" for hit in a["results"]),
     "message_id": lambda a: f"message {a['message_id']}",
     "stored_at": lambda a: f"remembered, {a['scope']}, for this agent alone",
@@ -76,6 +92,10 @@ _GISTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "label": lambda a: f"kept as '{a['label']}'",
     "session_id": lambda a: str(a["session_id"]),
 }
+
+
+def _place(found: dict[str, Any]) -> str:
+    return f"{found['source']} {found.get('key') or found.get('message_id')}, score {found['score']:.2f}"
 
 
 def _gist(answer: dict[str, Any]) -> str:

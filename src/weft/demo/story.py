@@ -119,3 +119,5 @@ async def _conclude(planner: Agent, teller: Teller) -> None:
         [key["key"], str(key["version"]), str(key["value_size_tokens"]), key["written_by"]] for key in board["keys"]
     ]
     teller.table(rows)
+    teller.chapter("6 · Whoever may see it finds it again by asking, in other words")
+    await planner.search("what made ordering so sluggish?")

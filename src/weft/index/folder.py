@@ -92,7 +92,11 @@ class ShelfFolder:
 
     def is_current(self, birth: int, moment: Moment) -> bool:
         """Tell whether the files of a moment are those that count, so that no other process has put others there."""
-        listed = self._listed()
+        try:
+            listed = self._listed()
+        except Damaged:
+            # Whoever knows better puts the right one in its place.
+            return True
         if listed is None or listed.birth != birth:
             return not moment.files
         return listed.files == moment.files

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft.index.shelf import Moment
 
 # So few are compared one by one, which misses none.
-_FEW = 5_000
+_FEW, _MANY = 5_000, 50_000
 # What a caller may not see is left out here, so more is asked for than is wanted.
 _SPARE = 1.5
 _MORE = 4
@@ -41,6 +41,9 @@ class RemoteShelfView(ShelfView):
             near = self._seen(found)
             if len(near.rows) >= limit or len(found) < asked:
                 return Near(near.rows[:limit], near.cosines[:limit])
+            if self.size <= _MANY:
+                # What is visible lies far from the question.
+                return self._seen(await self._search.nearest_among(halves, limit, self.numbers()))
             asked *= _MORE
 
     async def vectors(self, rows: Rows) -> Floats:

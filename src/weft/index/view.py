@@ -12,7 +12,7 @@ from weft.index.names import POSITION_BITS, number_of
 from weft.kernel.threads import SEARCHING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -126,16 +126,15 @@ class ShelfView:
         return found
 
     def newest(self, limit: int) -> Rows:
-        found = [self._newest_of(part, mask, limit) + offset for part, mask, offset in self._parts()]
-        return self._latest_first(np.concatenate([np.empty(0, np.int64), *found]))[:limit]
+        return self._newest_of(((part, mask.rows, offset) for part, mask, offset in self._parts()), limit)
 
-    def pinned(self) -> Rows:
-        found = [np.empty(0, np.int64)]
-        for part, mask, offset in self._parts():
+    def pinned(self, limit: int) -> Rows:
+        def visible(part: Part, mask: Mask) -> NDArray[np.intp]:
             rows = part.segment.pinned
             seen = mask.seen(rows)
-            found.append((rows if seen is None else rows[seen]) + offset)
-        return np.concatenate(found)
+            return rows if seen is None else rows[seen]
+
+        return self._newest_of(((part, visible(part, mask), offset) for part, mask, offset in self._parts()), limit)
 
     async def nearest(self, vector: Floats, limit: int) -> Near:
         return await SEARCHING.run(self.nearest_now, vector, limit)
@@ -232,11 +231,14 @@ class ShelfView:
             nearest = np.minimum(nearest, distance)
         return found
 
-    def _newest_of(self, part: Part, mask: Mask, limit: int) -> NDArray[np.intp]:
-        rows = mask.rows
-        if len(rows) <= limit:
-            return rows
-        return rows[np.argpartition(-part.segment.facts.moment[rows], limit)[:limit]]
+    def _newest_of(self, chosen: Iterable[tuple[Part, NDArray[np.intp], int]], limit: int) -> Rows:
+        """Return the newest of some rows of each part, newest first."""
+        found = [np.empty(0, np.int64)]
+        for part, rows, offset in chosen:
+            if len(rows) > limit:
+                rows = rows[np.argpartition(-part.segment.facts.moment[rows], limit)[:limit]]  # noqa: PLW2901 - fewer
+            found.append(rows + offset)
+        return self._latest_first(np.concatenate(found))[:limit]
 
     def _latest_first(self, rows: Rows) -> Rows:
         moments = self._column(rows, np.int64, lambda part, local: part.segment.facts.moment[local])

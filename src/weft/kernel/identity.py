@@ -23,6 +23,10 @@ PERMISSION = "permission:"
 CLEARANCE = "clearance:"
 
 
+# What the names of sub-agents begin with.
+SUBAGENT = "subagent:"
+
+
 class Permission(StrEnum):
     """What a principal was granted; admin includes nothing else by itself."""
 
@@ -48,8 +52,8 @@ def participant_name(kind: Kind, principal_id: str, agent_type: str, *, parent_i
     if not parent_is_agent:
         return "orchestrator"
     if principal_id == agent_type:
-        return f"subagent:{agent_type}"
-    return f"subagent:{agent_type}:{principal_id}"
+        return f"{SUBAGENT}{agent_type}"
+    return f"{SUBAGENT}{agent_type}:{principal_id}"
 
 
 class Actor(msgspec.Struct, frozen=True):

@@ -29,5 +29,5 @@ class Threads:
 
 
 SEARCHING = Threads("searching", (os.cpu_count() or 1) + 4)
-# As many as documents are read at once, in processes that these threads wait for.
-DOCUMENTS = Threads("documents", 2)
+# As many as documents are parsed at once, in processes that these threads wait for, and as many for quicker work.
+DOCUMENTS = Threads("documents", 4)

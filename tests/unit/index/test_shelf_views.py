@@ -116,9 +116,42 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
             check_same(view, PlainShelf(chunks).visible(WISHES[0], CALLERS[1]))
 
 
-CopyOfAShelf.TestCase.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+CopyOfAShelf.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
 
 
 @pytest.mark.req("CE-F42")
 class TestCopyOfAShelf(CopyOfAShelf.TestCase):
     pass
+
+
+def test_what_came_again_is_known_once_after_a_restart(tmp_path: Path) -> None:
+    random = np.random.default_rng(11)
+    folder, plain = ShelfFolder(tmp_path), PlainShelf()
+    first = [made_up(random, number) for number in range(1, 41)]
+    again = [made_up(random, number) for number in (3, 17, 40)]
+    plain.chunks = {chunk.number: chunk for chunk in [*first, *again]}
+    built = folder.build(BIRTH, Moment().then(40, first, []))
+    assert built is not None
+    built = folder.build(BIRTH, built.then(41, again, []))
+    assert built is not None
+    assert len(built.files) == 2
+    loaded = ShelfFolder(tmp_path).load()
+    assert loaded is not None
+    for moment in (built, loaded.moment):
+        check_same(ShelfView("s", moment, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
+
+
+def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) -> None:
+    random = np.random.default_rng(12)
+    ours, theirs = ShelfFolder(tmp_path), ShelfFolder(tmp_path)
+    moment = Moment().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    with theirs._locked() as is_theirs:
+        assert is_theirs
+        assert ours.build(BIRTH, moment) is None
+    assert theirs.build(BIRTH, moment) is not None
+    # What is there now is not what ours goes on from.
+    assert ours.build(BIRTH, moment) is None
+    assert not ours.is_current(BIRTH, moment)
+    loaded = ours.load()
+    assert loaded is not None
+    assert (loaded.birth, loaded.moment.number, loaded.moment.size) == (BIRTH, 3, 3)

@@ -31,7 +31,7 @@ HOSTILE = (
     "🍎🍐 🍏",
     "りんごは木になります",
     "яблоки растут на деревьях",
-    "\x00\ud83d\u202e apple",
+    "\x00\u202e apple",
     "%s %(name)s {0} $1",
 )
 
@@ -117,12 +117,11 @@ def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
 
 @pytest.mark.req("CE-F11")
 def test_of_equals_the_newer_comes_first() -> None:
-    rows = [
-        said(f"apples grow in orchard {name}", moment=NOW - age * DAY_MICROS) for name, age in (("b", 90), ("a", 1))
-    ]
-    assert numbers(ranked("apples in the orchard", document_shelf(*rows)))[0] == 2
-    other = Weighing(recency_weight=0.0)
-    assert numbers(ranked("apples in the orchard", document_shelf(*rows), weighing=other))[0] == 1
+    view = document_shelf(
+        said("apples in the north", moment=NOW - 90 * DAY_MICROS), said("apples in the south", moment=NOW - DAY_MICROS)
+    )
+    assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
+    assert numbers(ranked("apples", view, by_meaning=False, weighing=Weighing(recency_weight=0.0)))[0] == 1
 
 
 @pytest.mark.req("CE-F14")
@@ -131,7 +130,8 @@ def test_of_equals_the_more_important_comes_first() -> None:
         said("the apples are red", speaker="ann", item="1", place="s", importance=0.2),
         said("the apples are ripe", speaker="ann", item="90", place="t", importance=0.9),
     )
-    assert numbers(ranked("apples", view))[0] == 2
+    assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
+    assert numbers(ranked("apples", view, by_meaning=False, weighing=Weighing(importance_weight=0.0)))[0] == 1
 
 
 @pytest.mark.req("CE-F14")

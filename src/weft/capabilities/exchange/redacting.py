@@ -157,8 +157,7 @@ class Redactions(msgspec.Struct, frozen=True):
             return
         shelf, place, item = standing.subject.shelf, standing.subject.place, standing.subject.item
         await self.shelves.lock(shelf)
-        chunks = await self.shelves.of_item(shelf, place, item, standing.version)
-        await self.shelves.remove(shelf, [chunk.number for chunk in chunks])
+        await self.shelves.remove(shelf, await self.shelves.numbers_of(shelf, place, item, standing.version))
 
     async def tell(self, redaction: Redaction, owned: _Owned) -> None:
         event = NewEvent(

@@ -83,7 +83,7 @@ class Contents(msgspec.Struct, frozen=True):
             moment=message.sent_at,
             scope=_scope((message.audience,)),
             speaker=message.sender,
-            pinned=is_pinned(message.category, message.message_type, message.metadata),
+            pinned=is_pinned(message.sender, message.category, message.message_type, message.metadata),
         )
 
     async def _entry(self, subject: Subject) -> Said | None:

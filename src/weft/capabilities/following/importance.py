@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weft.kernel.identity import SUBAGENT
+
 if TYPE_CHECKING:
     from weft.capabilities.shelves.model import Source
 
@@ -103,8 +105,10 @@ def importance_of(text: str, source: Source) -> float:
     return round(min(_MOST, max(_LEAST, _PLAIN[source] + signs)), 3)
 
 
-def is_pinned(category: str, message_type: str, metadata: str) -> bool:
-    """Tell whether a message's sender marked it as something to be found always."""
+def is_pinned(sender: str, category: str, message_type: str, metadata: str) -> bool:
+    """Tell whether a message's sender marked it as something to be found always, which is not for sub-agents to do."""
+    if sender.startswith(SUBAGENT):
+        return False
     if {category.casefold(), message_type.casefold()} & _LASTING:
         return True
     said = _object(metadata)

@@ -17,6 +17,8 @@ from weft.capabilities.knowledge.model import (
     Importance,
     State,
     check_document_id,
+    check_may_pin,
+    check_may_write,
 )
 from weft.capabilities.knowledge.plans import check_bytes
 from weft.capabilities.knowledge.store import DocumentStore
@@ -35,7 +37,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 Title = Annotated[ShortText | None, msgspec.Meta(description="Its title; the one it has itself if left out.")]
 Metadata = Annotated[dict[str, Value] | None, msgspec.Meta(description="Names and values that searches can ask for.")]
-Pinned = Annotated[bool, msgspec.Meta(description="Whatever is asked, it is found.")]
+Pinned = Annotated[bool, msgspec.Meta(description="Whatever is asked, it is found; needs clearance 3 or admin.")]
 Weight = Annotated[Importance | None, msgspec.Meta(description="From 0 to 1; as its domain says if left out.")]
 Moment = Annotated[datetime | None, msgspec.Meta(description="When it was written; when it was put if left out.")]
 
@@ -105,7 +107,9 @@ class Documents(msgspec.Struct, frozen=True):
         check_document_id(document_id)
         # Before anything is made of them.
         metadata_json(about.metadata)
-        place = await self.domains.lock(domain)
+        place = await self._writable(domain)
+        if about.pinned:
+            check_may_pin(self.domains.actor)
         before = await self.documents.find_locked(domain, document_id)
         fingerprint = _fingerprint(about, content)
         if before is not None and before.fingerprint == fingerprint:
@@ -122,7 +126,7 @@ class Documents(msgspec.Struct, frozen=True):
 
     async def remove(self, domain: str, document_id: str) -> Document:
         """Take a document away, and with it all that searches find of it."""
-        place = await self.domains.lock(domain)
+        place = await self._writable(domain)
         document = await self.documents.find_locked(domain, document_id)
         if document is None:
             raise _unknown(place, document_id)
@@ -131,6 +135,11 @@ class Documents(msgspec.Struct, frozen=True):
         await self.domains.domains.count(domain, documents=-1, size=-document.bytes)
         await self.domains.tell(document_event("document.removed", place, document, self.domains.actor.participant))
         return document
+
+    async def _writable(self, domain: str) -> Domain:
+        place = await self.domains.lock(domain)
+        check_may_write(place, self.domains.actor)
+        return place
 
     def _next(
         self,

@@ -30,8 +30,14 @@ from weft.kernel.identity import Actor
 
 # Whoever shows no sign of life for so long is taken for dead.
 LEASE_MICROS = 60_000_000
+# So often a document is taken up without getting any further: whatever ends the process must not do so for ever.
+MOST_STARTS = 2
 _REQUEUED_AT_ONCE = 20
 _LONGEST_REASON = 500
+_ENDED = (
+    "Indexing it was begun twice and never came to an end: Weft stopped or hung while it was at work. "
+    "Put it again to have it tried again; if it fails again, put it in smaller parts or as plain text."
+)
 
 # Another has the document, or it is another by now; or the tenant needs vectors of other models.
 Outcome = Literal["written", "lost", "other_models"]
@@ -81,12 +87,15 @@ class Ingest(msgspec.Struct, frozen=True):
 
     async def take(self, waiting: Waiting, holder: str) -> Taken | None:
         """Take a document in hand; None if there is nothing to do for it, or somebody else has it."""
-        domain = await self.domains.find(waiting.domain)
+        domain = await self.domains.held(waiting.domain)
         now = self.now
-        held = await self.documents.claim(*waiting, holder, now, now + LEASE_MICROS)
+        held = await self.documents.claim(waiting.domain, waiting.document_id, holder, now, now + LEASE_MICROS)
         if domain is None or held is None:
             return None
         document = held.document
+        if held.starts >= MOST_STARTS:
+            await self.fail(document, holder, _ENDED)
+            return None
         kept = await self.documents.kept(document.domain, document.document_id, document.content_version)
         if kept is None:
             return None
@@ -148,15 +157,19 @@ class Ingest(msgspec.Struct, frozen=True):
         return max(waiting)
 
     async def _held(self, document: Document, holder: str) -> Document | None:
+        # Documents of a domain that was deleted are there for a while, if there are many.
+        if await self.domains.held(document.domain) is None:
+            return None
         until = self.now + LEASE_MICROS
         held = await self.documents.held(document.domain, document.document_id, document.version, holder, until)
         return None if held is None else held.document
 
     async def _begin_anew(self, document: Document) -> None:
-        """Take away what is there of the version at work."""
+        """Take away all but what searches find: of the version at work, and of others that were never finished."""
         shelf = shelf_of_domain(document.domain)
-        there = await self.shelves.of_item(shelf, document.domain, document.document_id, document.version)
-        await self.shelves.remove(shelf, [chunk.number for chunk in there])
+        there = await self.shelves.of_item(shelf, document.domain, document.document_id)
+        unfinished = [chunk.number for chunk in there if chunk.version != document.indexed_version]
+        await self.shelves.remove(shelf, unfinished)
 
     async def _finish(self, document: Document, layout: Layout) -> None:
         domain = await self.domains.find(document.domain)

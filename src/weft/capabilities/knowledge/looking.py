@@ -170,6 +170,7 @@ async def read_document(request: ReadDocument, documents: Documents) -> Document
     permission=Permission.WRITE,
     rate=RateClass.KNOWLEDGE,
     effect=Effect.WRITE,
+    audited=True,
     errors=(DomainNotFound, DocumentNotFound),
 )
 async def delete_document(request: DeleteDocument, documents: Documents) -> DocumentDeleted:

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.access.grants import HIGHEST_CLEARANCE, check_clearance
+from weft.capabilities.access.grants import HIGHEST_CLEARANCE, check_clearance, check_highest_clearance
 from weft.capabilities.chunking.model import Cutting
 from weft.capabilities.knowledge.domains import Domains, domain_event
 from weft.capabilities.knowledge.model import (
@@ -38,6 +38,10 @@ Agents = Annotated[
     tuple[Pattern, ...],
     msgspec.Meta(min_length=1, max_length=100, description="Who may look into it; to others it does not exist."),
 ]
+Writers = Annotated[
+    tuple[Pattern, ...],
+    msgspec.Meta(min_length=1, max_length=100, description="Who of those who may look into it may write, like admins."),
+]
 Cut = Annotated[Cutting, msgspec.Meta(description="How its documents are cut.")]
 Weight = Annotated[Importance, msgspec.Meta(description="How important its documents are that say nothing else.")]
 
@@ -49,6 +53,7 @@ class CreateDomain(Request):
     description: Description = ""
     clearance: Clearance = 1
     agents: Agents = ANYONE
+    writers: Writers = ANYONE
     cutting: Cut = Cutting()
     importance: Weight = NEUTRAL_IMPORTANCE
 
@@ -70,6 +75,7 @@ class UpdateDomain(Request):
     description: Description | None = None
     clearance: Clearance | None = None
     agents: Agents | None = None
+    writers: Writers | None = None
     cutting: Cut | None = None
     importance: Weight | None = None
 
@@ -90,6 +96,7 @@ class DomainInfo(Response, omit_defaults=False):
     description: str
     clearance: int
     agents: tuple[str, ...]
+    writers: tuple[str, ...]
     cutting: Cutting
     importance: float
     created_by: str
@@ -133,6 +140,7 @@ class Shown(msgspec.Struct, frozen=True):
             description=domain.description,
             clearance=domain.clearance,
             agents=domain.agents,
+            writers=domain.writers,
             cutting=domain.cutting,
             importance=domain.importance,
             created_by=domain.created_by,
@@ -169,15 +177,19 @@ class Shown(msgspec.Struct, frozen=True):
     errors=(DomainExists, QuotaExceeded),
 )
 async def create_domain(request: CreateDomain, shown: Shown) -> DomainInfo:
-    """Make a domain of knowledge: documents that are searched together, by those who may look into it."""
+    """Make a domain of knowledge: documents that are searched together, by those who may look into it.
+
+    It needs the highest clearance: whether a name is taken, or a plan used up, tells of every domain there is.
+    """
     domains = shown.domains
-    check_clearance(domains.actor, request.clearance, "A domain of this clearance")
+    check_highest_clearance(domains.actor)
     check_cutting(request.cutting)
     domain = Domain(
         domain=request.domain,
         description=request.description,
         clearance=request.clearance,
         agents=request.agents,
+        writers=request.writers,
         cutting=request.cutting,
         importance=request.importance,
         created_by=domains.actor.principal_id,
@@ -185,7 +197,7 @@ async def create_domain(request: CreateDomain, shown: Shown) -> DomainInfo:
         updated_at=domains.now,
     )
     if not await domains.domains.add(domain):
-        raise DomainExists(f"There is a domain '{domain.domain}' already.")
+        raise DomainExists(f"There is a domain '{domain.domain}' already, or one is still being deleted.")
     await domains.tell(domain_event("domain.created", domain, domains.actor.participant))
     # Behind the event, for which a tenant's writers wait in line: no two can both be the last that is allowed.
     check_domains(await domains.plan(), len(await domains.domains.all()))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 
 from weft.capabilities.chunking.model import Cutting
-from weft.kernel.errors import Conflict, InvalidInput, NotFound, Rejected
+from weft.kernel.errors import Conflict, InvalidInput, NotFound, PermissionDenied, Rejected
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, CLEARANCE
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LARGEST_DOCUMENT_BYTES = 16 * 2**20
 NEUTRAL_IMPORTANCE = 0.5
+# What is pinned comes with every search of everyone: not for any writer to decide.
+PINNING_CLEARANCE = 3
 
 State = Literal["pending", "indexed", "failed"]
 
@@ -92,7 +94,7 @@ class DocumentTooLarge(Rejected):
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
-    """A place of knowledge: who may look into it, and how its documents are cut and weighed.
+    """A place of knowledge: who may look into it, who of those may write, how its documents are cut and weighed.
 
     ``reindex_after`` is the last document that was looked at by a reindexing that is under way, which embeds everything
     anew if it is ``afresh``.
@@ -105,6 +107,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     updated_at: int
     agents: tuple[str, ...] = ANYONE
+    writers: tuple[str, ...] = ANYONE
     cutting: Cutting = Cutting()
     importance: float = NEUTRAL_IMPORTANCE
     documents: int = 0
@@ -121,6 +124,26 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
 def may_look_into(domain: Domain, actor: Actor) -> bool:
     """Tell whether a domain exists for a caller: it is cleared for it, and meant by it or an admin."""
     return actor.clearance >= domain.clearance and (actor.is_admin or actor.matches(domain.agents))
+
+
+def check_may_write(domain: Domain, actor: Actor) -> None:
+    """Refuse whoever may look into a domain but not write to it; an admin always may."""
+    if not (actor.is_admin or actor.matches(domain.writers)):
+        raise PermissionDenied(
+            f"You may read '{domain.domain}', but not write to it.",
+            hint="Leave it to those that its writers name (show_domain shows them), or ask an admin to name you.",
+        )
+
+
+def check_may_pin(actor: Actor) -> None:
+    """Refuse to let just anyone decide what comes with every search."""
+    if not (actor.is_admin or actor.clearance >= PINNING_CLEARANCE):
+        raise PermissionDenied(
+            f"To pin a document needs clearance {PINNING_CLEARANCE} or the permission 'admin'.",
+            hint="Put it without pinned, or leave that to someone who may pin.",
+            required_clearance=PINNING_CLEARANCE,
+            your_clearance=actor.clearance,
+        )
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,7 +69,8 @@ def check_bytes(plan: Plan, size: int) -> None:
     allowed = _ALLOWANCES[plan].bytes
     if allowed is not None and size > allowed:
         raise QuotaExceeded(
-            f"The plan '{plan}' allows {allowed // _GIBIBYTE} GiB of documents; with this there would be {size} bytes.",
+            # Not how many there are: in domains that the caller may not look into, too.
+            f"The plan '{plan}' allows {allowed // _GIBIBYTE} GiB of documents; with this there would be more.",
             hint="Delete documents, or have whoever runs Weft put the tenant on a larger plan.",
             plan=plan,
             limit_bytes=allowed,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
-from typing import Annotated, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 import msgspec
 
@@ -33,6 +33,9 @@ from weft.capabilities.knowledge.store import Desk
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Text = Annotated[str, msgspec.Meta(max_length=16_777_216, description="What it holds, as text.")]
 Encoded = Annotated[
@@ -92,6 +95,8 @@ class AddDocuments(Request):
 class DocumentPut(Response, omit_defaults=False):
     """A document that was put. Searches find it once it is indexed; ``unchanged`` tells that nothing had to be done."""
 
+    on_record = ("version",)
+
     domain: str
     document_id: str
     version: int
@@ -123,6 +128,8 @@ class Prepared(NamedTuple):
     permission=Permission.WRITE,
     rate=RateClass.KNOWLEDGE,
     effect=Effect.OWN_TRANSACTIONS,
+    audited=True,
+    off_record=("text", "content", "title", "metadata"),
     errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
 )
 async def add_document(request: AddDocument, actor: Actor, desk: Desk) -> DocumentPut:
@@ -131,7 +138,8 @@ async def add_document(request: AddDocument, actor: Actor, desk: Desk) -> Docume
     It is cut, embedded and indexed soon after; until then searches find what was there before.
     """
     prepared = await asyncio.to_thread(_prepared, request)
-    return described(await desk.write(actor, lambda documents: _put(documents, request.domain, prepared)))
+    put = await desk.put(actor, add_document, lambda documents: put_all(documents, request.domain, [prepared]))
+    return described(*put)
 
 
 @operation(
@@ -142,6 +150,8 @@ async def add_document(request: AddDocument, actor: Actor, desk: Desk) -> Docume
     permission=Permission.WRITE,
     rate=RateClass.KNOWLEDGE,
     effect=Effect.OWN_TRANSACTIONS,
+    audited=True,
+    off_record=("documents",),
     errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
 )
 async def add_documents(request: AddDocuments, actor: Actor, desk: Desk) -> DocumentsPut:
@@ -150,11 +160,8 @@ async def add_documents(request: AddDocuments, actor: Actor, desk: Desk) -> Docu
     if len(set(names)) < len(names):
         raise InvalidInput("documents: two of them have the same document_id.", field="documents")
     prepared = await asyncio.to_thread(lambda: [_prepared(document) for document in request.documents])
-
-    async def put_all(documents: Documents) -> list[Put]:
-        return [await _put(documents, request.domain, each) for each in prepared]
-
-    return DocumentsPut(documents=[described(put) for put in await desk.write(actor, put_all)])
+    put = await desk.put(actor, add_documents, lambda documents: put_all(documents, request.domain, prepared))
+    return DocumentsPut(documents=[described(each) for each in put])
 
 
 def about_of(request: AddDocument | NewDocument) -> About:
@@ -179,5 +186,6 @@ def _prepared(request: AddDocument | NewDocument) -> Prepared:
     return Prepared(request.document_id, about_of(request), content)
 
 
-async def _put(documents: Documents, domain: str, prepared: Prepared) -> Put:
-    return await documents.put(domain, prepared.document_id, prepared.about, prepared.content)
+async def put_all(documents: Documents, domain: str, prepared: Sequence[Prepared]) -> list[Put]:
+    """Put documents into a domain: all of them, or none."""
+    return [await documents.put(domain, each.document_id, each.about, each.content) for each in prepared]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from weft.capabilities.knowledge.documents import Documents
+    from weft.capabilities.knowledge.documents import Documents, Put
     from weft.capabilities.knowledge.model import Document, Domain, State
     from weft.capabilities.knowledge.plans import Plan
     from weft.kernel.identity import Actor
-
-T = TypeVar("T")
+    from weft.kernel.operation import Operation
 
 
 class Backlog(NamedTuple):
@@ -29,10 +28,11 @@ class Kept(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A document that is to be indexed."""
+    """A document that is to be indexed; it was taken up ``starts`` times without getting any further."""
 
     domain: str
     document_id: str
+    starts: int = 0
 
 
 class Requeued(NamedTuple):
@@ -43,10 +43,14 @@ class Requeued(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A document in somebody's hands, and how the version at work was cut, empty if it was not yet."""
+    """A document in somebody's hands, and how the version at work was cut, empty if it was not yet.
+
+    It was taken up ``starts`` times without getting any further, before this one if it was just claimed.
+    """
 
     document: Document
     cut: str
+    starts: int
 
 
 class PlanStore(Protocol):
@@ -63,10 +67,14 @@ class DomainStore(Protocol):
     """The domains of the transaction's tenant."""
 
     async def add(self, domain: Domain) -> bool:
-        """Add a domain; False if the name is taken."""
+        """Add a domain; False if the name is taken, or what is left of one that had it is still to be deleted."""
         ...
 
     async def find(self, domain: str) -> Domain | None: ...
+
+    async def held(self, domain: str) -> Domain | None:
+        """Return a domain, which nobody changes or deletes until the transaction ends."""
+        ...
 
     async def find_locked(self, domain: str) -> Domain | None:
         """Return a domain, before anyone else can change it or what it counts."""
@@ -133,7 +141,10 @@ class DocumentStore(Protocol):
         ...
 
     async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> Held | None:
-        """Take a document in hand until a moment; None if another has it, or nothing is to be done."""
+        """Take a document in hand until a moment; None if another has it, or nothing is to be done.
+
+        It counts as a start, unless the same holder had it last: whoever takes it again has not ended at it.
+        """
         ...
 
     async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> Held | None:
@@ -172,6 +183,8 @@ class DocumentStore(Protocol):
 class Desk(Protocol):
     """Transactions of their own, for operations that have something to do before them."""
 
-    async def write(self, actor: Actor, work: Callable[[Documents], Awaitable[T]]) -> T:
-        """Do the work and keep what it changed."""
+    async def put(
+        self, actor: Actor, operation: Operation, work: Callable[[Documents], Awaitable[Sequence[Put]]]
+    ) -> Sequence[Put]:
+        """Do the work, keep what it changed, and put on record which documents those are."""
         ...

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from weft.capabilities.retrieval.view import Floats
 
 # Evidence, and the relevance that it stands for; straight lines between. 0.7: of texts that answer a question and are
-# among its ten best, one in a hundred has less. 0.9: of as many texts that answer as come up where nothing answers,
+# among its ten best, not one in a hundred has less. 0.9: of as many texts that answer as come up where nothing answers,
 # nine of ten with so much are those that answer.
 _EVIDENCE = (0.0, 0.2, 0.7, 1.0, 1.6)
 _RELEVANCE = (0.0, 0.7, 0.9, 0.97, 1.0)

@@ -49,7 +49,7 @@ def choose(question: Question, views: Sequence[View], weighed: Weighed) -> Ranki
     scored = [_ranked(weighed.found[view], place) for view, place in best.places[:limit].tolist()]
     taken = [each for each in scored if each.score >= floor]
     return Ranking(
-        ranked=_with_pins(taken or _newest(question, views), weighed.found),
+        ranked=_with_pins(taken or _newest(question, views), _pins(weighed.found), question.most),
         confidence=round(likely, _DIGITS),
         floor=floor,
         widened=widened and bool(taken),
@@ -88,15 +88,28 @@ def _beside_words(best: _Best, weighed: Weighed) -> float:
     return float(best.totals[0] - signals["lexical"][place] - signals["lexical_around"][place])
 
 
-def _with_pins(shown: list[Ranked], found: Sequence[Evidence]) -> list[Ranked]:
-    """Return what is shown and all that is pinned, whatever speaks for it."""
-    known = {(each.shelf, each.number) for each in shown}
+def _pins(found: Sequence[Evidence]) -> list[Ranked]:
+    """Return what is pinned: that for which most speaks, and of equals the newest."""
     pinned = [
-        _ranked(evidence, place)
-        for evidence in found
-        for place in np.flatnonzero(evidence.columns.pinned)[:_MOST_PINNED].tolist()
+        (-evidence.total[place], -evidence.columns.moment[place], view, place)
+        for view, evidence in enumerate(found)
+        for place in np.flatnonzero(evidence.columns.pinned).tolist()
     ]
-    return shown + [each for each in pinned if (each.shelf, each.number) not in known]
+    return [_ranked(found[view], place) for *_, view, place in sorted(pinned)[:_MOST_PINNED]]
+
+
+def _with_pins(shown: list[Ranked], pins: list[Ranked], most: int | None) -> list[Ranked]:
+    """Return what is shown and what is pinned, whatever speaks for it; the last that are not pinned make room."""
+    pinned = {_name(pin): pin for pin in pins[:most]}
+    others = [each for each in shown if _name(each) not in pinned]
+    left_out = {_name(each) for each in others[max(0, most - len(pinned)) :]} if most is not None else set()
+    kept = [each for each in shown if _name(each) not in left_out]
+    known = {_name(each) for each in kept}
+    return kept + [pin for name, pin in pinned.items() if name not in known]
+
+
+def _name(ranked: Ranked) -> tuple[str, int]:
+    return ranked.shelf, ranked.number
 
 
 def _ranked(evidence: Evidence, place: int) -> Ranked:

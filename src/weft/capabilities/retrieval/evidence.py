@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _CANDIDATES, _CANDIDATES_OF_PART = 160, 24
 # Of those so many, the most promising, have their neighbours looked at as well.
 _WITH_NEIGHBOURS = 100
+# Of all that is pinned the newest are looked at, whatever was asked: each search pays for them.
+_PINNED = 64
 # Of the parts of a long question something answers only some: these count.
 _BEST_PARTS = 8
 # A row and its window count the same. Words are shared by chance more seldom than meaning is, so they count for more.
@@ -118,7 +120,8 @@ def _windows(view: View, *found: Sequence[Near]) -> Windows:
             promising[row] = max(promising.get(row, 0.0), strong)
     best = sorted(promising, key=lambda row: (-promising[row], row))[:_WITH_NEIGHBOURS]
     beside = with_neighbours(view, np.array(best, np.int64))
-    return Windows(view, np.unique(np.concatenate([np.array(list(promising), np.int64), beside, view.pinned()])))
+    rows = np.concatenate([np.array(list(promising), np.int64), beside, view.pinned(_PINNED)])
+    return Windows(view, np.unique(rows))
 
 
 def _weighed(
@@ -146,7 +149,7 @@ def _signals(
     counts = lexicon.counts(place, windows.rows, list(part.weights))
     lengths = view.lengths(windows.rows) / lexicon.mean_length
     # A window is as long as what stands in it; the mean one is as full as these are on average.
-    window_lengths = windows.sums(lengths) / max(float(windows.weights.sum(axis=1).mean()), 1.0)
+    window_lengths = windows.sums(lengths) / max(float(windows.weights.sum()) / max(len(windows.weights), 1), 1.0)
     signals = {
         "lexical": _WORDS * said_of(part.weights, counts[:, windows.centres], lengths[windows.centres]),
         "lexical_around": _WORDS * said_of(part.weights, windows.sums(counts), window_lengths),

@@ -38,13 +38,13 @@ async def gather(retriever: Retriever, actor: Actor, asked: Asked, most_tokens: 
     enough = min(_MOST, max(_FEWEST, most_tokens // _SHORTEST_PASSAGE))
     wider = structs.replace(asked.question, top_k=enough)
     found = await retriever.find(actor, asked._replace(question=wider))
-    passages = [hit.passage for hit in sorted(found.hits, key=_by_worth)]
+    passages = [hit.passage for hit in sorted(found.hits, key=by_worth)]
     strands = await retriever.libraries.read(actor, partial(strands_around, passages, _REACH))
     scores = {hit.passage.chunk_id: hit.ranked.score for hit in found.hits}
     return Gathering(weave(strands, most_tokens, count), scores, found.outlook, found)
 
 
-def _by_worth(hit: Hit) -> tuple[bool, float]:
+def by_worth(hit: Hit) -> tuple[bool, float]:
     """Sort what is pinned first, since it must not be left out, then by evidence beside what it costs."""
     chunk = hit.passage.chunk
     return not chunk.pinned, TOKEN_PRICE * chunk.tokens - hit.ranked.evidence

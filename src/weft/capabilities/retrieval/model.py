@@ -28,11 +28,15 @@ class Weighing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for, at which moment (microseconds), and how many results are wanted."""
+    """What is looked for, at which moment (microseconds), and how many results are wanted.
+
+    There may be more than ``top_k``, in doubt or because they are pinned, but never more than ``most``.
+    """
 
     text: str
     asked_at: int
     top_k: int = DEFAULT_TOP_K
+    most: int | None = None
     weighing: Weighing = Weighing()
 
 

@@ -79,11 +79,27 @@ def ref_to(passage: Passage) -> ContextSourceRef:
 
 async def read_numbers(found: Iterable[tuple[str, int]], library: Library) -> dict[str, Passage]:
     """Return, by their ids, those of the chunks that there are for the caller: named by shelf and number."""
+    numbers = _by_shelf(found)
+    chunks = [chunk for shelf, some in numbers.items() for chunk in await library.shelves.find(shelf, some)]
+    return await read_chunks(chunks, library)
+
+
+async def read_siblings(found: Iterable[tuple[str, int]], library: Library) -> set[tuple[str, int]]:
+    """Return all chunks of the versions that some are part of: whoever cannot read one can read none of them."""
+    numbers = _by_shelf(found)
+    versions = {
+        (shelf, chunk.place, chunk.item, chunk.version)
+        for shelf, some in numbers.items()
+        for chunk in await library.shelves.find(shelf, some)
+    }
+    return {(each[0], number) for each in versions for number in await library.shelves.numbers_of(*each)}
+
+
+def _by_shelf(found: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     numbers: defaultdict[str, list[int]] = defaultdict(list)
     for shelf, number in found:
         numbers[shelf].append(number)
-    chunks = [chunk for shelf, some in numbers.items() for chunk in await library.shelves.find(shelf, some)]
-    return await read_chunks(chunks, library)
+    return numbers
 
 
 async def read_chunks(chunks: Sequence[Chunk], library: Library) -> dict[str, Passage]:

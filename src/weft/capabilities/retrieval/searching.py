@@ -16,7 +16,7 @@ from weft.capabilities.embedding.model import EmbedderUnavailable, Embeddings, T
 from weft.capabilities.knowledge.plans import most_results
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.retrieval.model import Question, Ranked, Ranking
-from weft.capabilities.retrieval.reading import Passage, read_numbers
+from weft.capabilities.retrieval.reading import Passage, read_numbers, read_siblings
 from weft.capabilities.retrieval.rights import sight_of
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent
@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from weft.capabilities.retrieval.view import View, Views, Wish
     from weft.kernel.identity import Actor
 
-# What is written anew is mostly followed by more of the same, so more is looked at each time.
-_TRIES = 4
-_SPARE = 4
+# A copy is behind by moments only, so what falls out when it is read is mostly replaced at once.
+_TRIES = 3
 
 
 # Gives the meaning of texts, a row each; None if that cannot be told now, and words alone must do.
@@ -155,39 +154,26 @@ class Retriever:
         self, actor: Actor, question: Question, outlook: Outlook, views: Sequence[View], embed: Embed
     ) -> tuple[Ranking, list[Hit]]:
         """Rank, and rank anew without what was found and has gone: neither a place nor a figure is left to it."""
-        ranking = first = await self.rank(question, views, embed)
+        ranking = await self.rank(question, views, embed)
         hits = await self.read(actor, ranking.ranked)
         gone: set[tuple[str, int]] = set()
-        for _ in range(_TRIES - 1):
+        for _ in range(_TRIES):
             fallen = _names(ranking.ranked) - _names(hit.ranked for hit in hits)
             if not fallen:
                 break
-            gone |= fallen
-            question = structs.replace(question, top_k=question.top_k + len(fallen) * _SPARE)
+            gone |= fallen | await self.libraries.read(actor, partial(read_siblings, fallen))
             ranking = await self.rank(question, await self._opened(actor, outlook, gone), embed)
             hits = await self.read(actor, ranking.ranked)
-        return ranking, _kept(hits, len(first.ranked))
+        return ranking, hits
 
 
 def _within(question: Question, outlook: Outlook) -> Question:
     allowed = question.top_k if outlook.most is None else min(question.top_k, outlook.most)
-    return structs.replace(question, top_k=allowed)
+    return structs.replace(question, top_k=allowed, most=outlook.most)
 
 
 def _names(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
     return {(each.shelf, each.number) for each in ranked}
-
-
-def _kept(hits: list[Hit], most: int) -> list[Hit]:
-    """Return as many as were to be found, without losing what is pinned."""
-    over = len(hits) - most
-    kept = []
-    for hit in reversed(hits):
-        if over > 0 and not hit.passage.chunk.pinned:
-            over -= 1
-        else:
-            kept.append(hit)
-    return kept[::-1]
 
 
 def _low_relevance(actor: Actor, asked: Asked, ranking: Ranking) -> NewEvent:

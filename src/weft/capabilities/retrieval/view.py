@@ -96,8 +96,8 @@ class View(Protocol):
         """Return the rows of the latest moments, newest first."""
         ...
 
-    def pinned(self) -> Rows:
-        """Return the rows that are pinned."""
+    def pinned(self, limit: int) -> Rows:
+        """Return the rows of the latest moments that are pinned, newest first."""
         ...
 
     async def nearest(self, vector: Floats, limit: int) -> Near: ...

@@ -148,7 +148,7 @@ async def create_session(
         archived_at=None,
     )
     if not await sessions.add(session):
-        raise SessionExists(f"There is a session '{session.session_id}' already.")
+        raise SessionExists(f"There is a session '{session.session_id}' already, or one is still being deleted.")
     await lines.create(line_of(session.session_id))
     await outbox.publish(_event("session.created", session, actor))
     return SessionCreated(session_id=session.session_id, created_by=actor.principal_id, created_at=now)

@@ -22,7 +22,7 @@ class SessionStore(Protocol):
     """The sessions of the transaction's tenant."""
 
     async def add(self, session: Session) -> bool:
-        """Add a session; False if the id is taken."""
+        """Add a session; False if the id is taken, or what is left of one that had it is still to be deleted."""
         ...
 
     async def find(self, session_id: str) -> Session | None: ...

@@ -35,12 +35,18 @@ class ShelfStore(Protocol):
         """Take an item off a shelf: all of it, or its versions before this one."""
         ...
 
-    async def remove_place(self, shelf: str, place: str) -> int:
-        """Take everything off a shelf that belongs to a place."""
+    async def remove_place(self, shelf: str, place: str) -> None:
+        """Take everything off a shelf that belongs to a place that is gone: of very much, the rest goes by and by.
+
+        Until then nothing may come to the same place.
+        """
         ...
 
     async def remove_shelf(self, shelf: str) -> None:
-        """Take a whole shelf away, with its vectors."""
+        """Take a whole shelf away, with its vectors: of very much, the rest goes by and by, and counts no more.
+
+        Until then nothing may come to a shelf of this name.
+        """
         ...
 
     async def find(self, shelf: str, numbers: Sequence[int]) -> Sequence[Chunk]:
@@ -49,6 +55,10 @@ class ShelfStore(Protocol):
 
     async def of_item(self, shelf: str, place: str, item: str, version: int | None = None) -> Sequence[Chunk]:
         """Return the chunks of an item, in order: of one version, or of all."""
+        ...
+
+    async def numbers_of(self, shelf: str, place: str, item: str, version: int) -> Sequence[int]:
+        """Return the numbers of the chunks of one version of an item."""
         ...
 
     async def stretch(self, shelf: str, place: str, item: str, version: int, first: int, last: int) -> Sequence[Chunk]:

@@ -66,8 +66,7 @@ class _Worker:
     def ask(self, question: dict[str, Any], content: bytes, seconds: float) -> dict[str, Any]:
         asked = msgspec.json.encode({**question, "length": len(content)}) + b"\n" + content
         answer = self._answer(asked, seconds)
-        if not answer and not self._too_long and not self._ended:
-            # It may have gone because nobody had asked for a while.
+        if not answer and self._had_gone():
             self._replace()
             answer = self._answer(asked, seconds)
         if not answer:
@@ -83,6 +82,11 @@ class _Worker:
         self._ended = True
         self._replace()
 
+    def _had_gone(self) -> bool:
+        """Tell whether the process ended by itself, as it does when nobody asks: the question is not to blame."""
+        process = self._process
+        return process is not None and not self._too_long and not self._ended and process.wait() == 0
+
     def _replace(self) -> None:
         process, self._process = self._process, None
         if process is not None:
@@ -91,6 +95,8 @@ class _Worker:
 
     def _answer(self, asked: bytes, seconds: float) -> bytes:
         """Return a line, or nothing if the process ended."""
+        if self._process is not None and self._process.poll() is not None:
+            self._replace()
         process = self._process or self._started()
         self._process, self._too_long = process, False
         timer = threading.Timer(seconds, self._give_up, [process])

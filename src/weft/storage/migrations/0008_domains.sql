@@ -7,7 +7,7 @@ CREATE TABLE tenant_plans (
     since  {bigint} NOT NULL
 ) {table};
 
--- Who may look into a domain: those its patterns name, cleared as high as it asks. While its documents are being cut
+-- Who may look into a domain: those its patterns name, cleared as high as it asks; who of them may write. While its documents are being cut
 -- anew, reindex_after is the last one that was looked at; afresh if they are embedded anew as well.
 CREATE TABLE domains (
     tenant        TEXT NOT NULL,
@@ -15,6 +15,7 @@ CREATE TABLE domains (
     description   TEXT NOT NULL,
     clearance     {bigint} NOT NULL,
     agents        TEXT,
+    writers       TEXT,
     cutting       TEXT NOT NULL,
     importance    {real} NOT NULL,
     created_by    TEXT NOT NULL,
@@ -30,6 +31,7 @@ CREATE TABLE domains (
 -- A document. Its version counts what was put and how it was cut; the indexed one is the one that searches find.
 -- Several versions may be cut from the same content. Only the holder indexes, until its lease ends; a lease nobody holds
 -- is a pause. How the version at work was cut is kept, so that whoever goes on with it can tell whether it still fits.
+-- Starts counts how often it was taken up since it got any further, so that what ends the process does not for ever.
 CREATE TABLE documents (
     tenant          TEXT NOT NULL,
     domain          TEXT NOT NULL,
@@ -60,6 +62,7 @@ CREATE TABLE documents (
     queued_at       {bigint} NOT NULL,
     holder          TEXT,
     lease_until     {bigint} NOT NULL,
+    starts          {bigint} NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, domain, document_id)
 ) {table};
 

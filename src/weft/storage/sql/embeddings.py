@@ -75,20 +75,6 @@ class SqlVectorStore:
             for model in await self._models():
                 await self.forget(model, list(unused))
 
-    async def forget_shelf(self, shelf: str) -> None:
-        for model in await self._models():
-            await self._tx.run(
-                """
-                DELETE FROM embedding_cache WHERE tenant = $1 AND model = $2
-                AND digest IN (SELECT digest FROM chunks WHERE tenant = $1 AND shelf = $3) AND NOT EXISTS (
-                    SELECT 1 FROM chunks c
-                    WHERE c.tenant = $1 AND c.digest = embedding_cache.digest AND c.shelf <> $3)
-                """,
-                self._tenant,
-                model,
-                shelf,
-            )
-
     async def count(self) -> int:
         row = await self._tx.one("SELECT COUNT(*) FROM embedding_cache WHERE tenant = $1 AND kind > ''", self._tenant)
         return 0 if row is None else int(row[0])

@@ -93,10 +93,10 @@ async def take_off_message(transaction: Transaction, session_id: str, message_id
 async def first_pending(transaction: Transaction, limit: int) -> Sequence[Recorded]:
     """Return events of the tenant's log that were not looked at yet, those that are next."""
     jobs, events = SqlJobStore(transaction), SqlEventStore(transaction)
-    progress, found = await jobs.standing(FOLLOWING), list[Recorded]()
+    progress, earlier = await jobs.standing(FOLLOWING), await _unseen_before(jobs)
+    found: Sequence[Recorded] = []
     if pending_of(progress, await events.last_seq()):
-        found += await events.after(0 if progress is None else Position.of(progress).seq, None, limit)
-    earlier = await _unseen_before(jobs)
+        found = await events.after(0 if progress is None else Position.of(progress).seq, None, limit)
     return [*found, *await events.before(earlier, limit - len(found))] if earlier else found
 
 

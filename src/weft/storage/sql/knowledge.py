@@ -9,6 +9,8 @@ import msgspec
 from weft.capabilities.chunking.model import Cutting
 from weft.capabilities.knowledge.model import Document, Domain
 from weft.capabilities.knowledge.store import Backlog, Held, Kept, Requeued, Waiting
+from weft.capabilities.shelves.model import shelf_of_domain
+from weft.storage.sql.clearings import Deleted, SqlClearings
 from weft.storage.sql.knowledge_sources import erase_sources
 from weft.storage.sql.patterns import decode_patterns, encode_patterns
 
@@ -20,14 +22,14 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction, Value
 
 _DOMAIN = """
-SELECT domain, description, clearance, created_by, created_at, updated_at, agents, cutting, importance, documents,
-       bytes, reindex_after, reindex_afresh
+SELECT domain, description, clearance, created_by, created_at, updated_at, agents, writers, cutting, importance,
+       documents, bytes, reindex_after, reindex_afresh
 FROM domains
 """
 _DOCUMENT = """
 SELECT domain, document_id, version, content_version, digest, fingerprint, bytes, media_type, title, metadata, pinned,
        importance, moment, added_by, created_at, updated_at, state, indexed_version, indexed_content, indexed_at,
-       chunks, chunks_done, chunks_total, error, cut
+       chunks, chunks_done, chunks_total, error, cut, starts
 FROM documents
 """
 _DOCUMENT_FIELDS = Document.__struct_fields__
@@ -35,6 +37,12 @@ _encode = msgspec.json.Encoder().encode
 _cutting = msgspec.json.Decoder(Cutting)
 _metadata = msgspec.json.Decoder(dict[str, Any])
 _READ_AT_ONCE = 1_000
+# A document may be large.
+_CLEARED_AT_ONCE = 100
+_CLEAR = {
+    table: f"DELETE FROM {table} WHERE tenant = $1 AND domain = $2 AND document_id = $3"  # noqa: S608 - our own tables
+    for table in ("document_contents", "documents")
+}.values()
 
 
 class SqlPlanStore:
@@ -74,9 +82,9 @@ class SqlDomainStore:
     async def add(self, domain: Domain) -> bool:
         row = await self._tx.one(
             """
-            INSERT INTO domains (tenant, domain, description, clearance, agents, cutting, importance, created_by,
-                                 created_at, updated_at, documents, bytes, reindex_after, reindex_afresh)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+            INSERT INTO domains (tenant, domain, description, clearance, agents, writers, cutting, importance,
+                                 created_by, created_at, updated_at, documents, bytes, reindex_after, reindex_afresh)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
             ON CONFLICT DO NOTHING RETURNING 1
             """,
             self._tenant,
@@ -90,10 +98,15 @@ class SqlDomainStore:
             domain.reindex_after,
             int(domain.reindex_afresh),
         )
-        return row is not None
+        # What is left of one that was deleted would come back with it.
+        return row is not None and not await SqlClearings(self._tx).is_under_way(Deleted(shelf_of_domain(domain.domain)))
 
     async def find(self, domain: str) -> Domain | None:
         row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2", self._tenant, domain)
+        return None if row is None else _domain(row)
+
+    async def held(self, domain: str) -> Domain | None:
+        row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2 {for_share}", self._tenant, domain)
         return None if row is None else _domain(row)
 
     async def find_locked(self, domain: str) -> Domain | None:
@@ -107,9 +120,9 @@ class SqlDomainStore:
     async def update(self, domain: Domain) -> None:
         await self._tx.run(
             """
-            UPDATE domains SET description = $1, clearance = $2, agents = $3, cutting = $4, importance = $5,
-                               updated_at = $6, reindex_after = $7, reindex_afresh = $8
-            WHERE tenant = $9 AND domain = $10
+            UPDATE domains SET description = $1, clearance = $2, agents = $3, writers = $4, cutting = $5,
+                               importance = $6, updated_at = $7, reindex_after = $8, reindex_afresh = $9
+            WHERE tenant = $10 AND domain = $11
             """,
             *_said(domain),
             domain.updated_at,
@@ -141,9 +154,22 @@ class SqlDomainStore:
 
     async def delete(self, domain: str) -> None:
         await self._tx.run("DELETE FROM domains WHERE tenant = $1 AND domain = $2", self._tenant, domain)
-        await self._tx.run("DELETE FROM documents WHERE tenant = $1 AND domain = $2", self._tenant, domain)
-        await self._tx.run("DELETE FROM document_contents WHERE tenant = $1 AND domain = $2", self._tenant, domain)
         await erase_sources(self._tx, domain)
+        if await self.clear(domain):
+            await SqlClearings(self._tx).add(Deleted(shelf_of_domain(domain)))
+
+    async def clear(self, domain: str) -> bool:
+        """Delete a few documents of a domain that is gone; tell whether there may be more of them."""
+        rows = await self._tx.all(
+            "SELECT document_id FROM documents WHERE tenant = $1 AND domain = $2 ORDER BY document_id LIMIT $3",
+            self._tenant,
+            domain,
+            _CLEARED_AT_ONCE,
+        )
+        named = [(self._tenant, domain, row[0]) for row in rows]
+        for statement in _CLEAR:
+            await self._tx.many(statement, named)
+        return len(rows) == _CLEARED_AT_ONCE
 
 
 class SqlDocumentStore:
@@ -170,7 +196,7 @@ class SqlDocumentStore:
                 title = excluded.title, metadata = excluded.metadata, pinned = excluded.pinned,
                 importance = excluded.importance, moment = excluded.moment, added_by = excluded.added_by,
                 updated_at = excluded.updated_at, queued_at = excluded.queued_at, state = 'pending', chunks_done = 0,
-                chunks_total = NULL, error = NULL, cut = '', holder = NULL, lease_until = 0
+                chunks_total = NULL, error = NULL, cut = '', holder = NULL, lease_until = 0, starts = 0
             """,
             self._tenant,
             *(_value(getattr(document, name)) for name in _DOCUMENT_FIELDS[:_PUT_FIELDS]),
@@ -285,7 +311,7 @@ class SqlDocumentStore:
     async def waiting(self, now: int, limit: int) -> Sequence[Waiting]:
         rows = await self._tx.all(
             """
-            SELECT domain, document_id FROM documents
+            SELECT domain, document_id, starts FROM documents
             WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND lease_until <= $2
             ORDER BY queued_at LIMIT $3
             """,
@@ -311,7 +337,8 @@ class SqlDocumentStore:
             return None
         await self._tx.run(
             """
-            UPDATE documents SET holder = $1, lease_until = $2
+            UPDATE documents SET holder = $1, lease_until = $2,
+                                 starts = starts + CASE WHEN holder = $1 THEN 0 ELSE 1 END
             WHERE tenant = $3 AND domain = $4 AND document_id = $5
             """,
             holder,
@@ -346,7 +373,7 @@ class SqlDocumentStore:
     async def release(self, domain: str, document_id: str, holder: str, rests_until: int) -> None:
         await self._tx.run(
             """
-            UPDATE documents SET holder = NULL, lease_until = $1
+            UPDATE documents SET holder = NULL, lease_until = $1, starts = 0
             WHERE tenant = $2 AND domain = $3 AND document_id = $4 AND holder = $5
             """,
             rests_until,
@@ -359,7 +386,7 @@ class SqlDocumentStore:
     async def advance(self, domain: str, document_id: str, *, done: int, total: int, cut: str) -> None:
         await self._tx.run(
             """
-            UPDATE documents SET chunks_done = $1, chunks_total = $2, cut = $3
+            UPDATE documents SET chunks_done = $1, chunks_total = $2, cut = $3, starts = 0
             WHERE tenant = $4 AND domain = $5 AND document_id = $6
             """,
             done,
@@ -375,7 +402,7 @@ class SqlDocumentStore:
             """
             UPDATE documents SET state = 'indexed', indexed_version = $1, indexed_content = $2, indexed_at = $3,
                                  chunks = $4, chunks_done = $4, chunks_total = $4, media_type = $5, title = $6,
-                                 error = NULL, holder = NULL, lease_until = 0
+                                 error = NULL, holder = NULL, lease_until = 0, starts = 0
             WHERE tenant = $7 AND domain = $8 AND document_id = $9
             """,
             document.version,
@@ -404,7 +431,7 @@ class SqlDocumentStore:
     async def fail(self, domain: str, document_id: str, reason: str) -> None:
         await self._tx.run(
             """
-            UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 0
+            UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 0, starts = 0
             WHERE tenant = $2 AND domain = $3 AND document_id = $4
             """,
             reason,
@@ -427,7 +454,8 @@ class SqlDocumentStore:
         await self._tx.many(
             """
             UPDATE documents SET version = version + 1, state = 'pending', queued_at = $1, chunks_done = 0,
-                                 chunks_total = NULL, error = NULL, cut = '', holder = NULL, lease_until = 0
+                                 chunks_total = NULL, error = NULL, cut = '', holder = NULL, lease_until = 0,
+                                 starts = 0
             WHERE tenant = $2 AND domain = $3 AND document_id = $4
             """,
             [(now, self._tenant, domain, row[0]) for row in rows],
@@ -514,7 +542,7 @@ async def release_all(transaction: Transaction, holder: str) -> None:
     for tenant in await tenants_with_pending(transaction):
         await transaction.run(
             """
-            UPDATE documents SET holder = NULL, lease_until = 0
+            UPDATE documents SET holder = NULL, lease_until = 0, starts = 0
             WHERE tenant = $1 AND state = 'pending' AND queued_at > 0 AND holder = $2
             """,
             tenant,
@@ -527,6 +555,7 @@ def _said(domain: Domain) -> tuple[Value, ...]:
         domain.description,
         domain.clearance,
         encode_patterns(domain.agents),
+        encode_patterns(domain.writers),
         _encode(domain.cutting).decode(),
         domain.importance,
     )
@@ -538,6 +567,7 @@ def _domain(row: Row) -> Domain:
         **values
         | {
             "agents": decode_patterns(values["agents"]),
+            "writers": decode_patterns(values["writers"]),
             "cutting": _cutting.decode(values["cutting"]),
             "reindex_afresh": bool(values["reindex_afresh"]),
         }
@@ -545,12 +575,12 @@ def _domain(row: Row) -> Domain:
 
 
 def _document(row: Row) -> Document:
-    values = dict(zip(_DOCUMENT_FIELDS, row[:-1], strict=True))
+    values = dict(zip(_DOCUMENT_FIELDS, row, strict=False))
     return Document(**{**values, "pinned": bool(values["pinned"])})
 
 
 def _held(row: Row) -> Held:
-    return Held(_document(row), row[-1])
+    return Held(_document(row), *row[-2:])
 
 
 def _value(value: Value) -> Value:

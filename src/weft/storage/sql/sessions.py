@@ -8,6 +8,8 @@ import msgspec
 
 from weft.capabilities.history.model import Head, branch_of
 from weft.capabilities.sessions.model import Session, SessionConfig, audience_of, line_of
+from weft.capabilities.shelves.model import SESSIONS
+from weft.storage.sql.clearings import Deleted, SqlClearings
 from weft.storage.sql.context import erase_snapshots
 from weft.storage.sql.following import erase_from_shelves
 from weft.storage.sql.memory import erase_memories, memories_of
@@ -85,7 +87,8 @@ class SqlSessionStore:
             session.created_at,
             session.updated_at,
         )
-        return added > 0
+        # What is left of one that was deleted would come back with it.
+        return added > 0 and not await SqlClearings(self._tx).is_under_way(Deleted(SESSIONS, session.session_id))
 
     async def find(self, session_id: str) -> Session | None:
         row = await self._tx.one(_SESSION + "WHERE s.tenant = $1 AND s.session_id = $2", self._tx.tenant, session_id)

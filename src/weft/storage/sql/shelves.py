@@ -6,6 +6,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from weft.capabilities.shelves.model import Chunk, Removal, Return, ShelfState, Standing
+from weft.storage.sql.clearings import CLEARED_AT_ONCE, Deleted, SqlClearings
 from weft.storage.sql.embeddings import SqlVectorStore
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ _VECTOR = """
 FROM chunks LEFT JOIN chunk_vectors v
 ON v.tenant = chunks.tenant AND v.shelf = chunks.shelf AND v.model = $1 AND v.number = chunks.number
 """
-_TABLES = ("shelves", "chunks", "chunk_vectors", "chunk_removals", "chunk_returns")
-_DELETE_ALL = {table: f"DELETE FROM {table} WHERE tenant = $1 AND shelf = $2" for table in _TABLES}  # noqa: S608 - ours
 _LOOKED_AT_ONCE = 200
 # So many numbers are named by one statement; fewer are made up to it, so that there is only one to prepare.
 _NAMED_AT_ONCE = 64
@@ -110,19 +109,37 @@ class SqlShelfStore:
         )
         return await self.remove(shelf, [row[0] for row in rows])
 
-    async def remove_place(self, shelf: str, place: str) -> int:
+    async def remove_place(self, shelf: str, place: str) -> None:
+        if await self.clear_place(shelf, place):
+            await SqlClearings(self._tx).add(Deleted(shelf, place))
+
+    async def remove_shelf(self, shelf: str) -> None:
+        await self._tx.run("DELETE FROM shelves WHERE tenant = $1 AND shelf = $2", self._tenant, shelf)
+        if await self.clear(shelf):
+            await SqlClearings(self._tx).add(Deleted(shelf))
+
+    async def clear_place(self, shelf: str, place: str) -> bool:
+        """Take a few chunks of a place off a shelf; tell whether there may be more of them."""
         rows = await self._tx.all(
-            "SELECT number FROM chunks WHERE tenant = $1 AND shelf = $2 AND place = $3 AND item > '' ORDER BY number",
+            """
+            SELECT number FROM chunks WHERE tenant = $1 AND shelf = $2 AND place = $3 AND item > ''
+            ORDER BY place, item, version, ordinal LIMIT $4
+            """,
             self._tenant,
             shelf,
             place,
+            CLEARED_AT_ONCE,
         )
-        return await self.remove(shelf, [row[0] for row in rows])
+        await self.remove(shelf, [row[0] for row in rows])
+        return len(rows) == CLEARED_AT_ONCE
 
-    async def remove_shelf(self, shelf: str) -> None:
-        await SqlVectorStore(self._tx).forget_shelf(shelf)
-        for table in _TABLES:
-            await self._tx.run(_DELETE_ALL[table], self._tenant, shelf)
+    async def clear(self, shelf: str) -> bool:
+        """Delete a few rows of a shelf that was taken away; tell whether there may be more of them."""
+        cleared = [await self._clear_chunks(shelf), await self._clear_removals(shelf)]
+        cleared += [await self.drop_vectors(shelf, model, CLEARED_AT_ONCE) for model in await self._models(shelf)]
+        # One for each batch of chunks that got further vectors, so there are few of them.
+        await self._tx.run("DELETE FROM chunk_returns WHERE tenant = $1 AND shelf = $2", self._tenant, shelf)
+        return CLEARED_AT_ONCE in cleared
 
     async def find(self, shelf: str, numbers: Sequence[int]) -> Sequence[Chunk]:
         found: list[Chunk] = []
@@ -150,6 +167,20 @@ class SqlShelfStore:
             version,
         )
         return [_chunk(shelf, row) for row in rows]
+
+    async def numbers_of(self, shelf: str, place: str, item: str, version: int) -> Sequence[int]:
+        rows = await self._tx.all(
+            """
+            SELECT number FROM chunks
+            WHERE tenant = $1 AND shelf = $2 AND place = $3 AND item = $4 AND version = $5 ORDER BY ordinal
+            """,
+            self._tenant,
+            shelf,
+            place,
+            item,
+            version,
+        )
+        return [row[0] for row in rows]
 
     async def stretch(self, shelf: str, place: str, item: str, version: int, first: int, last: int) -> Sequence[Chunk]:
         rows = await self._tx.all(
@@ -327,6 +358,35 @@ class SqlShelfStore:
             shelf,
             model,
             limit,
+        )
+
+    async def _clear_chunks(self, shelf: str) -> int:
+        rows = await self._tx.all(
+            "SELECT number, digest FROM chunks WHERE tenant = $1 AND shelf = $2 ORDER BY number LIMIT $3",
+            self._tenant,
+            shelf,
+            CLEARED_AT_ONCE,
+        )
+        if rows:
+            await self._tx.run(
+                "DELETE FROM chunks WHERE tenant = $1 AND shelf = $2 AND number <= $3",
+                self._tenant,
+                shelf,
+                rows[-1][0],
+            )
+            # What nobody can find any more leaves no trace of what it said.
+            await SqlVectorStore(self._tx).forget_unused([row[1] for row in rows])
+        return len(rows)
+
+    async def _clear_removals(self, shelf: str) -> int:
+        return await self._tx.changed(
+            """
+            DELETE FROM chunk_removals WHERE tenant = $1 AND shelf = $2 AND number IN (
+                SELECT number FROM chunk_removals WHERE tenant = $1 AND shelf = $2 ORDER BY number LIMIT $3)
+            """,
+            self._tenant,
+            shelf,
+            CLEARED_AT_ONCE,
         )
 
     async def _take(self, shelf: str, numbers: int, *, more: int) -> int:

@@ -1,5 +1,5 @@
 """The contracts of Embedder, VectorStore and TenantModelStore."""
-# ruff: noqa: S101 - tests that others run
+# ruff: noqa: S101, PLR2004 - tests that others run
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import asyncio
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from weft.capabilities.embedding.model import Embedder
 from weft.capabilities.embedding.store import KeptVector, TenantModel
+from weft.testing.contracts.shelves import CHUNK
 from weft.testing.contracts.stores import Stores
 
 TEXTS = (
@@ -85,6 +87,25 @@ class VectorStoreContract:
         kept = {**await stores.vectors.find("m", DIGESTS[:6]), **await stores.vectors.find("n", DIGESTS[:6])}
         assert sorted(kept) == [DIGESTS[0], *DIGESTS[3:6]]
         assert [await stores.vectors.drop_unused(100) for _ in range(2)] == [4, 0]
+
+    async def test_what_callers_asked_for_goes_before_any_passage(self, stores: Stores) -> None:
+        await stores.vectors.keep("m", {DIGESTS[0]: b"v", DIGESTS[1]: b"v"}, 10)
+        await stores.vectors.keep("n", {DIGESTS[2]: b"v"}, 30, "asked")
+        await stores.vectors.keep("m", {DIGESTS[3]: b"v"}, 20, "asked")
+        assert await stores.vectors.drop_unused(1) == 1
+        assert (len(await stores.vectors.find("n", DIGESTS)), len(await stores.vectors.find("m", DIGESTS))) == (1, 2)
+        assert await stores.vectors.drop_unused(2) == 2
+        assert len(await stores.vectors.find("m", DIGESTS)) == 1
+
+    @pytest.mark.req("CE-E")
+    async def test_what_is_old_goes_in_steps_and_of_it_what_no_chunk_is_made_of(self, stores: Stores) -> None:
+        await stores.vectors.keep("m", dict.fromkeys(DIGESTS[:3], b"v"), 10)
+        await stores.vectors.keep("m", {DIGESTS[3]: b"v"}, 10, "asked")
+        await stores.vectors.keep("m", {DIGESTS[4]: b"v"}, 20)
+        await stores.shelves.add("domain:a", [structs.replace(CHUNK, digest=DIGESTS[0])], {})
+        assert [await stores.vectors.review(20, 100, 2) for _ in range(3)] == [3, 1, 0]
+        left = await stores.vectors.find("m", DIGESTS[:5])
+        assert {digest: found.used_at for digest, found in left.items()} == {DIGESTS[0]: 100, DIGESTS[4]: 20}
 
     async def test_what_is_forgotten_can_be_kept_anew(self, stores: Stores, elsewhere: Stores) -> None:
         for where in (stores, elsewhere):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from weft.capabilities.history.model import EMPTY, Author, Commit, Point
 from weft.capabilities.sessions.model import Session, SessionConfig
 from weft.capabilities.sessions.store import Position
+from weft.kernel.events import NewEvent
 from weft.testing.contracts.stores import Stores
 
 
@@ -46,6 +47,17 @@ class SessionStoreContract:
         ]
         assert [name for name, _ in await stores.sessions.audiences("", 1)] == ["s1"]
         assert [name for name, _ in await stores.sessions.audiences("s1", 10)] == ["s2"]
+
+    async def test_sessions_that_came_or_went_behind_an_event_are_named(self, stores: Stores) -> None:
+        before = await stores.events.last_seq()
+        await stores.sessions.add(session("s1"))
+        for kind, session_id in (("created", "s1"), ("archived", "s2"), ("created", "s3"), ("deleted", "s3")):
+            await stores.outbox.publish(
+                NewEvent(type=f"session.{kind}", session_id=session_id, subject=session_id, actor="planner")
+            )
+        changed = await stores.sessions.audiences_changed(before)
+        assert sorted(changed) == [("s1", ("subagent:*", "human:dana", "principal:planner")), ("s3", None)]
+        assert list(await stores.sessions.audiences_changed(await stores.events.last_seq())) == []
 
     async def test_archived_sessions_are_listed_only_if_asked_for(self, stores: Stores) -> None:
         await stores.sessions.add(session("s1"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 from msgspec import structs
 
 from weft.capabilities.shelves.model import NewChunk, Removal, Return, ShelfState
@@ -99,10 +100,34 @@ class ShelfStoreContract:
         stretch = await stores.shelves.stretch(SHELF, "a", "guide.md", 2, 1, 3)
         assert [chunk.ordinal for chunk in stretch] == [1, 2, 3]
         assert list(await stores.shelves.of_item(SHELF, "a", "guide.md", 1)) == []
+        assert list(await stores.shelves.numbers_of(SHELF, "a", "guide.md", 2)) == [5, 4, 3, 2, 1]
+        assert list(await stores.shelves.numbers_of(SHELF, "a", "guide.md", 1)) == []
+
+    @pytest.mark.req("CE-E")
+    async def test_what_stands_on_no_shelf_any_more_is_forgotten(self, stores: Stores, elsewhere: Stores) -> None:
+        for where in (stores, elsewhere):
+            await where.vectors.keep("m", {CHUNK.digest: b"v"}, 10)
+        await stores.vectors.keep("n", {CHUNK.digest: b"v", b"other": b"v"}, 10)
+        await stores.shelves.add(SHELF, parts(2), {})
+        await stores.shelves.add(OTHER, parts(2), {})
+        await stores.shelves.remove(SHELF, [1])
+        await stores.shelves.remove_shelf(OTHER)
+        assert await stores.vectors.count() == 3
+        await stores.shelves.remove(SHELF, [2])
+        assert (await stores.vectors.count(), await elsewhere.vectors.count()) == (1, 1)
+
+    @pytest.mark.req("CE-E")
+    async def test_what_stood_on_a_shelf_that_is_taken_away_is_forgotten(self, stores: Stores) -> None:
+        for model in ("m", "n"):
+            await stores.vectors.keep(model, {CHUNK.digest: b"v", b"other": b"v"}, 10)
+        await stores.shelves.add(SHELF, parts(2), {})
+        await stores.shelves.remove_shelf(SHELF)
+        assert await stores.vectors.count() == 2
+        assert await stores.vectors.find("m", [CHUNK.digest]) == {}
 
     async def test_a_place_goes_with_all_that_belongs_to_it(self, stores: Stores) -> None:
         await stores.shelves.add(SHELF, [*parts(2), *parts(2, place="b")], {MODEL: vectors(4)})
-        assert await stores.shelves.remove_place(SHELF, "a") == 2
+        await stores.shelves.remove_place(SHELF, "a")
         newest = await stores.shelves.newest(SHELF, ["a", "b"], 10)
         assert [(chunk.number, chunk.place) for chunk in newest] == [(4, "b"), (3, "b")]
 

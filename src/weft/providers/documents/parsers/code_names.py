@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from importlib import import_module
 from typing import Any
 
@@ -24,12 +26,15 @@ _FUNCTION_VALUES = frozenset(("arrow_function", "function_expression", "function
 _ABOVE = frozenset(("comment", "line_comment", "block_comment", "attribute_item", "attribute_list", "decorator"))
 _WRAPPERS = frozenset(("decorated_definition", "export_statement", "template_declaration", "type_declaration"))
 _MOST_PARTS = 50_000
+# Nodes within nodes: what is nested deeper has no name worth telling, and the library takes longer the deeper it is.
+_DEEPEST = 200
+_LINE_END = re.compile(rb"\n")
 
 
 def answer(source: bytes, question: dict[str, Any]) -> dict[str, Any]:
     """Return each named part as start, end and name, in characters."""
     tree = Parser(_language(question["language"])).parse(source)
-    parts = sorted(_parts(tree.root_node), key=lambda part: (part[0], -part[1]))[:_MOST_PARTS]
+    parts = sorted(_parts(tree.root_node, _Lines(source)), key=lambda part: (part[0], -part[1]))[:_MOST_PARTS]
     places = _in_characters(source, sorted({place for start, end, _ in parts for place in (start, end)}))
     return {"names": [[places[start], places[end], name] for start, end, name in parts]}
 
@@ -40,16 +45,31 @@ def _language(name: str) -> Language:
     return Language(import_module(f"tree_sitter_{name}").language())
 
 
-def _parts(root: Any) -> list[tuple[int, int, str]]:  # noqa: ANN401 - a node of whatever kind
+class _Lines:
+    """Where lines begin, in bytes. Reading rows and columns of the library's nodes breaks its memory in 0.26."""
+
+    def __init__(self, source: bytes) -> None:
+        self._starts = [0, *(match.end() for match in _LINE_END.finditer(source))]
+
+    def row(self, place: int) -> int:
+        return bisect_right(self._starts, place)
+
+    def start(self, place: int) -> int:
+        """Return where the line begins that a place is in."""
+        return self._starts[self.row(place) - 1]
+
+
+def _parts(root: Any, lines: _Lines) -> list[tuple[int, int, str]]:  # noqa: ANN401 - a node of whatever kind
     parts = []
-    waiting = [root]
+    waiting = [(root, 0)]
     while waiting:
-        node = waiting.pop()
+        node, depth = waiting.pop()
         if node.is_named and node.type in _PARTS and (name := _name(node)):
-            parts.append((_start(node), node.end_byte, name))
+            parts.append((_start(node, lines), node.end_byte, name))
         elif node.type == "variable_declarator" and (name := _assigned(node)):
-            parts.append((_start(node.parent), node.parent.end_byte, name))
-        waiting.extend(child for child in node.children if child.child_count)
+            parts.append((_start(node.parent, lines), node.parent.end_byte, name))
+        if depth < _DEEPEST:
+            waiting.extend((child, depth + 1) for child in node.children if child.child_count)
     return parts
 
 
@@ -82,19 +102,19 @@ def _words(node: Any) -> str:  # noqa: ANN401 - likewise
     return " ".join(node.text.decode(errors="replace").split())[:200] if node is not None else ""
 
 
-def _start(node: Any) -> int:  # noqa: ANN401 - likewise
+def _start(node: Any, lines: _Lines) -> int:  # noqa: ANN401 - likewise
     """Return where a part begins: with its decorators, attributes and the comments right above it."""
     while node.parent is not None and node.parent.type in _WRAPPERS:
         node = node.parent
     above = _before(node)
-    while above is not None and above.type in _ABOVE and node.start_point.row - above.end_point.row <= 1:
-        if _shares_its_line(above):
+    while above is not None and above.type in _ABOVE and _rows_between(above, node, lines) <= 1:
+        if _shares_its_line(above, lines):
             break
         node, above = above, _before(above)
     # With its indentation: places are at the beginnings of lines.
     before = _before(node)
-    begins_its_line = before is None or before.end_point.row < node.start_point.row
-    start: int = node.start_byte - (node.start_point.column if begins_its_line else 0)
+    begins_its_line = before is None or _rows_between(before, node, lines) > 0
+    start: int = lines.start(node.start_byte) if begins_its_line else node.start_byte
     return start
 
 
@@ -105,9 +125,13 @@ def _before(node: Any) -> Any:  # noqa: ANN401 - likewise
     return node.prev_sibling
 
 
-def _shares_its_line(comment: Any) -> bool:  # noqa: ANN401 - likewise
+def _shares_its_line(comment: Any, lines: _Lines) -> bool:  # noqa: ANN401 - likewise
     before = _before(comment)
-    return before is not None and before.end_point.row == comment.start_point.row
+    return before is not None and not _rows_between(before, comment, lines)
+
+
+def _rows_between(above: Any, below: Any, lines: _Lines) -> int:  # noqa: ANN401 - likewise
+    return lines.row(below.start_byte) - lines.row(above.end_byte)
 
 
 def _in_characters(source: bytes, places: list[int]) -> dict[int, int]:
