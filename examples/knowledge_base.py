@@ -87,7 +87,7 @@ async def keep_some_of_it_apart(weft: Weft, assistant: Weft) -> None:
 
 async def indexed(weft: Weft, domain: str) -> None:
     """Wait until searches find everything that was put into a domain."""
-    while (await weft.knowledge.show_domain(domain)).pending:
+    while (await weft.knowledge.show_domain(domain)).pending:  # noqa: ASYNC110 - nothing tells when it is
         await asyncio.sleep(0.05)
 
 

@@ -42,7 +42,9 @@ class Settings:
 
     host: str = setting("127.0.0.1", "WEFT_HOST", "Address the server listens on.")
     port: int = setting(8787, "WEFT_PORT", "Port the server listens on.")
-    data: str = setting("~/.weft", "WEFT_DATA", "Folder for the embedded database, for large values and for what searching uses.")
+    data: str = setting(
+        "~/.weft", "WEFT_DATA", "Folder for the embedded database, for large values and for what searching uses."
+    )
     database_url: str = setting(
         "", "WEFT_DATABASE_URL", "A SQLite file or postgresql:// address; weft.db in the data folder if empty."
     )

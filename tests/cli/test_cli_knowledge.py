@@ -59,7 +59,10 @@ def test_names_can_be_given(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", "-", "--name", "said.txt", stdin="Said on standard input.")
     assert cli.run("knowledge", "read-document", "handbook", "said.txt").stdout == "Said on standard input.\n"
     listed = cli.run("knowledge", "list-documents", "handbook").stdout
-    assert [line.split()[:2] for line in listed.splitlines()[1:]] == [["guides/leave.md", "indexed"], ["said.txt", "indexed"]]
+    assert [line.split()[:2] for line in listed.splitlines()[1:]] == [
+        ["guides/leave.md", "indexed"],
+        ["said.txt", "indexed"],
+    ]
     domains = cli.run("knowledge", "list-domains").stdout.splitlines()
     assert domains[1].split()[:3] == ["handbook", "2", "2"]
 
@@ -72,7 +75,9 @@ def test_what_cannot_be_added_is_told_and_nothing_is_put(cli: CommandLine, docs:
     cli.run("knowledge", "add", "handbook", str(docs / "nowhere"), code=2)
     cli.run("knowledge", "add", "handbook", "-", stdin="x", code=2)
     cli.run("knowledge", "add", "handbook", str(docs), "--name", "x", code=2)
-    same = cli.run("knowledge", "add", "handbook", str(docs / "leave.md"), str(docs / ".." / "docs" / "leave.md"), code=2)
+    same = cli.run(
+        "knowledge", "add", "handbook", str(docs / "leave.md"), str(docs / ".." / "docs" / "leave.md"), code=2
+    )
     assert "--prefix" in same.stderr
     assert cli.json("knowledge", "show-domain", "handbook")["documents"] == 0
 
@@ -110,7 +115,11 @@ def test_models_moves_and_reindexing_are_shown_for_people(cli: CommandLine, docs
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     assert "all-MiniLM-L6-v2-int8" in cli.run("knowledge", "list-models").stdout
     assert "MODEL_MOVE_NOT_FOUND" in cli.run("knowledge", "show-move", code=1).stderr
-    service = {"WEFT_EMBEDDING_URL": "http://127.0.0.1:9", "WEFT_EMBEDDING_MODEL": "m", "WEFT_EMBEDDING_DIMENSIONS": "8"}
+    service = {
+        "WEFT_EMBEDDING_URL": "http://127.0.0.1:9",
+        "WEFT_EMBEDDING_MODEL": "m",
+        "WEFT_EMBEDDING_DIMENSIONS": "8",
+    }
     cli.env |= service
     begun = cli.run("knowledge", "start-move", "remote:m@8").stdout
     assert begun == "all-MiniLM-L6-v2-int8 -> remote:m@8: embedding\n0 of 2 chunks embedded.\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,6 +15,7 @@ from support.hooks import until
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.world import refused
 from weft.capabilities.embedding.model import EmbedderUnavailable, TextRefused
+from weft.capabilities.knowledge.store import Waiting
 from weft.storage.sql.database import Scope
 from weft.storage.sql.shelves import SqlShelfStore
 
@@ -404,6 +406,108 @@ async def test_whoever_may_only_read_puts_and_deletes_nothing(library: World) ->
     with refused("PERMISSION_DENIED"):
         await reader.call("knowledge.delete_document", domain=HANDBOOK, document_id="a.md")
     assert (await reader.call("knowledge.list_documents", domain=HANDBOOK))["documents"] == []
+
+
+@pytest.mark.req("CE-F12")
+async def test_not_just_any_writer_pins(library: World) -> None:
+    with refused("PERMISSION_DENIED") as caught:
+        await put(library.review, "a.md", "x", pinned=True)
+    assert caught.value.context["required_clearance"] == 3
+    await put(library.review, "a.md", "x")
+    await put(library.planner, "a.md", "x", pinned=True)
+    assert (await document(library.review, "a.md"))["pinned"]
+
+
+async def test_what_is_put_and_deleted_is_on_record_without_what_it_says(library: World) -> None:
+    secret = {"text": "the secret", "title": "the secret", "metadata": {"note": "the secret"}}
+    await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="a.md", **secret)
+    await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="a.md", **secret)
+    several = [{"document_id": "a.md", "text": "the secret, changed"}, {"document_id": "b.md", "text": "the secret"}]
+    await library.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=several)
+    await library.review.call("knowledge.delete_document", domain=HANDBOOK, document_id="a.md")
+    rows = [row for row in await library.admin.audit() if "document" in row["action"]]
+    assert sorted((row["action"], row["target"], row["principal_id"], row["detail"]) for row in rows) == [
+        ("knowledge.add_document", "a.md", "planner", {"domain": HANDBOOK, "version": 1}),
+        ("knowledge.add_documents", "a.md", "planner", {"domain": HANDBOOK, "version": 2}),
+        ("knowledge.add_documents", "b.md", "planner", {"domain": HANDBOOK, "version": 1}),
+        ("knowledge.delete_document", "a.md", "review-2", {"domain": HANDBOOK}),
+    ]
+    assert "the secret" not in str(rows)
+
+
+async def dies_at(library: World, document_id: str, *others: str) -> None:
+    """Have a process take documents up and end, without a word, while it is at work with them."""
+    app = await library.another_app()
+    ingestion = app.ingestion
+    for name in (document_id, *others):
+        waiting = Waiting(HANDBOOK, name)
+        await ingestion._write(library.tenant, lambda ingest, each=waiting: ingest.take(each, ingestion._holder))
+    library.clock.advance(seconds=61)
+
+
+@pytest.mark.req("CE-F52")
+async def test_what_ended_two_processes_ends_no_third(library: World) -> None:
+    for name in ("killer.md", "b.md"):
+        await put(library.planner, name, TEXT)
+    await dies_at(library, "killer.md", "b.md")
+    await dies_at(library, "killer.md")
+    await library.app.ingestion.catch_up()
+    failed = await document(library.planner, "killer.md")
+    assert (failed["state"], (await document(library.planner, "b.md"))["state"]) == ("failed", "indexed")
+    assert "begun twice" in failed["error"]
+    await put(library.planner, "killer.md", f"{TEXT} Mended.")
+    await library.app.ingestion.catch_up()
+    assert (await document(library.planner, "killer.md"))["state"] == "indexed"
+
+
+@pytest.mark.req("CE-F52")
+async def test_what_may_have_ended_a_process_is_tried_with_nothing_beside_it(
+    library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"d{each}.md" for each in range(6)]
+    for name in names:
+        await put(library.planner, name, f"{name} {TEXT}")
+    await dies_at(library, *names[:3])
+    embed, beside = embedder.embed, {}
+
+    async def looking(texts: Any, purpose: Any) -> Any:
+        at_work = {key.document_id for key in library.app.ingestion._served}
+        beside.update({name: len(at_work) for name in names if any(name in text for text in texts)})
+        await asyncio.sleep(0.01)
+        return await embed(texts, purpose)
+
+    monkeypatch.setattr(embedder, "embed", looking)
+    await library.app.ingestion.catch_up()
+    assert [beside[name] for name in names[:3]] == [1, 1, 1]
+    assert {(await document(library.planner, name))["state"] for name in names} == {"indexed"}
+
+
+@pytest.mark.req("CE-T")
+async def test_documents_of_one_tenant_leave_room_for_those_of_another(
+    library: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, most = Counter(), Counter()
+    read_document = library.app.ingestion._reader.read
+
+    def slowly(content: bytes, media_type: str | None, name: str) -> Any:
+        tenant = name.partition("-")[0]
+        reading[tenant] += 1
+        most[tenant] = max(most[tenant], reading[tenant])
+        done = read_document(content, media_type, name)
+        reading[tenant] -= 1
+        return done
+
+    monkeypatch.setattr(library.app.ingestion._reader, "read", slowly)
+    await domain(library.stranger)
+    for each in range(8):
+        await put(library.planner, f"ours-{each}", TEXT)
+        await put(library.stranger, f"theirs-{each}", TEXT)
+    await library.app.ingestion._look()
+    in_hand = Counter(key.tenant for key in library.app.ingestion._served)
+    assert max(in_hand.values()) <= 4
+    assert len(in_hand) == 2
+    await library.app.ingestion.catch_up()
+    assert dict(most) == {"ours": 1, "theirs": 1}
 
 
 async def test_several_processes_index_each_document_once(library: World, embedder: QuickEmbedder) -> None:

@@ -94,15 +94,43 @@ async def test_nobody_reaches_beyond_their_own_clearance(world: World) -> None:
     lead = await world.admin.create_agent(
         "lead", agent_type="lead", clearance=3, permissions=["read", "write", "admin"]
     )
-    with refused("PERMISSION_DENIED"):
-        await domain(lead, clearance=4)
-    await domain(lead, clearance=3)
+    await domain(world.admin, clearance=3)
     with refused("PERMISSION_DENIED"):
         await lead.call("knowledge.update_domain", domain=HANDBOOK, clearance=4)
     await world.admin.call("knowledge.update_domain", domain=HANDBOOK, clearance=5)
     assert await names(lead) == []
     with refused("DOMAIN_NOT_FOUND"):
         await lead.call("knowledge.delete_domain", domain=HANDBOOK)
+
+
+async def test_only_the_highest_clearance_may_learn_which_names_are_taken(world: World) -> None:
+    lead = await world.admin.create_agent(
+        "lead", agent_type="lead", clearance=4, permissions=["read", "write", "admin"]
+    )
+    await domain(world.admin, "secrets", clearance=5)
+    answers = []
+    for name in ("secrets", "free"):
+        with refused("PERMISSION_DENIED") as caught:
+            await domain(lead, name)
+        answers.append((caught.value.message, caught.value.context))
+    assert answers[0] == answers[1]
+
+
+async def test_a_domain_names_who_may_write(world: World) -> None:
+    made = await domain(world.admin, writers=["type:review"])
+    assert made["writers"] == ["type:review"]
+    await put(world.review, "a.md", "one")
+    await put(world.admin, "b.md", "an admin always may")
+    for operation, what in (
+        ("add_document", {"document_id": "a.md", "text": "other"}),
+        ("add_documents", {"documents": [{"document_id": "c.md", "text": "other"}]}),
+        ("delete_document", {"document_id": "a.md"}),
+    ):
+        with refused("PERMISSION_DENIED"):
+            await world.analysis.call(f"knowledge.{operation}", domain=HANDBOOK, **what)
+    assert (await document(world.analysis, "a.md"))["version"] == 1
+    await world.admin.call("knowledge.update_domain", domain=HANDBOOK, writers=["*"])
+    await put(world.analysis, "a.md", "other")
 
 
 async def test_a_change_of_who_may_look_acts_at_once(world: World) -> None:
@@ -157,7 +185,7 @@ async def test_a_deleted_domain_leaves_nothing(world: World) -> None:
     made = await domain(world.admin)
     assert (made["documents"], made["chunks"]) == (0, 0)
     done = [entry["action"] for entry in await world.admin.audit()]
-    assert [each for each in done if each.startswith("knowledge.")] == [
+    assert [each for each in done if each.startswith("knowledge.") and each.endswith("_domain")] == [
         *("knowledge.create_domain", "knowledge.delete_domain", "knowledge.create_domain")
     ]
 
@@ -184,8 +212,11 @@ async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
     assert await names(world.admin) == [HANDBOOK]
     await put(world.planner, "a.md", "12345")
     await world.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", 2**30 - 2, world.tenant)
-    with refused("QUOTA_EXCEEDED"):
+    with refused("QUOTA_EXCEEDED") as full:
         await put(world.planner, "b.md", "12345")
+    # Nothing of how much there is, which is in domains that others may look into, too.
+    assert full.value.context == {"plan": "free", "limit_bytes": 2**30}
+    assert str(2**30 + 3) not in full.value.message
     assert await outcome(document(world.planner, "b.md")) == "DOCUMENT_NOT_FOUND"
     # What is there can still be replaced by less, and deleted.
     await put(world.planner, "a.md", "123")

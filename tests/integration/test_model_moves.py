@@ -117,7 +117,7 @@ async def test_searches_find_the_same_all_the_while(world: World, app: App, serv
     await start(world, app)
     assert (await moved(world, app))["state"] == "done"
     before = searches
-    while searches < before + len(asked) and not searcher.done():
+    while searches < before + len(asked) and not searcher.done():  # noqa: ASYNC110 - nothing tells when it is
         await asyncio.sleep(0.01)
     stop.set()
     await searcher
@@ -130,7 +130,9 @@ async def test_a_model_that_finds_less_is_refused_and_leaves_nothing(
 ) -> None:
     chunks = await chunk_count(world)
     for number in range(40):
-        await put(world.admin, f"more/{number}", f"Rule {number}: {list(SUBJECTS.values())[number % 6]} See page {number}.")
+        await put(
+            world.admin, f"more/{number}", f"Rule {number}: {list(SUBJECTS.values())[number % 6]} See page {number}."
+        )
     await caught_up(app)
     service.script = Guessing([Answer(change=Guesses())])
     await start(world, app)

@@ -14,6 +14,7 @@ import pytest
 import weft.storage.sql.access
 import weft.storage.sql.blobs
 import weft.storage.sql.board
+import weft.storage.sql.clearings
 import weft.storage.sql.context
 import weft.storage.sql.embeddings
 import weft.storage.sql.events
@@ -31,6 +32,7 @@ import weft.storage.sql.pruning
 import weft.storage.sql.records
 import weft.storage.sql.retention
 import weft.storage.sql.reviews
+import weft.storage.sql.search_health
 import weft.storage.sql.sessions
 import weft.storage.sql.shelves
 import weft.storage.sql.switches
@@ -48,6 +50,7 @@ STORES = (
     weft.storage.sql.access,
     weft.storage.sql.blobs,
     weft.storage.sql.board,
+    weft.storage.sql.clearings,
     weft.storage.sql.context,
     weft.storage.sql.embeddings,
     weft.storage.sql.events,
@@ -65,6 +68,7 @@ STORES = (
     weft.storage.sql.records,
     weft.storage.sql.retention,
     weft.storage.sql.reviews,
+    weft.storage.sql.search_health,
     weft.storage.sql.sessions,
     weft.storage.sql.shelves,
     weft.storage.sql.switches,
@@ -73,7 +77,7 @@ STORES = (
 )
 # Tables of which a tenant has a handful of rows, or statements that page through a tenant in order.
 SMALL = re.compile(
-    r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs|knowledge_sources|model_moves|webhooks|domains|shelves|tenant_plans)\b"
+    r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs|knowledge_sources|model_moves|tenant_models|clearings|webhooks|domains|shelves|tenant_plans)\b"
 )
 # What a statement itself has found so far, or brings along.
 OWN = re.compile(r"^SCAN (a\d|latest|page|parts|senders|touched|\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS)$")
@@ -150,4 +154,4 @@ async def test_sources_that_nobody_waits_for_are_passed_over(tmp_path: Path) -> 
     database = apsw.Connection(str(tmp_path / "weft.db"))
     (sql,) = [text for text in statements(weft.storage.sql.knowledge_sources) if "watch = 1 OR" in text]
     steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {sql}")]
-    assert steps == ["SCAN knowledge_sources USING INDEX knowledge_sources_to_look_at"]
+    assert steps == ["SEARCH knowledge_sources USING INDEX knowledge_sources_to_look_at (enabled=?)"]

@@ -76,7 +76,9 @@ async def test_afresh_means_that_every_text_is_embedded_again(world: World, embe
     await reindex(world)
     await put(world.admin, "d001", "Other words, put meanwhile, are embedded as always.")
     await world.app.ingestion.catch_up()
-    assert [text.split("\n")[-1] for text in embedder.embedded] == ["Other words, put meanwhile, are embedded as always."]
+    assert [text.split("\n")[-1] for text in embedder.embedded] == [
+        "Other words, put meanwhile, are embedded as always."
+    ]
 
 
 async def test_what_is_put_meanwhile_waits_behind_a_few_only(world: World) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weft.app.auditing import Auditor
 from weft.app.caches import Cache, CacheFigures
 from weft.app.callers import Callers
+from weft.app.clearing import Clearing
 from weft.app.dispatch import Arrival, Dispatcher
 from weft.app.embedding import CachedEmbeddings
 from weft.app.exchange import Exchange
@@ -128,6 +129,7 @@ class App:
             self._cache("query_vectors", 1, megabytes=8, seconds=3600),
             settings.embedding_cache_entries,
         )
+        self.clearing = Clearing(self.database, self.clock)
         self.following = Following(self.database, self.clock, self.embeddings, self.metrics, settings.reindex_rate)
         self._feed.listeners.append(self.following.note)
         self._knowledge_desk = KnowledgeDesk(self.database, self._auditor)
@@ -204,6 +206,7 @@ class App:
             asyncio.create_task(self.sources.run(), name="weft-sources"),
             asyncio.create_task(self.ingestion.run(), name="weft-ingestion"),
             asyncio.create_task(self.moves.run(), name="weft-moves"),
+            asyncio.create_task(self.clearing.run(), name="weft-clearing"),
         ]
         if self.settings.indexes_sessions:
             self._background.append(asyncio.create_task(self.following.run(), name="weft-following"))

@@ -11,14 +11,14 @@ import shutil
 import socket
 import sys
 from contextlib import asynccontextmanager, closing
-from dataclasses import dataclass
-from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from weft.app.findings import Finding, State
+from weft.app.search_checks import check_documents, check_following, check_models, check_vector_indexes
 from weft.index.places import ASIDE, damaged_files
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
@@ -55,24 +55,6 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'
 ORDER BY c.relname
 """
 _ROLE = "SELECT current_user, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
-
-
-class State(StrEnum):
-    """How a check turned out."""
-
-    OK = "ok"
-    WARNING = "warning"
-    PROBLEM = "problem"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What one check found, and what to do about it."""
-
-    check: str
-    state: State
-    detail: str
-    next_step: str = ""
 
 
 async def examine(settings: Settings, clock: Clock) -> list[Finding]:
@@ -127,6 +109,7 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
             if findings[1].state is State.OK:
                 findings += [await _check_isolation(database)] if _is_postgres(settings) else []
                 findings += await _check_webhooks(database)
+                findings += await _check_search(database, settings, clock.now())
             return findings
     except TimeoutError:
         return [Finding("Database", State.PROBLEM, f"{where} does not answer", "Check the address and the network.")]
@@ -280,6 +263,25 @@ async def _check_webhooks(database: Database) -> list[Finding]:
         return []
     step = "See why with weft webhook list and weft webhook deliveries, then send them again: weft webhook replay."
     return [Finding("Webhooks", State.WARNING, f"{dead} events could not be delivered", step)]
+
+
+async def _check_search(database: Database, settings: Settings, now: datetime) -> list[Finding]:
+    findings = await check_documents(database, now)
+    if settings.indexes_sessions:
+        findings += await check_following(database)
+    findings += await check_models(database, await _configured_models(settings), now)
+    return findings + (await check_vector_indexes(database) if _is_postgres(settings) else [])
+
+
+async def _configured_models(settings: Settings) -> list[str]:
+    """Return the names of the models there are; none if that cannot be told, which another check says."""
+    try:
+        embedders = configured_embedders(settings)
+    except WeftError:
+        return []
+    for embedder in embedders:
+        await embedder.close()
+    return [embedder.model.name for embedder in embedders]
 
 
 @asynccontextmanager

@@ -5,7 +5,6 @@ Nothing here imports numpy: an array is asked for what it can do itself, and who
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import struct
 from collections import Counter
@@ -121,9 +120,9 @@ class CachedEmbeddings:
     async def _review(self, scope: Scope) -> None:
         now = to_micros(self._clock.now())
         judge = partial(_review, before=now - _KEPT_UNUSED_DAYS * DAY_MICROS, now=now)
+        # Whoever waits to write comes in between.
         while await self._database.write(scope, judge):
-            # Whoever waits to write comes in between.
-            await asyncio.sleep(0)
+            pass
 
     async def _look_up(
         self, scope: Scope, embedder: Embedder, texts: Mapping[bytes, str], purpose: Purpose, kind: KeptFor = "passage"

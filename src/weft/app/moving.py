@@ -122,7 +122,7 @@ class ModelMoves:
         started = asyncio.get_running_loop().time()
         batch: Batch | None = await lease.read(self._with_moves(Moves.next_batch))
         if batch is None:
-            await lease.write(self._with_moves(Moves.conclude_embedding))
+            await self._conclude_embedding(lease)
             return
         texts = [chunk.embedded for chunk in batch.chunks]
         async with lease.held():
@@ -130,6 +130,12 @@ class ModelMoves:
         numbered = dict(zip((chunk.number for chunk in batch.chunks), vectors, strict=True))
         await lease.write(self._with_moves(partial(Moves.keep, batch=batch, vectors=numbered)))
         await asyncio.sleep((asyncio.get_running_loop().time() - started) * self.rest)
+
+    async def _conclude_embedding(self, lease: Lease) -> None:
+        look = self._with_moves(Moves.whole_up_to)
+        async with lease.held():
+            whole = await self._database.read(Scope(lease.tenant), look, heavy=True)
+        await lease.write(self._with_moves(partial(Moves.conclude_embedding, whole_up_to=whole)))
 
     async def _compare(self, lease: Lease, move: Move) -> None:
         async with lease.held():

@@ -1051,10 +1051,14 @@ class KnowledgeOperations:
         description: str = "",
         clearance: int = 1,
         agents: Sequence[str] = ("*",),
+        writers: Sequence[str] = ("*",),
         cutting: Cutting | Mapping[str, Any] = Cutting(chunk_tokens=512, overlap_tokens=64),
         importance: float = 0.5,
     ) -> DomainInfo:
-        """Make a domain of knowledge: documents that are searched together, by those who may look into it."""
+        """Make a domain of knowledge: documents that are searched together, by those who may look into it.
+
+        It needs the highest clearance: whether a name is taken, or a plan used up, tells of every domain there is.
+        """
         return await self._caller.call(
             "knowledge.create_domain",
             {
@@ -1062,6 +1066,7 @@ class KnowledgeOperations:
                 "description": description,
                 "clearance": clearance,
                 "agents": agents,
+                "writers": writers,
                 "cutting": cutting,
                 "importance": importance,
             },
@@ -1083,6 +1088,7 @@ class KnowledgeOperations:
         description: str | None = None,
         clearance: int | None = None,
         agents: Sequence[str] | None = None,
+        writers: Sequence[str] | None = None,
         cutting: Cutting | Mapping[str, Any] | None = None,
         importance: float | None = None,
     ) -> DomainInfo:
@@ -1096,7 +1102,12 @@ class KnowledgeOperations:
             {
                 "domain": domain,
                 **given(
-                    description=description, clearance=clearance, agents=agents, cutting=cutting, importance=importance
+                    description=description,
+                    clearance=clearance,
+                    agents=agents,
+                    writers=writers,
+                    cutting=cutting,
+                    importance=importance,
                 ),
             },
             DomainInfo,
@@ -1226,7 +1237,7 @@ class KnowledgeOperations:
         watch: bool = False,
         secret: str | None = None,
     ) -> SourceAdded:
-        """Have a domain take its documents from a folder, an address or signed calls, and keep up with them by itself."""
+        """Have a domain take its documents from a folder, an address or signed calls, and keep up with them."""
         return await self._caller.call(
             "knowledge.add_source",
             {
@@ -1288,8 +1299,7 @@ class KnowledgeOperations:
         return await self._caller.call("knowledge.allow_models", {"models": models}, ModelList)
 
     async def start_move(self, model: str) -> MoveInfo:
-        """Move searches to another embedding model without a gap: both are kept until the new one is shown to find as
-        much.
+        """Move searches to another embedding model without a gap: both are kept until the new one finds as much.
 
         Only then do searches use it, and the vectors of the old one are dropped. Otherwise nothing changes.
         """
@@ -1830,8 +1840,8 @@ class SearchOperations:
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
         floor: float = 0.7,
-        recency_weight: float = 0.1,
-        importance_weight: float = 0.1,
+        recency_weight: float = 0.02,
+        importance_weight: float = 0.15,
         top_k: int = 10,
         explain: bool = True,
         record: bool = False,
@@ -1877,8 +1887,8 @@ class SearchOperations:
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
         floor: float = 0.7,
-        recency_weight: float = 0.1,
-        importance_weight: float = 0.1,
+        recency_weight: float = 0.02,
+        importance_weight: float = 0.15,
         query: str | None = None,
         chunk_id: str | None = None,
         max_tokens: int = 2000,
@@ -1929,7 +1939,7 @@ class SearchOperations:
         top_k: int = 10,
         floor: float = 0.0,
     ) -> SimilarFound:
-        """Find what means nearly the same as something that was found, or as a text of yours; that itself is left out."""
+        """Find what means nearly the same as something that was found, or as a text of yours; itself left out."""
         return await self._caller.call(
             "search.find_similar",
             {

@@ -904,10 +904,14 @@ class SyncKnowledgeOperations:
         description: str = "",
         clearance: int = 1,
         agents: Sequence[str] = ("*",),
+        writers: Sequence[str] = ("*",),
         cutting: Cutting | Mapping[str, Any] = Cutting(chunk_tokens=512, overlap_tokens=64),
         importance: float = 0.5,
     ) -> DomainInfo:
-        """Make a domain of knowledge: documents that are searched together, by those who may look into it."""
+        """Make a domain of knowledge: documents that are searched together, by those who may look into it.
+
+        It needs the highest clearance: whether a name is taken, or a plan used up, tells of every domain there is.
+        """
         return self._caller.call(
             "knowledge.create_domain",
             {
@@ -915,6 +919,7 @@ class SyncKnowledgeOperations:
                 "description": description,
                 "clearance": clearance,
                 "agents": agents,
+                "writers": writers,
                 "cutting": cutting,
                 "importance": importance,
             },
@@ -936,6 +941,7 @@ class SyncKnowledgeOperations:
         description: str | None = None,
         clearance: int | None = None,
         agents: Sequence[str] | None = None,
+        writers: Sequence[str] | None = None,
         cutting: Cutting | Mapping[str, Any] | None = None,
         importance: float | None = None,
     ) -> DomainInfo:
@@ -949,7 +955,12 @@ class SyncKnowledgeOperations:
             {
                 "domain": domain,
                 **given(
-                    description=description, clearance=clearance, agents=agents, cutting=cutting, importance=importance
+                    description=description,
+                    clearance=clearance,
+                    agents=agents,
+                    writers=writers,
+                    cutting=cutting,
+                    importance=importance,
                 ),
             },
             DomainInfo,
@@ -1075,7 +1086,7 @@ class SyncKnowledgeOperations:
         watch: bool = False,
         secret: str | None = None,
     ) -> SourceAdded:
-        """Have a domain take its documents from a folder, an address or signed calls, and keep up with them by itself."""
+        """Have a domain take its documents from a folder, an address or signed calls, and keep up with them."""
         return self._caller.call(
             "knowledge.add_source",
             {
@@ -1137,8 +1148,7 @@ class SyncKnowledgeOperations:
         return self._caller.call("knowledge.allow_models", {"models": models}, ModelList)
 
     def start_move(self, model: str) -> MoveInfo:
-        """Move searches to another embedding model without a gap: both are kept until the new one is shown to find as
-        much.
+        """Move searches to another embedding model without a gap: both are kept until the new one finds as much.
 
         Only then do searches use it, and the vectors of the old one are dropped. Otherwise nothing changes.
         """
@@ -1679,8 +1689,8 @@ class SyncSearchOperations:
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
         floor: float = 0.7,
-        recency_weight: float = 0.1,
-        importance_weight: float = 0.1,
+        recency_weight: float = 0.02,
+        importance_weight: float = 0.15,
         top_k: int = 10,
         explain: bool = True,
         record: bool = False,
@@ -1726,8 +1736,8 @@ class SyncSearchOperations:
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
         floor: float = 0.7,
-        recency_weight: float = 0.1,
-        importance_weight: float = 0.1,
+        recency_weight: float = 0.02,
+        importance_weight: float = 0.15,
         query: str | None = None,
         chunk_id: str | None = None,
         max_tokens: int = 2000,
@@ -1778,7 +1788,7 @@ class SyncSearchOperations:
         top_k: int = 10,
         floor: float = 0.0,
     ) -> SimilarFound:
-        """Find what means nearly the same as something that was found, or as a text of yours; that itself is left out."""
+        """Find what means nearly the same as something that was found, or as a text of yours; itself left out."""
         return self._caller.call(
             "search.find_similar",
             {

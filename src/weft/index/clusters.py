@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numkong
 import numpy as np
 
-from weft.index.vectors import quantised
+from weft.index.vectors import Vectors, quantised
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +50,25 @@ def clustered(codes: Bytes, scale: Floats) -> Clusters:
         centres[place] = _middle(codes[order[start:end]])
     reach = _reach(codes, scale, np.searchsorted(used, nearest), centres)
     return Clusters(order, np.append(starts, len(order)).astype(np.int64), centres, reach)
+
+
+def arranged(
+    codes: Bytes, scale: Floats, rows: NDArray[np.uint32], size: int, clusters: Clusters, halves: NDArray[np.float16]
+) -> Vectors:
+    """Return vectors cluster by cluster. ``halves`` are in that order already."""
+    order = clusters.order
+    slot = np.full(size, -1, np.int32)
+    slot[rows[order]] = np.arange(len(rows), dtype=np.int32)
+    return Vectors(
+        halves=halves,
+        codes=codes[order],
+        scale=scale[order],
+        rows=rows[order],
+        slot=slot,
+        centres=clusters.centres,
+        starts=clusters.starts,
+        reach=np.array([clusters.reach], np.float32),
+    )
 
 
 def unclustered(codes: Bytes) -> Clusters:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.index.building import merged, segment_of
+from weft.index.building import segment_of
 from weft.index.masks import Masks
+from weft.index.merging import merged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,6 +16,7 @@ from weft.capabilities.chunking.model import Cutting, Reading
 from weft.capabilities.chunking.reading import DocumentUnreadable, decoded
 from weft.kernel.errors import PoolNotInitialized
 from weft.kernel.tokens import approximate_tokens
+from weft.providers.documents.process import WorkerFailed, Workers, _Worker
 from weft.providers.documents.reader import IsolatedDocumentReader
 
 if TYPE_CHECKING:
@@ -185,6 +186,15 @@ def test_a_part_begins_with_what_is_written_above_it(reader: IsolatedDocumentRea
     assert source[parts["m"].start :].startswith("    # About m.\n")
 
 
+def test_long_and_nested_programs_keep_their_names(reader: IsolatedDocumentReader) -> None:
+    long = "def f():\n    pass\n" * 3_000
+    assert len(reader.read(long.encode(), None, "long.py").names) == 3_000
+    nested = "".join(" " * depth + f"def f{depth}():\n" for depth in range(300)) + " " * 300 + "pass\n"
+    names = [part.name for part in reader.read(nested.encode(), None, "nested.py").names]
+    assert names[:3] == ["f0", "f1", "f2"]
+    assert len(names) <= 300
+
+
 @pytest.mark.parametrize("source", ["(" * 200_000, "class A {" * 20_000, "\x01\x02def (", "if a:\n" * 3_000])
 def test_programs_that_make_no_sense_are_still_text(reader: IsolatedDocumentReader, source: str) -> None:
     assert reader.read(source.encode(), None, "a.py").text == source
@@ -270,6 +280,22 @@ def test_a_reader_that_was_closed_blames_no_document() -> None:
     closed.close()
     with pytest.raises(PoolNotInitialized):
         closed.read(b"<p>words", "text/html", "")
+
+
+def test_what_ended_a_worker_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+    make = _Worker._started
+
+    def counted() -> object:
+        started.append(1)
+        return make()
+
+    monkeypatch.setattr(_Worker, "_started", staticmethod(counted))
+    workers = Workers(1)
+    with pytest.raises(WorkerFailed):
+        workers.ask({"task": "what no worker can do"}, b"", 30.0)
+    assert len(started) == 1
+    workers.close()
 
 
 def test_a_worker_that_went_is_replaced(reader: IsolatedDocumentReader) -> None:

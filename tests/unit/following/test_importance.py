@@ -58,9 +58,13 @@ def test_weight_is_always_between_nothing_and_all(text: str) -> None:
 
 
 def test_senders_mark_what_must_not_be_lost() -> None:
-    assert is_pinned("DECISION", "message", "{}")
-    assert is_pinned("DIALOG", "constraint", "null")
-    assert is_pinned("DIALOG", "message", '{"pinned": true}')
-    assert is_pinned("DIALOG", "message", '{"category": "Requirement"}')
-    assert not is_pinned("DIALOG", "message", '{"pinned": "no", "category": "chat"}')
-    assert not is_pinned("DIALOG", "message", "[]")
+    assert is_pinned("orchestrator", "DECISION", "message", "{}")
+    assert is_pinned("human:ada", "DIALOG", "constraint", "null")
+    assert is_pinned("orchestrator", "DIALOG", "message", '{"pinned": true}')
+    assert is_pinned("orchestrator", "DIALOG", "message", '{"category": "Requirement"}')
+    assert not is_pinned("orchestrator", "DIALOG", "message", '{"pinned": "no", "category": "chat"}')
+    assert not is_pinned("orchestrator", "DIALOG", "message", "[]")
+
+
+def test_a_sub_agent_pins_nothing() -> None:
+    assert not is_pinned("subagent:review", "DECISION", "constraint", '{"pinned": true}')

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.index.building import _arranged
-from weft.index.clusters import FEWEST_CLUSTERED, clustered
-from weft.index.vectors import Sight
+from weft.index.clusters import FEWEST_CLUSTERED, arranged, clustered
+from weft.index.vectors import Sight, quantised, scales
 
 pytestmark = pytest.mark.req("CE-N")
 
@@ -28,11 +27,15 @@ def many() -> np.ndarray:
 
 
 def share_found(halves: np.ndarray, visible: np.ndarray | None) -> float:
-    vectors = _arranged(halves, np.arange(len(halves), dtype=np.uint32), len(halves), to_stay=True)
+    floats = halves.astype(np.float32)
+    codes, scale = quantised(floats), scales(floats)
+    clusters = clustered(codes, scale)
+    rows = np.arange(len(halves), dtype=np.uint32)
+    vectors = arranged(codes, scale, rows, len(rows), clusters, halves[clusters.order])
     assert len(vectors.centres) > 1
     sight = None if visible is None else Sight(vectors, visible)
     seen = np.ones(len(halves), bool) if visible is None else visible
-    floats, hits = halves.astype(np.float32), 0
+    hits = 0
     for question in spread(QUESTIONS):
         exact = np.argsort(-np.where(seen, floats @ question, -2))[:10]
         found = vectors.nearest(question, 10, sight)

@@ -74,7 +74,7 @@ def test_without_a_probe_nothing_is_lost() -> None:
 
 
 @pytest.mark.parametrize(("before", "after", "parity"), [(0.9, 0.9, True), (0.9, 0.885, True), (0.9, 0.87, False)])
-def test_parity_leaves_room_for_chance_and_no_more(before: float, after: float, parity: bool) -> None:
+def test_parity_leaves_room_for_chance_and_no_more(before: float, after: float, *, parity: bool) -> None:
     assert ModelComparison(100, before, after, 0.5).is_parity is parity
 
 

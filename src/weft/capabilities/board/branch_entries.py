@@ -37,6 +37,9 @@ class BranchEntries:
         del session_id
         return [found.entry for found in await self._standing(values=False)]
 
+    async def keys_after(self, session_id: str, key: str, limit: int) -> Sequence[str]:
+        return [entry.key for entry in await self.list(session_id) if entry.key > key][:limit]
+
     async def read_all(self, session_id: str) -> Sequence[EntryWithValue]:
         del session_id
         return await self._standing(values=True)

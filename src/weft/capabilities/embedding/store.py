@@ -51,10 +51,6 @@ class VectorStore(Protocol):
         """Drop those of these, of every model, that no chunk of the tenant is made of any more."""
         ...
 
-    async def forget_shelf(self, shelf: str) -> None:
-        """Drop those, of every model, that only chunks of this shelf are made of."""
-        ...
-
     async def count(self) -> int:
         """Return how many are kept, whatever the model."""
         ...

@@ -130,7 +130,7 @@ def check_may_write(domain: Domain, actor: Actor) -> None:
     """Refuse whoever may look into a domain but not write to it; an admin always may."""
     if not (actor.is_admin or actor.matches(domain.writers)):
         raise PermissionDenied(
-            f"You may read '{domain.domain}', but not write to it.",
+            "You may look into this domain, but not write to it.",
             hint="Leave it to those that its writers name (show_domain shows them), or ask an admin to name you.",
         )
 

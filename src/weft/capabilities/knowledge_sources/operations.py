@@ -219,7 +219,7 @@ async def _check_place(request: AddSource, actor: Actor, desk: SourceDesk) -> No
     prepare=_check_place,
 )
 async def add_source(request: AddSource, registered: Registered, desk: SourceDesk) -> SourceAdded:
-    """Have a domain take its documents from a folder, an address or signed calls, and keep up with them by itself."""
+    """Have a domain take its documents from a folder, an address or signed calls, and keep up with them."""
     sources = registered.sources
     domain = await registered.domains.lock(request.domain)
     if await sources.sources.count() >= MOST_SOURCES:

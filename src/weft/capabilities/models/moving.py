@@ -100,14 +100,25 @@ class Moves(msgspec.Struct, frozen=True):
         last, embedded = batch.chunks[-1].number, move.embedded + added
         await self.moves.save(structs.replace(move, shelf=batch.shelf, number=last, embedded=embedded, problem=None))
 
-    async def conclude_embedding(self) -> None:
+    async def whole_up_to(self) -> Mapping[str, int]:
+        """Return up to which number of its shelf every chunk has a vector of the new model. It takes long to tell."""
+        move = await self.moves.find()
+        if move is None:
+            return {}
+        reached = {}
+        for shelf in await self.shelves.names():
+            missing = await self.shelves.without_vector(shelf, move.to_model, 0, 1)
+            reached[shelf] = missing[0].number - 1 if missing else (await self.shelves.state(shelf)).number
+        return reached
+
+    async def conclude_embedding(self, whole_up_to: Mapping[str, int]) -> None:
         """Go on to comparing if nothing is left to be embedded: also nothing that came behind the cursor."""
         move = await self._standing("embedding")
         if move is None:
             return
         begun_anew = structs.replace(move, shelf="", number=0)
         for shelf in await self.shelves.names():
-            if await self.shelves.without_vector(shelf, move.to_model, 0, 1):
+            if await self.shelves.without_vector(shelf, move.to_model, whole_up_to.get(shelf, 0), 1):
                 await self.moves.save(begun_anew)
                 return
         await self._save(structs.replace(begun_anew, state="comparing"), "model_move.comparing")

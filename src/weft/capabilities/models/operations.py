@@ -147,7 +147,7 @@ async def allow(
     status=202,
 )
 async def start_move(request: StartMove, actor: Actor, moves: Moves, embeddings: Embeddings) -> MoveInfo:
-    """Move searches to another embedding model without a gap: both are kept until the new one is shown to find as much.
+    """Move searches to another embedding model without a gap: both are kept until the new one finds as much.
 
     Only then do searches use it, and the vectors of the old one are dropped. Otherwise nothing changes.
     """

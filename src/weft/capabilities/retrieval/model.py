@@ -8,6 +8,9 @@ import msgspec
 
 DEFAULT_FLOOR = 0.7
 DEFAULT_TOP_K = 10
+# Newness hardly tells what answers a question, so that by default it only decides between equals.
+DEFAULT_RECENCY_WEIGHT = 0.02
+DEFAULT_IMPORTANCE_WEIGHT = 0.15
 
 Relevance = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
@@ -18,13 +21,15 @@ class Weighing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     floor: Annotated[
         Relevance, msgspec.Meta(description="What is less relevant than this is left out, unless too little is left.")
     ] = DEFAULT_FLOOR
-    recency_weight: Annotated[Relevance, msgspec.Meta(description="How much it counts that something is new.")] = 0.02
+    recency_weight: Annotated[Relevance, msgspec.Meta(description="How much it counts that something is new.")] = (
+        DEFAULT_RECENCY_WEIGHT
+    )
     half_life_days: Annotated[
         float, msgspec.Meta(gt=0, le=36_500, description="After so many days something counts as half as new.")
     ] = 30.0
     importance_weight: Annotated[
         Relevance, msgspec.Meta(description="How much it counts that something is important.")
-    ] = 0.15
+    ] = DEFAULT_IMPORTANCE_WEIGHT
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ from weft.capabilities.retrieval.gathering import Gathering, gather
 from weft.capabilities.retrieval.likeness import ChunkNotFound, Likeness
 from weft.capabilities.retrieval.model import (
     DEFAULT_FLOOR,
+    DEFAULT_IMPORTANCE_WEIGHT,
+    DEFAULT_RECENCY_WEIGHT,
     DEFAULT_TOP_K,
     Question,
     Relevance,
@@ -94,10 +96,12 @@ class Weighed(Filtered, kw_only=True):
     floor: Annotated[
         Relevance, msgspec.Meta(description="What is less relevant is left out, unless too little would be left.")
     ] = DEFAULT_FLOOR
-    recency_weight: Annotated[Relevance, msgspec.Meta(description="How much it counts that something is new.")] = 0.1
+    recency_weight: Annotated[Relevance, msgspec.Meta(description="How much it counts that something is new.")] = (
+        DEFAULT_RECENCY_WEIGHT
+    )
     importance_weight: Annotated[
         Relevance, msgspec.Meta(description="How much it counts that something is important.")
-    ] = 0.1
+    ] = DEFAULT_IMPORTANCE_WEIGHT
 
 
 class SearchEverything(Weighed, kw_only=True):
@@ -273,7 +277,7 @@ async def get_context(
     errors=(DomainNotFound, SessionNotFound, ChunkNotFound, EmbedderUnavailable, TextRefused),
 )
 async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever) -> SimilarFound:
-    """Find what means nearly the same as something that was found, or as a text of yours; that itself is left out."""
+    """Find what means nearly the same as something that was found, or as a text of yours; itself left out."""
     started = timing.perf_counter()
     if (request.text is None) == (request.chunk_id is None):
         raise InvalidInput("text: give either chunk_id or text", field="text")

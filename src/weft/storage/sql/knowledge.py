@@ -99,7 +99,8 @@ class SqlDomainStore:
             int(domain.reindex_afresh),
         )
         # What is left of one that was deleted would come back with it.
-        return row is not None and not await SqlClearings(self._tx).is_under_way(Deleted(shelf_of_domain(domain.domain)))
+        deleted = Deleted(shelf_of_domain(domain.domain))
+        return row is not None and not await SqlClearings(self._tx).is_under_way(deleted)
 
     async def find(self, domain: str) -> Domain | None:
         row = await self._tx.one(_DOMAIN + "WHERE tenant = $1 AND domain = $2", self._tenant, domain)

@@ -131,6 +131,18 @@ class PgVectors:
         return f"nearest_{hashlib.sha256(names.encode()).hexdigest()[:24]}"
 
 
+async def unfinished_indexes(transaction: Transaction) -> int:
+    """Return how many indexes of vectors are not whole, so that searches do not use them."""
+    row = await transaction.one(
+        """
+        SELECT COUNT(*) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+        WHERE c.relnamespace = current_schema()::regnamespace AND starts_with(c.relname::text, 'nearest_')
+          AND NOT i.indisvalid
+        """
+    )
+    return 0 if row is None else int(row[0])
+
+
 def _column(dimensions: int) -> str:
     """Return the vectors as the index has them: a column of any number of dimensions cannot be indexed itself."""
     return f"(vector::halfvec({dimensions}))"

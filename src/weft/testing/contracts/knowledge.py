@@ -15,6 +15,7 @@ DOMAIN = Domain(
     description="How we work",
     clearance=2,
     agents=("orchestrator", "type:review"),
+    writers=("type:review",),
     cutting=Cutting(chunk_tokens=256, overlap_tokens=16),
     importance=0.25,
     created_by="admin",
@@ -65,7 +66,7 @@ class DomainStoreContract:
         await stores.domains.count("handbook", documents=-1, size=-10)
         await stores.domains.update(
             structs.replace(
-                DOMAIN, clearance=4, agents=("*",), cutting=Cutting(), updated_at=9, reindex_afresh=True
+                DOMAIN, clearance=4, agents=("*",), writers=("*",), cutting=Cutting(), updated_at=9, reindex_afresh=True
             )
         )
         found = await stores.domains.find("handbook")
@@ -73,6 +74,7 @@ class DomainStoreContract:
             DOMAIN,
             clearance=4,
             agents=("*",),
+            writers=("*",),
             cutting=Cutting(),
             updated_at=9,
             documents=1,
@@ -138,18 +140,36 @@ class DocumentStoreContract:
     async def test_a_document_is_in_one_hand_until_it_is_let_go_of_or_the_lease_ends(self, stores: Stores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert list(await stores.documents.waiting(10, 9)) == [Waiting(*NAMES)]
-        assert await stores.documents.claim(*NAMES, "me", 10, 20) == Held(DOCUMENT, "")
+        assert await stores.documents.claim(*NAMES, "me", 10, 20) == Held(DOCUMENT, "", 0)
         assert list(await stores.documents.waiting(19, 9)) == []
         assert await stores.documents.claim(*NAMES, "you", 19, 30) is None
         assert await stores.documents.held(*NAMES, 1, "you", 30) is None
-        assert await stores.documents.held(*NAMES, 1, "me", 25) == Held(DOCUMENT, "")
+        assert await stores.documents.held(*NAMES, 1, "me", 25) == Held(DOCUMENT, "", 1)
         assert await stores.documents.claim(*NAMES, "you", 24, 40) is None
-        assert await stores.documents.claim(*NAMES, "you", 25, 40) == Held(DOCUMENT, "")
+        assert await stores.documents.claim(*NAMES, "you", 25, 40) == Held(DOCUMENT, "", 1)
         await stores.documents.release(*NAMES, "me", 0)
         assert await stores.documents.claim(*NAMES, "me", 26, 50) is None
         await stores.documents.release(*NAMES, "you", 45)
         assert await stores.documents.claim(*NAMES, "me", 44, 60) is None
-        assert await stores.documents.claim(*NAMES, "me", 45, 60) == Held(DOCUMENT, "")
+        assert await stores.documents.claim(*NAMES, "me", 45, 60) == Held(DOCUMENT, "", 0)
+
+    async def test_starts_are_counted_until_a_document_gets_further_or_is_let_go_of(self, stores: Stores) -> None:
+        async def starts(holder: str, now: int) -> int:
+            held = await stores.documents.claim(*NAMES, holder, now, now + 1)
+            assert held is not None
+            return held.starts
+
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        assert [await starts("me", 10), await starts("you", 11)] == [0, 1]
+        # Who takes it again has not ended at it.
+        assert [await starts("you", 12), await starts("me", 13)] == [2, 2]
+        assert list(await stores.documents.waiting(14, 9)) == [Waiting(*NAMES, 3)]
+        await stores.documents.advance(*NAMES, done=2, total=5, cut="c1")
+        assert [await starts("you", 15), await starts("me", 16)] == [0, 1]
+        await stores.documents.release(*NAMES, "me", 0)
+        assert await starts("you", 17) == 0
+        await stores.documents.put(later(DOCUMENT, 2), b"y", 18)
+        assert await starts("me", 19) == 0
 
     async def test_who_waited_longest_comes_first(self, stores: Stores) -> None:
         for name, queued in (("a", 30), ("b", 10), ("c", 20)):
@@ -161,13 +181,13 @@ class DocumentStoreContract:
         await stores.documents.claim(*NAMES, "me", 10, 20)
         await stores.documents.advance(*NAMES, done=2, total=5, cut="c1")
         held = await stores.documents.held(*NAMES, 1, "me", 20)
-        assert held == Held(structs.replace(DOCUMENT, chunks_done=2, chunks_total=5), "c1")
+        assert held == Held(structs.replace(DOCUMENT, chunks_done=2, chunks_total=5), "c1", 0)
         second = later(DOCUMENT, 2)
         await stores.documents.put(second, b"y", 11)
         assert await stores.documents.held(*NAMES, 1, "me", 20) is None
         assert await stores.documents.find(*NAMES) == second
         assert await stores.documents.kept(*NAMES, 1) is None
-        assert await stores.documents.claim(*NAMES, "you", 12, 20) == Held(second, "")
+        assert await stores.documents.claim(*NAMES, "you", 12, 20) == Held(second, "", 0)
 
     async def test_a_finished_version_is_the_one_that_is_found(self, stores: Stores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)

@@ -1,4 +1,5 @@
 """What every store of moves between models must do."""
+# ruff: noqa: S101 - tests that others run
 
 from __future__ import annotations
 

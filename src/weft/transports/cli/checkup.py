@@ -51,7 +51,8 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
 
     Exits with 1 if anything is wrong; warnings alone do not count.
     """
-    from weft.app.doctor import State, examine  # noqa: PLC0415 - help needs no storage
+    from weft.app.doctor import examine  # noqa: PLC0415 - help needs no storage
+    from weft.app.findings import State  # noqa: PLC0415 - likewise
 
     target: Target = ctx.obj
     findings = asyncio.run(examine(target.settings(), SystemClock()))

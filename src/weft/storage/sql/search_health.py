@@ -1,0 +1,51 @@
+"""What keeps searches from finding what they should, of all tenants, in SQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from weft.storage.sql.database import Transaction
+
+
+async def documents_failed(transaction: Transaction) -> int:
+    """Return how many documents could not be indexed."""
+    rows = await transaction.all(
+        """
+        SELECT (SELECT COUNT(*) FROM documents d
+                WHERE d.tenant = domains.tenant AND d.domain = domains.domain AND d.state = 'failed')
+        FROM domains
+        """
+    )
+    return sum(row[0] for row in rows)
+
+
+async def documents_waiting(transaction: Transaction, since: int) -> int:
+    """Return how many documents have waited since then, or longer, to be indexed."""
+    rows = await transaction.all(
+        """
+        SELECT (SELECT COUNT(*) FROM documents d
+                WHERE d.tenant = tenants.tenant AND d.state = 'pending' AND d.queued_at > 0 AND d.queued_at < $1)
+        FROM tenants
+        """,
+        since,
+    )
+    return sum(row[0] for row in rows)
+
+
+async def serving_models(transaction: Transaction) -> list[str]:
+    """Return the models that searches use, of those tenants for which one was written down."""
+    rows = await transaction.all("SELECT DISTINCT model FROM tenant_models WHERE role = 'serving' ORDER BY model")
+    return [row[0] for row in rows]
+
+
+async def moves_not_going_on(transaction: Transaction, since: int) -> int:
+    """Return how many moves to other models have a problem, or were begun before then and are not done."""
+    row = await transaction.one(
+        """
+        SELECT COUNT(*) FROM model_moves
+        WHERE finished_at IS NULL AND (problem IS NOT NULL OR started_at < $1)
+        """,
+        since,
+    )
+    return 0 if row is None else int(row[0])

@@ -1,0 +1,78 @@
+"""What cutting costs: twice the text, about twice the effort, whatever is written in it."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from weft.capabilities.chunking.cutting import cut
+from weft.capabilities.chunking.media import type_of_text
+from weft.capabilities.chunking.model import Cutting, Named, Reading
+from weft.kernel.tokens import approximate_tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+pytestmark = pytest.mark.req("CE-F39", "CE-F48")
+
+# One for each way of cutting.
+MEDIA_TYPES = (
+    *("text/plain", "text/markdown", "application/pdf", "application/json", "application/x-ndjson", "text/csv"),
+    *("text/x-log", "text/vtt", "text/x-transcript", "text/x-python"),
+)
+# Each begins, goes on for as long as is asked for, and ends in a way that disappoints whoever looked far ahead.
+SHAPES = (
+    *(("# a", " ", "b"), ("# a ", "#", "b"), ("#", "\t", "#!"), ("a\n", "=", "b"), ("a\n", "-", " b")),
+    *(("", " ", "- b"), ("12", "3", ". b"), ("```", "`", "b"), ("|", " |", "b")),
+    *(("12:34", " ", "!"), ("12:34 -", " ", "!"), ("[12:34] ", "*", "!"), ("Ada", " ", "!"), ("Ada:", "*", "b")),
+    *(("Ada (", "b ", "!"), ("00:01.000", " ", "!"), ("00:01.000 -->", " ", "!")),
+    *(("00:01.000 --> 00:02.000\n<v.", "x", ""), ("", "00:01.000 --> 00:02.000\n<v.\n", "")),
+    *(("Jan", " ", "!"), ("a b ", "c", "!"), ("2026-05-04 ", "x", "\n")),
+    *(("public", " ", "!"), ("", "public ", "!"), ("class", " ", "!"), ("class a", ".b", "."), ("", "class A{ ", "")),
+    *((".", ")", "b"), ("", ".", "b"), ("", ". ", "b"), ("\n", " ", "b"), ("", "\n ", "b"), ("", "\n", "b")),
+    *(('a,"', 'b""', ""), ("", ',"', ""), ("[", "[", ""), ('{"a":', ' {"a":', ""), ("[", "1,", "1]")),
+    *(("<!--", "-->", ""), ("", "# a\n", ""), ("", "- a\n", ""), ("", "Ada: b\n", "")),
+    *(("", "\f", "b"), ("", "\u00a0", "b"), ("", "漢。", ""), ("", "e\u0301", "")),
+)  # fmt: skip
+
+
+def of_length(shape: tuple[str, str, str], length: int) -> str:
+    begin, filling, end = shape
+    return begin + filling * (length // len(filling)) + end
+
+
+def grows_faster_than_the_text(work: Callable[[int], None]) -> bool:
+    """Tell whether twice the text takes much more than twice the time: each time, not just when others were busy."""
+
+    def seconds(length: int) -> float:
+        started = time.thread_time()
+        work(length)
+        return time.thread_time() - started
+
+    return any(all(seconds(2 * size) > 3 * seconds(size) for _ in range(5)) for size in (10_000, 100_000))
+
+
+@pytest.mark.parametrize("media_type", MEDIA_TYPES)
+def test_cutting_takes_as_long_as_the_text_is(media_type: str) -> None:
+    for shape in SHAPES:
+
+        def work(length: int, shape: tuple[str, str, str] = shape) -> None:
+            cut(Reading(text=of_length(shape, length), media_type=media_type), Cutting(), approximate_tokens)
+
+        assert not grows_faster_than_the_text(work), shape
+
+
+def test_finding_out_what_a_text_is_takes_as_long_as_it_is() -> None:
+    for shape in SHAPES:
+        assert not grows_faster_than_the_text(lambda length, shape=shape: type_of_text(of_length(shape, length))), shape
+
+
+def test_names_within_names_take_as_long_as_there_are_names() -> None:
+    def work(length: int) -> None:
+        text = "class A{" * (length // 8)
+        names = tuple(Named(start, len(text), "A") for start in range(0, len(text), 8))
+        cut(Reading(text=text, media_type="text/x-java", names=names), Cutting(), approximate_tokens)
+
+    assert not grows_faster_than_the_text(work)

@@ -1,0 +1,31 @@
+"""Threads by what they are for: what is slow in one kind of work keeps no other waiting."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+
+import pytest
+
+from weft.kernel.threads import DOCUMENTS, SEARCHING
+
+pytestmark = pytest.mark.req("CE-N")
+
+
+async def test_documents_that_are_slow_to_read_keep_no_search_waiting() -> None:
+    may_end = threading.Event()
+    slow = [asyncio.create_task(DOCUMENTS.run(may_end.wait)) for _ in range(20)]
+    try:
+        async with asyncio.timeout(20):
+            assert await SEARCHING.run(lambda: "found") == "found"
+            assert await asyncio.to_thread(lambda: "done") == "done"
+    finally:
+        may_end.set()
+    assert await asyncio.gather(*slow) == [True] * 20
+
+
+async def test_work_in_a_thread_knows_what_its_caller_knows() -> None:
+    known = contextvars.ContextVar("known", default="nothing")
+    known.set("something")
+    assert await SEARCHING.run(known.get) == "something"
