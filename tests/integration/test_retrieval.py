@@ -150,6 +150,29 @@ async def test_what_is_pinned_is_found_whatever_is_asked(world: World) -> None:
     assert "Never call customers after eight." in await texts(world.planner, "when does the train leave?", top_k=2)
 
 
+@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-T")
+async def test_of_much_that_is_pinned_the_twenty_that_say_most_are_found_and_never_more_than_the_plan_allows(
+    world: World,
+) -> None:
+    await documented(world, "Where the canteen is.")
+    rules = [
+        {"document_id": f"rule{each}", "text": f"Rule {each} is about falcon{each}.", "pinned": True}
+        for each in range(30)
+    ]
+    await world.admin.call("knowledge.add_documents", domain="handbook", documents=rules)
+    await world.app.ingestion.catch_up()
+    for asked in (1, 29):
+        found = (await searched(world.planner, f"falcon{asked}", top_k=1))["results"]
+        pinned = [result["document_id"] for result in found if result["document_id"].startswith("rule")]
+        assert f"rule{asked}" in pinned
+        assert len(pinned) == 20
+    await world.app.tenants.set_plan(world.tenant, "free")
+    found = (await searched(world.planner, "falcon1"))["results"]
+    assert len(found) == 5
+    assert "rule1" in [result["document_id"] for result in found]
+
+
 @pytest.mark.parametrize(
     ("filters", "sources"),
     [

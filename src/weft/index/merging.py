@@ -138,6 +138,8 @@ def _words(parts: Sequence[_Postings]) -> Words:
         place = np.zeros(len(part.sizes), np.intp)
         place[part.used] = np.searchsorted(terms, part.terms)
         for stretch in part.stretches():
+            if not len(stretch.rows):
+                continue
             inside = np.cumsum(stretch.sizes) - stretch.sizes
             target = np.repeat(free[place[stretch.terms]] - inside, stretch.sizes) + np.arange(len(stretch.rows))
             rows[target], counts[target] = stretch.rows, stretch.counts
