@@ -246,7 +246,7 @@ async def test_a_service_that_fails_is_unavailable_and_nothing_of_it_is_kept(
     world: World, service: EmbeddingService
 ) -> None:
     planner = world.planner.at(await remote_app(world, service))
-    service.script = [Answer(400)]
+    service.script = [Answer(403)]
     with refused("EMBEDDER_UNAVAILABLE") as caught:
         await planner.call("knowledge.embed", texts=["a"])
     assert caught.value.http_status == 503

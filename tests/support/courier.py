@@ -27,7 +27,7 @@ class Ahead:
 
 async def main(url: str, seconds: float) -> None:
     weft.app.webhooks._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
-    app = App(Settings(database_url=url, webhook_private_hosts="127.0.0.1"), clock=Ahead(seconds))
+    app = App(Settings(database_url=url, webhook_private_hosts="127.0.0.1", index_sessions="off"), clock=Ahead(seconds))
     await app.open()
     sys.stdout.write("open\n")
     sys.stdout.flush()

@@ -11,6 +11,7 @@ from weft.capabilities.chunking.cutting import cut
 from weft.capabilities.chunking.model import Cutting, Reading
 from weft.capabilities.following.importance import importance_of, is_pinned
 from weft.capabilities.knowledge.contents import storable
+from weft.capabilities.history.model import ValueDamaged
 from weft.capabilities.memory.model import MemoryScope
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
@@ -62,7 +63,14 @@ class Contents(msgspec.Struct, frozen=True):
     clock: Clock
 
     async def said(self, subject: Subject) -> Said | None:
-        """Return what an item says now; None if it is gone, or must not be found by what it says."""
+        """Return what an item says now; None if it is gone or damaged, or must not be found by what it says."""
+        try:
+            return await self._said(subject)
+        except ValueDamaged:
+            # Whoever reads it is told; here it only must not keep the rest of the log waiting.
+            return None
+
+    async def _said(self, subject: Subject) -> Said | None:
         match subject.source:
             case "message":
                 return await self._message(subject)
