@@ -233,6 +233,9 @@ async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(going_through, "TEXTS_AT_ONCE", 3)
+    # The first vectors of a tenant may have to be put up twice, and the rounds are counted.
+    await world.planner.remember("tea", "green")
+    await world.followed()
     for number in range(10):
         await world.planner.write(f"key_{number}", "word " * (600 if number == 4 else 1))
     await came_as_a_whole(world)
@@ -248,7 +251,7 @@ async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
     # The fifth is as long as several texts.
     sizes = [len(some) for some in rounds if some]
     assert sizes == [3, 2, 3, 2]
-    assert len(await standing(world)) == 10
+    assert len([item for item in await standing(world) if "key_" in item]) == 10
 
 
 async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_beginning(

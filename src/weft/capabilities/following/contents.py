@@ -10,8 +10,8 @@ from weft.capabilities.board.store import EntryStore
 from weft.capabilities.chunking.cutting import cut
 from weft.capabilities.chunking.model import Cutting, Reading
 from weft.capabilities.following.importance import importance_of, is_pinned
-from weft.capabilities.knowledge.contents import storable
 from weft.capabilities.history.model import ValueDamaged
+from weft.capabilities.knowledge.contents import storable
 from weft.capabilities.memory.model import MemoryScope
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore

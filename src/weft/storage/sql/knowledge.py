@@ -39,10 +39,6 @@ _metadata = msgspec.json.Decoder(dict[str, Any])
 _READ_AT_ONCE = 1_000
 # A document may be large.
 _CLEARED_AT_ONCE = 100
-_CLEAR = {
-    table: f"DELETE FROM {table} WHERE tenant = $1 AND domain = $2 AND document_id = $3"  # noqa: S608 - our own tables
-    for table in ("document_contents", "documents")
-}.values()
 
 
 class SqlPlanStore:
@@ -168,8 +164,10 @@ class SqlDomainStore:
             _CLEARED_AT_ONCE,
         )
         named = [(self._tenant, domain, row[0]) for row in rows]
-        for statement in _CLEAR:
-            await self._tx.many(statement, named)
+        await self._tx.many(
+            "DELETE FROM document_contents WHERE tenant = $1 AND domain = $2 AND document_id = $3", named
+        )
+        await self._tx.many("DELETE FROM documents WHERE tenant = $1 AND domain = $2 AND document_id = $3", named)
         return len(rows) == _CLEARED_AT_ONCE
 
 
