@@ -195,6 +195,32 @@ async def test_the_old_version_is_there_until_the_new_one_is(library: World, mon
         await read(library, "a.md", version=1)
 
 
+async def test_a_version_that_is_being_written_changes_nothing_in_what_is_found(
+    library: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.app.ingestion._CHUNKS_AT_ONCE", 1)
+    await put(library.planner, "a.md", TEXT)
+    await put(library.planner, "b.md", "Something else.")
+    await library.app.ingestion.catch_up()
+    before = await library.planner.call("search.everything", query="Something", domains=[HANDBOOK])
+    await put(library.planner, "a.md", "Something of each. " * 60)
+    written = []
+    embed = library.app.embeddings.of_passages
+
+    async def looking(tenant: str, texts: Any, model: str, **how: Any) -> Any:
+        written.append(len([chunk for chunk in await chunks(library, "a.md") if chunk.version > 1]))
+        found = await library.planner.call("search.everything", query="Something", domains=[HANDBOOK])
+        assert (found["results"], found["searched"]) == (before["results"], before["searched"])
+        return await embed(tenant, texts, model, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(library.app.embeddings, "of_passages", looking)
+        await library.app.ingestion.catch_up()
+    assert written[:2] == [0, 1]
+    after = await library.planner.call("search.everything", query="Something", domains=[HANDBOOK])
+    assert after["results"] != before["results"]
+
+
 async def test_a_document_that_is_put_while_it_is_indexed_is_indexed_as_it_is_then(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from weft.capabilities.shelves.model import Standing
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weft.capabilities.retrieval.view import View, Wish
+    from weft.capabilities.retrieval.view import Unfinished, View, Wish
 
 DIMENSIONS = 8
 WORDS = ("apple", "pear", "plum", "fig", "quince", "medlar", "sloe")
@@ -78,7 +78,14 @@ def _fits(chunk: Standing, wish: Wish) -> bool:
         and (not wish.sources or chunk.source in wish.sources)
         and (wish.since is None or chunk.moment >= wish.since)
         and (wish.until is None or chunk.moment < wish.until)
+        and not any(_is_never_finished(chunk, document) for document in wish.unfinished)
+        and chunk.number not in wish.without
     )
+
+
+def _is_never_finished(chunk: Standing, document: Unfinished) -> bool:
+    found = ("document", document.domain, document.document_id, document.found_version)
+    return chunk.item == document.document_id and (chunk.source, chunk.place, chunk.item, chunk.version) != found
 
 
 def line_and_position(chunk: Standing) -> tuple[Any, Any]:
@@ -99,6 +106,7 @@ def check_same(view: View, chunks: Sequence[Standing]) -> None:
     assert view.total_terms == sum(len(chunk.terms.split()) for chunk in chunks)
     messages = sum(chunk.source == "message" for chunk in chunks)
     assert view.is_conversation == (2 * messages > len(chunks))
+    assert view.present_speakers() == {chunk.speaker for chunk in chunks}
     check_words(view, by_number)
     rows = view.newest(len(chunks))
     check_columns(view, rows, by_number)
@@ -110,10 +118,14 @@ def check_same(view: View, chunks: Sequence[Standing]) -> None:
 def check_words(view: View, by_number: dict[int, Standing]) -> None:
     for word in (*WORDS, "nowhere"):
         postings = view.postings(word)
-        found = dict(zip(numbers_of(view, postings.rows), postings.counts.tolist(), strict=True))
+        rows, counts = postings.all()
+        found = dict(zip(numbers_of(view, rows), counts.tolist(), strict=True))
         counted = {number: Counter(chunk.terms.split())[word] for number, chunk in by_number.items()}
         assert found == {number: count for number, count in counted.items() if count}
-        assert postings.rows.tolist() == sorted(postings.rows.tolist())
+        assert postings.size == len(rows)
+        assert rows.tolist() == sorted(rows.tolist())
+        everywhere = view.newest(len(by_number))
+        assert postings.counts(everywhere).tolist() == [counted[number] for number in numbers_of(view, everywhere)]
 
 
 def check_columns(view: View, rows: Any, by_number: dict[int, Standing]) -> None:
@@ -139,13 +151,15 @@ def check_neighbours(view: View, rows: Any, by_number: dict[int, Standing]) -> N
     for number, chunk in sorted(by_number.items(), key=lambda entry: line_and_position(entry[1])[1]):
         in_order.setdefault(line_and_position(chunk)[0], []).append(number)
     numbers = view.columns(rows).number.tolist()
-    for offset in (-2, -1, 1, 3):
+    offsets = (-2, -1, 0, 1, 3)
+    found = view.neighbours(rows, offsets)
+    for place, offset in enumerate(offsets):
         expected = []
         for number in numbers:
             line = in_order[line_and_position(by_number[number])[0]]
-            place = line.index(number) + offset
-            expected.append(line[place] if 0 <= place < len(line) else -1)
-        assert numbers_of(view, view.neighbours(rows, offset)) == expected
+            there = line.index(number) + offset
+            expected.append(line[there] if 0 <= there < len(line) else -1)
+        assert numbers_of(view, found[:, place]) == expected
 
 
 async def check_nearest(view: View, chunks: Sequence[Standing], question: Any) -> None:
@@ -159,5 +173,7 @@ async def check_nearest(view: View, chunks: Sequence[Standing], question: Any) -
     assert np.allclose(near.cosines, [known[number] @ question for number in found], atol=2e-3)
     rows = view.newest(len(chunks))
     expected = [known.get(number, np.zeros(len(question))) for number in numbers_of(view, rows)]
-    if known:
-        assert np.array_equal(await view.vectors(rows), np.array(expected, np.float32).reshape(len(rows), -1))
+    found_vectors = await view.vectors(rows, len(question))
+    assert np.array_equal(found_vectors, np.array(expected, np.float32).reshape(len(rows), len(question)))
+    cosines = await view.cosines(rows, np.stack([question, -question]))
+    assert np.allclose(cosines, np.stack([found_vectors @ question, found_vectors @ -question]), atol=2e-3)

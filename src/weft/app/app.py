@@ -120,7 +120,13 @@ class App:
         self._libraries = OwnTransactions(self.database, Library)
         self.pruner = HistoryPruner(Jobs(self.database, self.clock))
         self.webhooks = Webhooks(self.database, self.clock, settings.webhook_private_hosts.split(), self.metrics)
-        self._feed.listeners.append(self.webhooks.note)
+        self._open_knowledge(settings)
+        self._feed.listeners += [self.webhooks.note, self.following.note, self.ingestion.note]
+        self._background: list[asyncio.Task[None]] = []
+        self._connect()
+
+    def _open_knowledge(self, settings: Settings) -> None:
+        """Make what embeds, indexes, follows and searches."""
         self.embeddings = CachedEmbeddings(
             self.database,
             configured_embedders(settings),
@@ -131,7 +137,6 @@ class App:
         )
         self.clearing = Clearing(self.database, self.clock)
         self.following = Following(self.database, self.clock, self.embeddings, self.metrics, settings.reindex_rate)
-        self._feed.listeners.append(self.following.note)
         self._knowledge_desk = KnowledgeDesk(self.database, self._auditor)
         self.uploads = Uploads(self._knowledge_desk)
         self._documents = IsolatedDocumentReader()
@@ -142,7 +147,6 @@ class App:
             self.metrics,
             Reindexing(self.database, self.clock, settings.reindex_rate),
         )
-        self._feed.listeners.append(self.ingestion.note)
         self.sources = KnowledgeSources(
             self.database,
             self.clock,
@@ -151,7 +155,9 @@ class App:
         )
         self.shelves = SearchedShelves(self.database, settings.index_folder, self.clock, self.metrics)
         self.moves = ModelMoves(self.database, self.clock, self.embeddings, self.shelves)
-        self._background: list[asyncio.Task[None]] = []
+
+    def _connect(self) -> None:
+        """Let the parts have what they need of each other, and make what answers every call."""
         codec = JwtCodec()
         resolver = Resolver(self._services(codec))
         for part in (

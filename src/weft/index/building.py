@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 H = TypeVar("H", bound="Hashable")
 _MOST_COUNTED = 255
+_ROW_BITS = 32
 
 
 def segment_of(chunks: Sequence[Standing]) -> Segment:
@@ -55,27 +57,17 @@ def segment_of(chunks: Sequence[Standing]) -> Segment:
 
 
 def _words(chunks: Sequence[Standing]) -> tuple[Words, NDArray[np.int32]]:
+    said = [chunk.terms.split() for chunk in chunks]
+    length = np.array([len(terms) for terms in said], np.int32)
     known = _Codes()
-    codes, counts, held, length = array("I"), array("I"), array("I"), array("i")
-    for chunk in chunks:
-        said = chunk.terms.split()
-        counted = Counter(said)
-        length.append(len(said))
-        held.append(len(counted))
-        codes.extend(map(known.__getitem__, counted))
-        counts.extend(counted.values())
-    numbers = np.array([number_of_term(term) for term in known], np.int64)
-    rows = np.repeat(np.arange(len(chunks), dtype=np.uint32), np.frombuffer(held, np.uint32))
-    terms, place = np.unique(numbers, return_inverse=True)
-    of_term = place.astype(np.uint32)[np.frombuffer(codes, np.uint32)]
-    order = np.argsort(of_term, kind="stable")
-    starts = np.searchsorted(of_term[order], np.arange(len(terms) + 1))
-    words = Words(terms, starts.astype(np.int64), rows[order], _small(np.frombuffer(counts, np.uint32))[order])
-    return words, np.array(length, np.int32)
-
-
-def _small(counts: NDArray[np.uint32]) -> NDArray[np.uint8]:
-    return counts.clip(max=_MOST_COUNTED).astype(np.uint8)
+    codes = np.fromiter(map(known.__getitem__, chain.from_iterable(said)), np.intp, int(length.sum()))
+    terms, places = np.unique(np.array([number_of_term(term) for term in known], np.int64), return_inverse=True)
+    # A term and a row in one number: sorted by term, then by row, and as often as the row holds the term.
+    held = places[codes] << _ROW_BITS | np.repeat(np.arange(len(chunks)), length)
+    pairs, counts = np.unique(held, return_counts=True)
+    starts = np.searchsorted(pairs >> _ROW_BITS, np.arange(len(terms) + 1))
+    rows = (pairs & ((1 << _ROW_BITS) - 1)).astype(np.uint32)
+    return Words(terms, starts.astype(np.int64), rows, counts.clip(max=_MOST_COUNTED).astype(np.uint8)), length
 
 
 class _Codes(dict[str, int]):
@@ -103,8 +95,9 @@ def line_by_line(line: Codes, position: NDArray[np.int64]) -> Codes:
 
 
 def _vectors(chunks: Sequence[Standing]) -> Vectors:
-    size = max((len(chunk.vector) for chunk in chunks if chunk.vector), default=0)
-    # Whatever is not as long as the others is of no use to anyone.
+    sizes = Counter(len(chunk.vector) for chunk in chunks if chunk.vector)
+    # Whatever is not as long as most others is of no use to anyone.
+    size = max(sizes, key=sizes.__getitem__, default=0)
     rows = [row for row, chunk in enumerate(chunks) if chunk.vector and len(chunk.vector) == size]
     if not rows:
         return no_vectors(len(chunks))

@@ -42,5 +42,10 @@ def standpoint_of(chunk: Standing) -> Standpoint:
     if chunk.source == "message" and chunk.item.isdecimal():
         said = int(chunk.item) << _PART_BITS | min(chunk.ordinal, _PARTS - 1)
         return Standpoint(number_of(chunk.source, chunk.place), min(said, _LAST_POSITION))
-    line = number_of(chunk.source, chunk.place, chunk.item, str(chunk.version))
+    line = line_of(chunk.source, chunk.place, chunk.item, chunk.version)
     return Standpoint(line, min(chunk.ordinal, _LAST_POSITION))
+
+
+def line_of(source: str, place: str, item: str, version: int) -> int:
+    """Return the line of the parts of an item's version."""
+    return number_of(source, place, item, str(version))

@@ -27,6 +27,13 @@ class Group(NamedTuple):
     scope: str
 
 
+class Coded(NamedTuple):
+    """What occurs, each once, and what each group has of it."""
+
+    names: tuple[str, ...]
+    codes: NDArray[np.intp]
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What is known of rows, which are in the order of their chunks' numbers.
@@ -107,11 +114,29 @@ class Segment:
         return np.flatnonzero(self.facts.pinned)
 
     @cached_property
+    def scopes(self) -> Coded:
+        return _coded([group.scope for group in self.groups])
+
+    @cached_property
+    def sources(self) -> Coded:
+        return _coded([group.source for group in self.groups])
+
+    @cached_property
+    def is_message(self) -> NDArray[np.bool_]:
+        """Tell which groups are of messages."""
+        return np.array([group.source == "message" for group in self.groups], np.bool_)
+
+    @cached_property
     def groups_of_place(self) -> dict[str, list[int]]:
         places: dict[str, list[int]] = {}
         for code, group in enumerate(self.groups):
             places.setdefault(group.place, []).append(code)
         return places
+
+    def holds(self, item: int) -> bool:
+        """Tell whether anything of an item is here."""
+        place = int(np.searchsorted(self.facts.items, item))
+        return place < len(self.facts.items) and bool(self.facts.items[place] == item)
 
     def find(self, numbers: NDArray[np.int64]) -> NDArray[np.intp]:
         """Return the rows of those of the chunks that are here."""
@@ -120,3 +145,9 @@ class Segment:
         rows = np.searchsorted(self.facts.number, numbers).clip(max=self.size - 1)
         found: NDArray[np.intp] = rows[self.facts.number[rows] == numbers]
         return found
+
+
+def _coded(values: list[str]) -> Coded:
+    known: dict[str, int] = {}
+    codes = np.array([known.setdefault(value, len(known)) for value in values], np.intp)
+    return Coded(tuple(known), codes)

@@ -62,6 +62,13 @@ class Vectors:
         if there.any() and self.dimensions == found.shape[1]:
             found[places[there]] = numkong.astype(self.halves[slots[there]], "float32")
 
+    def put_cosines(self, found: Floats, places: NDArray[np.intp], rows: NDArray[np.intp], questions: Floats) -> None:
+        """Put how near the vectors of rows are to each question into these places of its row of an array."""
+        slots = self.slot[rows]
+        there = slots >= 0
+        if there.any() and self.dimensions == questions.shape[1]:
+            found[:, places[there]] = _dots(questions.astype(np.float16), self.halves[slots[there]])
+
     def nearest(self, vector: Floats, limit: int, sight: Sight | None = None) -> Found:
         """Return the nearest of the rows that are in sight; None for all."""
         if not len(self.rows) or self.dimensions != len(vector):
@@ -71,18 +78,18 @@ class Vectors:
             best = np.argpartition(scores, -limit * _MEASURED_AGAIN)[-limit * _MEASURED_AGAIN :]
             slots = slots[best]
         slots = np.sort(slots)
-        cosines = _dots(vector.astype(np.float16), self.halves[slots])
+        cosines = _dots(vector[None, :].astype(np.float16), self.halves[slots])[0]
         first = np.argsort(-cosines, kind="stable")[:limit]
         return Found(self.rows[slots[first]].astype(np.int64), cosines[first])
 
     def _candidates(self, vector: Floats, sight: Sight | None) -> tuple[NDArray[np.intp], Floats]:
         """Return the slots looked through and roughly how near each is."""
-        question = quantised(vector[None, :])[0]
+        question = numkong.dots_pack(quantised(vector[None, :]))
         if sight is not None and len(sight.slots) < _FEWEST_LOOKED_THROUGH:
-            return sight.slots, byte_dots(question, self.codes[sight.slots]) * self.scale[sight.slots]
+            return sight.slots, _byte_dots(question, self.codes[sight.slots]) * self.scale[sight.slots]
         stretches = self._stretches(vector, sight)
         slots = np.concatenate([np.arange(start, end) for start, end in stretches])
-        dots = np.concatenate([byte_dots(question, self.codes[start:end]) for start, end in stretches])
+        dots = np.concatenate([_byte_dots(question, self.codes[start:end]) for start, end in stretches])
         scores = dots * self.scale[slots]
         if sight is None:
             return slots, scores
@@ -106,9 +113,9 @@ class Vectors:
 class Sight:
     """The vectors of the rows that a caller sees, when these are not all."""
 
-    def __init__(self, vectors: Vectors, visible: Bits) -> None:
-        self._starts = vectors.starts
-        self.by_slot: Bits = visible[vectors.rows]
+    def __init__(self, vectors: Vectors, by_slot: Bits) -> None:
+        self._vectors = vectors
+        self.by_slot = by_slot
 
     @cached_property
     def slots(self) -> NDArray[np.intp]:
@@ -117,8 +124,14 @@ class Sight:
     @cached_property
     def by_cluster(self) -> NDArray[np.int64]:
         """Return how many each cluster holds."""
-        before = np.searchsorted(self.slots, self._starts)
+        before = np.searchsorted(self.slots, self._vectors.starts)
         return np.diff(before)
+
+    def without(self, slots: NDArray[np.int32]) -> Sight:
+        """Return what is seen when the vectors in some slots (-1 for none) are gone."""
+        by_slot = self.by_slot.copy()
+        by_slot[slots[slots >= 0]] = False
+        return Sight(self._vectors, by_slot)
 
 
 _NOTHING = Found(np.empty(0, np.int64), np.empty(0, np.float32))
@@ -150,15 +163,14 @@ def scales(vectors: Floats) -> Floats:
     return np.where(largest > 0, largest / _LARGEST_BYTE, 1.0).astype(np.float32)
 
 
-def byte_dots(question: NDArray[np.int8], codes: NDArray[np.int8]) -> NDArray[np.int32]:
-    packed = numkong.dots_pack(question[None, :])
+def _byte_dots(packed: numkong.PackedMatrix, codes: NDArray[np.int8]) -> NDArray[np.int32]:
     return np.asarray(numkong.dots_packed(np.ascontiguousarray(codes), packed))[:, 0]
 
 
-def _dots(vector: NDArray[np.float16], halves: NDArray[np.float16]) -> Floats:
+def _dots(vectors: NDArray[np.float16], halves: NDArray[np.float16]) -> Floats:
     if not len(halves):
-        return np.empty(0, np.float32)
-    dots: Floats = np.asarray(numkong.cdist(vector[None, :], halves, "dot"))[0].astype(np.float32)
+        return np.empty((len(vectors), 0), np.float32)
+    dots: Floats = np.asarray(numkong.cdist(vectors, halves, "dot")).astype(np.float32)
     return dots
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.capabilities.retrieval.view import Columns, Near, Postings
-from weft.index.names import POSITION_BITS, number_of
+from weft.capabilities.retrieval.view import Columns, Near
+from weft.index.names import POSITION_BITS, number_of_term
 from weft.kernel.threads import SEARCHING
 
 if TYPE_CHECKING:
@@ -16,12 +16,50 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.capabilities.retrieval.view import Audiences, Floats, Rows, Wish
+    from weft.capabilities.retrieval.view import Audiences, Floats, Postings, Rows, Wish
     from weft.index.masks import Mask
     from weft.index.shelf import Moment, Part
 
 _NOWHERE = -1
 _BEYOND = np.iinfo(np.int64).max
+
+
+class _Held(NamedTuple):
+    """Which rows of a part hold a term and how often each does, visible or not."""
+
+    rows: NDArray[np.uint32]
+    counts: NDArray[np.uint8]
+    mask: Mask
+    offset: int
+
+
+class ShelfPostings:
+    """The visible rows that hold a term. Of a term that most rows hold, these are not gone through unless they must."""
+
+    def __init__(self, held: Sequence[_Held]) -> None:
+        self._held = [each for each in held if len(each.rows)]
+
+    @cached_property
+    def size(self) -> int:
+        seen = [(each, each.mask.seen(each.rows)) for each in self._held]
+        return sum(len(each.rows) if visible is None else int(np.count_nonzero(visible)) for each, visible in seen)
+
+    def all(self) -> tuple[Rows, Floats]:
+        rows, counts = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+        for each in self._held:
+            seen = each.mask.seen(each.rows)
+            rows.append(np.add(each.rows if seen is None else each.rows[seen], each.offset, dtype=np.int64))
+            counts.append((each.counts if seen is None else each.counts[seen]).astype(np.float32))
+        return np.concatenate(rows), np.concatenate(counts)
+
+    def counts(self, rows: Rows) -> Floats:
+        found = np.zeros(len(rows), np.float32)
+        for each in self._held:
+            wanted = rows - each.offset
+            places = np.searchsorted(each.rows, wanted.clip(0).astype(np.uint32)).clip(max=len(each.rows) - 1)
+            there = each.rows[places] == wanted
+            found[there] = each.counts[places[there]]
+        return found
 
 
 class ShelfView:
@@ -51,19 +89,10 @@ class ShelfView:
         return 2 * sum(mask.messages for mask in self._masks) > self.size
 
     def postings(self, term: str) -> Postings:
-        wanted = number_of(term)
-        rows: list[Rows] = []
-        counts: list[Floats] = []
-        for part, mask, offset in self._parts():
-            held, often = part.segment.words.postings(wanted)
-            seen = mask.seen(held) if len(held) else None
-            rows.append(np.add(held if seen is None else held[seen], offset, dtype=np.int64))
-            counts.append((often if seen is None else often[seen]).astype(np.float32))
-        if len(rows) == 1:
-            # Of a term that most rows hold, one copy more is milliseconds.
-            return Postings(rows[0], counts[0])
-        nothing = Postings(np.empty(0, np.int64), np.empty(0, np.float32))
-        return Postings(np.concatenate([nothing.rows, *rows]), np.concatenate([nothing.counts, *counts]))
+        wanted = number_of_term(term)
+        return ShelfPostings(
+            [_Held(*part.segment.words.postings(wanted), mask, offset) for part, mask, offset in self._parts()]
+        )
 
     def lengths(self, rows: Rows) -> Floats:
         return self._column(rows, np.float32, lambda part, local: part.segment.facts.length[local])
@@ -109,20 +138,18 @@ class ShelfView:
 
     def present_speakers(self) -> frozenset[str]:
         return frozenset(
-            part.segment.speakers[code] for part, mask, _ in self._parts() for code in mask.speakers.tolist()
+            part.segment.speakers[code]
+            for part, mask, _ in self._parts()
+            for code in np.flatnonzero(mask.by_speaker).tolist()
         )
 
-    def neighbours(self, rows: Rows, offset: int) -> Rows:
-        rows = np.asarray(rows, np.int64)
-        found = np.full(len(rows), _NOWHERE, np.int64)
-        there = np.flatnonzero(rows >= 0)
-        is_whole = self._in_one_part(rows[there])
+    def neighbours(self, rows: Rows, offsets: Sequence[int]) -> Rows:
+        found = np.empty((len(rows), len(offsets)), np.int64)
+        is_whole = self._in_one_part(rows)
         # A line that lies in one part, as nearly all do, is leapt along; others are gone step by step.
-        found[there[is_whole]] = self._leap(rows[there[is_whole]], offset)
-        beside = rows[there[~is_whole]]
-        for _ in range(abs(offset) if len(beside) else 0):
-            beside = self._next(beside, forward=offset > 0)
-        found[there[~is_whole]] = beside
+        found[is_whole] = self._leap(rows[is_whole], offsets)
+        if not is_whole.all():
+            found[~is_whole] = self._walk(rows[~is_whole], offsets)
         return found
 
     def newest(self, limit: int) -> Rows:
@@ -139,8 +166,11 @@ class ShelfView:
     async def nearest(self, vector: Floats, limit: int) -> Near:
         return await SEARCHING.run(self.nearest_now, vector, limit)
 
-    async def vectors(self, rows: Rows) -> Floats:
-        return await SEARCHING.run(self.vectors_now, rows)
+    async def cosines(self, rows: Rows, questions: Floats) -> Floats:
+        return await SEARCHING.run(self.cosines_now, rows, questions)
+
+    async def vectors(self, rows: Rows, dimensions: int) -> Floats:
+        return await SEARCHING.run(self.vectors_now, rows, dimensions)
 
     def nearest_now(self, vector: Floats, limit: int) -> Near:
         """Return the nearest rows: of every part, then of all."""
@@ -153,9 +183,13 @@ class ShelfView:
         best = np.argsort(-cosines, kind="stable")[:limit]
         return Near(rows[best], cosines[best])
 
-    def vectors_now(self, rows: Rows) -> Floats:
-        sizes = [part.segment.vectors.dimensions for part in self._moment.parts]
-        dimensions = max(sizes, default=0)
+    def cosines_now(self, rows: Rows, questions: Floats) -> Floats:
+        found = np.zeros((len(questions), len(rows)), np.float32)
+        for part, chosen, local in self._split(rows):
+            part.segment.vectors.put_cosines(found, chosen, local, questions)
+        return found
+
+    def vectors_now(self, rows: Rows, dimensions: int) -> Floats:
         found = np.zeros((len(rows), dimensions), np.float32)
         for part, chosen, local in self._split(rows):
             part.segment.vectors.put_into(found, chosen, local)
@@ -202,20 +236,29 @@ class ShelfView:
         in_one: NDArray[np.bool_] = times == 1
         return in_one
 
-    def _leap(self, rows: Rows, offset: int) -> Rows:
+    def _leap(self, rows: Rows, offsets: Sequence[int]) -> Rows:
         """Return the visible rows so far behind these in their lines, each of which lies in one part."""
-        found = np.full(len(rows), _NOWHERE, np.int64)
+        found = np.full((len(rows), len(offsets)), _NOWHERE, np.int64)
         masks = {id(part): (mask, first) for part, mask, first in self._parts()}
         for part, chosen, local in self._split(rows):
             mask, first = masks[id(part)]
             order, standpoints = mask.in_lines
             stands = part.segment.standpoints[local]
-            place = np.searchsorted(standpoints, stands) + offset
-            inside = (place >= 0) & (place < len(order))
-            place = place.clip(0, len(order) - 1)
-            inside &= standpoints[place] >> POSITION_BITS == stands >> POSITION_BITS
-            found[chosen[inside]] = order[place[inside]].astype(np.int64) + first
+            places = np.searchsorted(standpoints, stands)[:, None] + np.array(offsets)
+            inside = (places >= 0) & (places < len(order))
+            places = places.clip(0, len(order) - 1)
+            inside &= standpoints[places] >> POSITION_BITS == stands[:, None] >> POSITION_BITS
+            found[chosen] = np.where(inside, order[places].astype(np.int64) + first, _NOWHERE)
         return found
+
+    def _walk(self, rows: Rows, offsets: Sequence[int]) -> Rows:
+        """Return the same of rows whose lines lie in several parts."""
+        reached = {0: rows}
+        for direction in (-1, 1):
+            for distance in range(1, max(direction * offset for offset in offsets) + 1):
+                before = reached[direction * (distance - 1)]
+                reached[direction * distance] = self._next(before, forward=direction > 0)
+        return np.stack([reached[offset] for offset in offsets], axis=1)
 
     def _next(self, rows: Rows, *, forward: bool) -> Rows:
         """Return for each row the visible one next to it in its line; -1 for none, and for -1."""

@@ -33,7 +33,7 @@ def share_found(halves: np.ndarray, visible: np.ndarray | None) -> float:
     rows = np.arange(len(halves), dtype=np.uint32)
     vectors = arranged(codes, scale, rows, len(rows), clusters, halves[clusters.order])
     assert len(vectors.centres) > 1
-    sight = None if visible is None else Sight(vectors, visible)
+    sight = None if visible is None else Sight(vectors, visible[vectors.rows])
     seen = np.ones(len(halves), bool) if visible is None else visible
     hits = 0
     for question in spread(QUESTIONS):

@@ -20,6 +20,13 @@ class Backlog(NamedTuple):
     failed: int
 
 
+class Unfinished(NamedTuple):
+    """A document of which there are chunks that are not to be found: all but those of one version (0: of none)."""
+
+    document_id: str
+    found_version: int
+
+
 class Kept(NamedTuple):
     """What a document holds, packed; and its text where that is not the content itself."""
 
@@ -127,6 +134,10 @@ class DocumentStore(Protocol):
         ...
 
     async def backlog(self, domain: str) -> Backlog: ...
+
+    async def unfinished(self, domain: str) -> Sequence[Unfinished]:
+        """Return the documents of which a version is being written, or was never finished."""
+        ...
 
     async def kept(self, domain: str, document_id: str, version: int) -> Kept | None:
         """Return what a version holds."""

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 _MOST_PINNED = 20
 _WIDER = 2
+_IN_PART = 0.5
 _DIGITS = 4
 
 
 class Weighed(NamedTuple):
     """Candidates of each view with what speaks for them, and whether meaning counted, or words alone."""
 
-    found: list[Evidence]
+    found: Sequence[Evidence]
     by_meaning: bool
 
 
@@ -41,7 +42,7 @@ class _Best(NamedTuple):
 def choose(question: Question, views: Sequence[View], weighed: Weighed) -> Ranking:
     """Return the best of what was weighed; more than was asked for, and less relevant, if that may not be enough."""
     best = _best_first(weighed.found)
-    likely = confidence(best.totals, _beside_words(best, weighed))
+    likely = confidence(best.totals, _beside_words(best, weighed)) * _share_there(views)
     floor, limit = question.weighing.floor, question.top_k
     widened = likely < SURE
     if widened:
@@ -58,6 +59,11 @@ def choose(question: Question, views: Sequence[View], weighed: Weighed) -> Ranki
         searched=sum(view.size for view in views),
         by_meaning=weighed.by_meaning,
     )
+
+
+def _share_there(views: Sequence[View]) -> float:
+    """Return how much of everything is there to be found, roughly: how much is not would tell of what is hidden."""
+    return _IN_PART if any(view.behind for view in views) else 1.0
 
 
 def _best_first(found: Sequence[Evidence]) -> _Best:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from weft.capabilities.retrieval.lexical import said_of
-from weft.capabilities.retrieval.view import Near
-from weft.capabilities.retrieval.windows import Windows, with_neighbours
+from weft.capabilities.retrieval.view import Columns, Near
+from weft.capabilities.retrieval.windows import windows_around, with_neighbours
 from weft.kernel.clock import DAY_MICROS
 from weft.kernel.threads import SEARCHING
 
@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.capabilities.retrieval.lexical import Lexicon
+    from weft.capabilities.retrieval.lexical import Lexicon, Weights
     from weft.capabilities.retrieval.model import Weighing
-    from weft.capabilities.retrieval.view import Columns, Floats, View
+    from weft.capabilities.retrieval.view import Floats, View
+    from weft.capabilities.retrieval.windows import Windows
 
 # So many are taken by words and so many by meaning; of a question of many parts, fewer for each of them.
 _CANDIDATES, _CANDIDATES_OF_PART = 160, 24
@@ -34,6 +35,10 @@ _CANDIDATES, _CANDIDATES_OF_PART = 160, 24
 _WITH_NEIGHBOURS = 100
 # Of all that is pinned the newest are looked at, whatever was asked: each search pays for them.
 _PINNED = 64
+# So many, the most promising, are looked at more closely: the vectors of their windows are added up.
+_LOOKED_AT_CLOSELY = 256
+# How long such a sum is beside the sum of lengths, about: texts that follow each other are like each other.
+_USUAL_LENGTH = 0.7
 # Of the parts of a long question something answers only some: these count.
 _BEST_PARTS = 8
 # A row and its window count the same. Words are shared by chance more seldom than meaning is, so they count for more.
@@ -41,6 +46,7 @@ _MEANING = 0.5
 _WORDS = 0.75
 _SPEAKER_BONUS = 0.2
 _MIDDLING = 0.5
+_MEANT_AROUND = "semantic_around"
 # The length of a vector that is none.
 _NOTHING = 1e-6
 
@@ -65,6 +71,18 @@ class Evidence:
         self.total = self.total + self.signals[name]
 
 
+class _Close(NamedTuple):
+    """What is looked at more closely: what is known of it, and what speaks for it by each part of a question.
+
+    ``lengths`` is how long the sums of the windows' vectors were taken to be.
+    """
+
+    windows: Windows
+    columns: Columns
+    lengths: Floats
+    signals: list[dict[str, Floats]]
+
+
 @dataclass(slots=True)
 class _Part:
     """One part of a question: what its terms weigh, and its meaning if that is known."""
@@ -82,8 +100,10 @@ async def evidence_in(
     said = await SEARCHING.run(_by_words, place, lexicon, asked, limit)
     meant = await asyncio.gather(*(view.nearest(part.vector, limit) for part in asked if part.vector is not None))
     windows = await SEARCHING.run(_windows, view, said, meant)
-    near = await view.vectors(windows.rows) if vectors is not None else None
-    return await SEARCHING.run(_weighed, place, view, lexicon, windows, asked, near)
+    cosines = None if vectors is None else await view.cosines(windows.rows, vectors[list(parts)])
+    close = await SEARCHING.run(_close, place, view, lexicon, windows, asked, cosines)
+    near = None if vectors is None else await view.vectors(close.windows.rows, vectors.shape[1])
+    return await SEARCHING.run(_weighed, view, close, near)
 
 
 def add_speaker(evidence: Evidence, speaker: str | None) -> None:
@@ -121,48 +141,59 @@ def _windows(view: View, *found: Sequence[Near]) -> Windows:
     best = sorted(promising, key=lambda row: (-promising[row], row))[:_WITH_NEIGHBOURS]
     beside = with_neighbours(view, np.array(best, np.int64))
     rows = np.concatenate([np.array(list(promising), np.int64), beside, view.pinned(_PINNED)])
-    return Windows(view, np.unique(rows))
+    return windows_around(view, np.unique(rows))
 
 
-def _weighed(
-    place: int, view: View, lexicon: Lexicon, windows: Windows, asked: Sequence[_Part], near: Floats | None
-) -> Evidence:
-    summed = None if near is None else windows.vectors(near)
-    found = [_signals(place, view, lexicon, windows, part, near, summed) for part in asked]
-    signals = _best_parts(found)
-    centres = windows.rows[windows.centres]
+def _close(
+    place: int, view: View, lexicon: Lexicon, windows: Windows, asked: Sequence[_Part], cosines: Floats | None
+) -> _Close:
+    """Return what is still to be looked at more closely: what probably has most for it, and what is pinned."""
+    lengths = np.maximum(_USUAL_LENGTH * windows.weights.sum(axis=1), 1.0)
+    relative = view.lengths(windows.rows) / lexicon.mean_length
+    found = []
+    for number, part in enumerate(asked):
+        signals = _by_said(lexicon.counts(place, windows.rows, list(part.weights)), relative, windows, part.weights)
+        if cosines is not None:
+            signals |= _by_meant(cosines[number], windows, lengths)
+        found.append(signals)
+    total = np.sum(list(_best_parts(found).values()), axis=0)
+    columns = view.columns(windows.rows[windows.centres])
+    best = np.argsort(-total, kind="stable")
+    chosen = np.sort(best[(np.arange(len(best)) < _LOOKED_AT_CLOSELY) | columns.pinned[best]])
+    return _Close(
+        windows.only(chosen),
+        Columns._make(column[chosen] for column in columns),
+        lengths[chosen],
+        [{name: values[chosen] for name, values in signals.items()} for signals in found],
+    )
+
+
+def _weighed(view: View, close: _Close, near: Floats | None) -> Evidence:
+    """Return what speaks for each, now that the vectors are at hand and lengths are known."""
+    windows, signals = close.windows, _best_parts(close.signals)
+    if near is not None:
+        taken_for = close.lengths / np.maximum(windows.lengths(near), _NOTHING)
+        signals[_MEANT_AROUND] *= taken_for.astype(np.float32)
     vectors = None if near is None else near[windows.centres]
-    total = np.sum(list(signals.values()), axis=0)
-    return Evidence(view, view.columns(centres), vectors, np.count_nonzero(windows.weights, axis=1), signals, total)
+    return Evidence(view, close.columns, vectors, windows.beside, signals, np.sum(list(signals.values()), axis=0))
 
 
-def _signals(
-    place: int,
-    view: View,
-    lexicon: Lexicon,
-    windows: Windows,
-    part: _Part,
-    near: Floats | None,
-    summed: Floats | None,
-) -> dict[str, Floats]:
-    """Return what speaks for each window's centre, by one part of a question."""
-    counts = lexicon.counts(place, windows.rows, list(part.weights))
-    lengths = view.lengths(windows.rows) / lexicon.mean_length
+def _by_said(counts: Floats, lengths: Floats, windows: Windows, weights: Weights) -> dict[str, Floats]:
+    """Return how words speak for each window's centre: ``counts`` and ``lengths`` are those of all rows."""
     # A window is as long as what stands in it; the mean one is as full as these are on average.
-    window_lengths = windows.sums(lengths) / max(float(windows.weights.sum()) / max(len(windows.weights), 1), 1.0)
-    signals = {
-        "lexical": _WORDS * said_of(part.weights, counts[:, windows.centres], lengths[windows.centres]),
-        "lexical_around": _WORDS * said_of(part.weights, windows.sums(counts), window_lengths),
+    fullness = max(float(windows.weights.sum()) / max(len(windows.weights), 1), 1.0)
+    return {
+        "lexical": _WORDS * said_of(weights, counts[:, windows.centres], lengths[windows.centres]),
+        "lexical_around": _WORDS * said_of(weights, windows.sums(counts), windows.sums(lengths) / fullness),
     }
-    if part.vector is not None and near is not None and summed is not None:
-        signals["semantic"] = _MEANING * (near[windows.centres] @ part.vector)
-        signals["semantic_around"] = _MEANING * (summed @ part.vector) / np.maximum(_lengths(summed), _NOTHING)
-    return signals
 
 
-def _lengths(vectors: Floats) -> Floats:
-    lengths: Floats = np.linalg.norm(vectors, axis=1)
-    return lengths
+def _by_meant(cosines: Floats, windows: Windows, lengths: Floats) -> dict[str, Floats]:
+    """Return how meaning speaks for each window's centre. The cosine of a sum is the sum of cosines by its length."""
+    return {
+        "semantic": _MEANING * cosines[windows.centres],
+        _MEANT_AROUND: _MEANING * windows.sums(cosines) / lengths,
+    }
 
 
 def _best_parts(found: Sequence[dict[str, Floats]]) -> dict[str, Floats]:

@@ -36,7 +36,8 @@ class Lexicon:
         known = sorted({term for asked in self._asked for term in asked})
         self._held: list[dict[str, Postings]] = [{term: view.postings(term) for term in known} for view in views]
         size = sum(view.size for view in views)
-        self.mean_length = sum(view.total_terms for view in views) / size if size else 1.0
+        # What has no words at all is of no length.
+        self.mean_length = sum(view.total_terms for view in views) / max(size, 1) or 1.0
         self._tells = {term: self._rarity(term, size) for term in known}
 
     def tells(self, part: int) -> float:
@@ -50,38 +51,31 @@ class Lexicon:
 
     def strongest(self, view: int, weights: Weights, limit: int) -> tuple[Rows, Floats]:
         """Return the rows of a view that say most of what is weighed, and how much they say, in no order."""
-        said = self._telling_most(view, weights)
-        sums = np.zeros(1 + max((int(held.rows[-1]) for held, _ in said), default=0), np.float32)
-        for held, weight in said:
-            lengths = self._views[view].lengths(held.rows) / self.mean_length
-            sums[held.rows] += weight * _saturated(held.counts, lengths)
-        rows = np.concatenate([np.empty(0, np.int64), *(held.rows for held, _ in said)])
-        # A row stands in there once for each term that it holds.
-        rows = np.unique(_largest(rows, sums[rows], limit * max(len(said), 1)))
-        rows = _largest(rows, sums[rows], limit)
-        return rows, sums[rows]
+        told = [(*self._held[view][term].all(), weight) for term, weight in self._telling_most(view, weights)]
+        sums = np.zeros(1 + max((int(rows[-1]) for rows, *_ in told), default=0), np.float32)
+        for rows, counts, weight in told:
+            sums[rows] += weight * _saturated(counts, self._views[view].lengths(rows) / self.mean_length)
+        saying = np.flatnonzero(sums > 0)
+        best = _largest(saying, sums[saying], limit)
+        return best, sums[best]
 
-    def _telling_most(self, view: int, weights: Weights) -> list[tuple[Postings, float]]:
-        """Return which rows hold each term, the rarest term first, until that are many rows."""
-        held = sorted(
-            ((self._held[view][term], weight) for term, weight in weights.items()), key=lambda each: len(each[0].rows)
-        )
-        there = [each for each in held if len(each[0].rows)]
-        many = np.cumsum([len(postings.rows) for postings, _ in there]) > _MOST_POSTINGS
-        return there[:1] + [each for each, too_many in zip(there[1:], many[1:], strict=True) if not too_many]
+    def _telling_most(self, view: int, weights: Weights) -> list[tuple[str, float]]:
+        """Return terms that are there, with their weights, the rarest first, until very many rows hold them."""
+        sizes = {term: self._held[view][term].size for term in weights}
+        there = sorted((term for term in weights if sizes[term]), key=sizes.__getitem__)
+        many = np.cumsum([sizes[term] for term in there]) > _MOST_POSTINGS
+        kept = there[:1] + [term for term, too_many in zip(there[1:], many[1:], strict=True) if not too_many]
+        return [(term, weights[term]) for term in kept]
 
     def counts(self, view: int, rows: Rows, terms: Sequence[str]) -> Floats:
-        """Return how often each of the rows, which are in order, holds each of the terms."""
+        """Return how often each of the rows, which are visible, holds each of the terms."""
         found = np.zeros((len(terms), len(rows)), np.float32)
         for place, term in enumerate(terms):
-            held = self._held[view][term]
-            if len(held.rows):
-                at = np.searchsorted(held.rows, rows).clip(max=len(held.rows) - 1)
-                found[place] = np.where(held.rows[at] == rows, held.counts[at], 0.0)
+            found[place] = self._held[view][term].counts(rows)
         return found
 
     def _rarity(self, term: str, size: int) -> float:
-        holding = sum(len(held[term].rows) for held in self._held)
+        holding = sum(held[term].size for held in self._held)
         return float(np.log1p((size - holding + 0.5) / (holding + 0.5)))
 
 

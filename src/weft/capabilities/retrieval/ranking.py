@@ -7,6 +7,7 @@ where nothing is relevant, the most recent comes instead.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,12 +22,15 @@ from weft.kernel.threads import SEARCHING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.capabilities.retrieval.evidence import Evidence
     from weft.capabilities.retrieval.model import Question, Ranking
     from weft.capabilities.retrieval.searching import Embed
     from weft.capabilities.retrieval.view import Floats, View
 
 # Of a question of many parts these are looked for, those that say most in words that are there.
 _MOST_PARTS = 16
+# Of still more, the longest are looked at for this.
+_MOST_LOOKED_AT = 64
 
 
 class _Asked(NamedTuple):
@@ -45,34 +49,38 @@ async def rank(question: Question, views: Sequence[View], embed: Embed) -> Ranki
 
 async def weigh(question: Question, views: Sequence[View], embed: Embed) -> Weighed:
     """Return everything worth a close look, and what speaks for each of it."""
-    texts, asked = _asked(question.text, views)
-    lexicon = await SEARCHING.run(Lexicon, views, texts)
-    kept = await SEARCHING.run(_kept, asked, lexicon)
-    vectors = await _meanings(texts, {part for each in kept for part in each.parts}, embed)
-    found = [
-        await evidence_in(place, each.view, lexicon, vectors, each.parts)
-        for place, each in enumerate(kept)
-        if each.view.size
-    ]
-    for evidence, each in zip(found, (each for each in kept if each.view.size), strict=True):
-        add_speaker(evidence, each.speaker)
-        add_weighing(evidence, question.weighing, question.asked_at)
-        let_stand_back(evidence)
+    texts, asked, lexicon = await SEARCHING.run(_understood, question.text, views)
+    vectors = await _meanings(texts, {part for each in asked for part in each.parts}, embed)
+    found = await asyncio.gather(
+        *(_evidence(place, each, question, lexicon, vectors) for place, each in enumerate(asked) if each.view.size)
+    )
     return Weighed(found, vectors is not None)
 
 
-def _asked(text: str, views: Sequence[View]) -> tuple[list[str], list[_Asked]]:
-    """Return all texts that are looked for, and which of them in which view."""
+def _understood(text: str, views: Sequence[View]) -> tuple[list[str], list[_Asked], Lexicon]:
+    """Return all texts that are looked for, which of them in which view, and where their words are."""
     texts: dict[str, int] = {}
     asked = []
     for view in views:
         parts, speaker = understand(text, view.present_speakers() if view.is_conversation else ())
-        asked.append(_Asked(view, [texts.setdefault(part, len(texts)) for part in parts], speaker))
-    return list(texts), asked
+        told = sorted(parts, key=len, reverse=True)[:_MOST_LOOKED_AT]
+        asked.append(_Asked(view, [texts.setdefault(part, len(texts)) for part in parts if part in told], speaker))
+    lexicon = Lexicon(views, list(texts))
+    return list(texts), [_telling(place, each, lexicon) for place, each in enumerate(asked)], lexicon
 
 
-def _kept(asked: Sequence[_Asked], lexicon: Lexicon) -> list[_Asked]:
-    return [_telling(place, each, lexicon) for place, each in enumerate(asked)]
+async def _evidence(
+    place: int, asked: _Asked, question: Question, lexicon: Lexicon, vectors: Floats | None
+) -> Evidence:
+    evidence = await evidence_in(place, asked.view, lexicon, vectors, asked.parts)
+    await SEARCHING.run(_complete, evidence, asked.speaker, question)
+    return evidence
+
+
+def _complete(evidence: Evidence, speaker: str | None, question: Question) -> None:
+    add_speaker(evidence, speaker)
+    add_weighing(evidence, question.weighing, question.asked_at)
+    let_stand_back(evidence)
 
 
 def _telling(place: int, asked: _Asked, lexicon: Lexicon) -> _Asked:

@@ -9,7 +9,7 @@ import msgspec
 from weft.capabilities.knowledge.model import may_look_into
 from weft.capabilities.memory.model import KeyRange, MemoryScope
 from weft.capabilities.retrieval.texts import MemoryKey
-from weft.capabilities.retrieval.view import Wish
+from weft.capabilities.retrieval.view import Unfinished, Wish
 from weft.capabilities.sessions.model import find_session
 from weft.capabilities.shelves.model import MEMORY, SESSIONS, Source, shelf_of_domain
 
@@ -101,7 +101,11 @@ async def _of_domain(domain: Domain, part: Part, library: Library) -> Wish:
     items = None
     if part.metadata or part.types:
         items = frozenset(await library.documents.matching(domain.domain, part.metadata, part.types))
-    return Wish(shelf_of_domain(domain.domain), items=items, since=part.since, until=part.until)
+    unfinished = frozenset(
+        Unfinished(domain.domain, *each) for each in await library.documents.unfinished(domain.domain)
+    )
+    shelf = shelf_of_domain(domain.domain)
+    return Wish(shelf, items=items, since=part.since, until=part.until, unfinished=unfinished)
 
 
 async def _of_sessions(part: Part, library: Library) -> Wish:

@@ -19,11 +19,21 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 
-class Postings(NamedTuple):
-    """The visible rows that hold a term, in order, and how often each does."""
+class Postings(Protocol):
+    """The visible rows that hold a term."""
 
-    rows: Rows
-    counts: Counts
+    @property
+    def size(self) -> int:
+        """Return how many these are."""
+        ...
+
+    def all(self) -> tuple[Rows, Counts]:
+        """Return these rows, in order, and how often each holds it."""
+        ...
+
+    def counts(self, rows: Rows) -> Counts:
+        """Return how often each of some visible rows holds it."""
+        ...
 
 
 class Near(NamedTuple):
@@ -88,8 +98,8 @@ class View(Protocol):
         """Return those who said something that is visible."""
         ...
 
-    def neighbours(self, rows: Rows, offset: int) -> Rows:
-        """Return for each row the visible row that stands so far behind it (before it, if negative); -1 for none."""
+    def neighbours(self, rows: Rows, offsets: Sequence[int]) -> Rows:
+        """Return for each row the visible rows that stand so far behind it (before it, if negative); -1 for none."""
         ...
 
     def newest(self, limit: int) -> Rows:
@@ -102,17 +112,28 @@ class View(Protocol):
 
     async def nearest(self, vector: Floats, limit: int) -> Near: ...
 
-    async def vectors(self, rows: Rows) -> Floats:
-        """Return the vectors of rows; zeros where one has none yet."""
+    async def cosines(self, rows: Rows, questions: Floats) -> Floats:
+        """Return for each question how near its vector is to those of rows; 0 where a row has none."""
         ...
+
+    async def vectors(self, rows: Rows, dimensions: int) -> Floats:
+        """Return the vectors of rows; zeros where one has none of so many dimensions, or none yet."""
+        ...
+
+
+class Unfinished(NamedTuple):
+    """A document of which only the chunks of one version are to be found (0: of none), though there may be others."""
+
+    domain: str
+    document_id: str
+    found_version: int
 
 
 class Wish(NamedTuple):
     """Which part of a shelf to look at: None and empty mean all.
 
     ``places`` are those the caller may look into, ``items`` those that filters left; scopes are looked at as well.
-    Moments are in microseconds, ``until`` not in. ``without`` are chunks on the shelf that cannot be read, as what they
-    are cut from is gone already or not there yet.
+    Moments are in microseconds, ``until`` not in. ``without`` are chunks on the shelf that turned out to be gone.
     """
 
     shelf: str
@@ -121,6 +142,7 @@ class Wish(NamedTuple):
     sources: frozenset[str] = frozenset()
     since: int | None = None
     until: int | None = None
+    unfinished: frozenset[Unfinished] = frozenset()
     without: frozenset[int] = frozenset()
 
 

@@ -32,6 +32,7 @@ CREATE TABLE domains (
 -- Several versions may be cut from the same content. Only the holder indexes, until its lease ends; a lease nobody holds
 -- is a pause. How the version at work was cut is kept, so that whoever goes on with it can tell whether it still fits.
 -- Starts counts how often it was taken up since it got any further, so that what ends the process does not for ever.
+-- Unfinished is 1 while there are chunks of versions that searches must not find.
 CREATE TABLE documents (
     tenant          TEXT NOT NULL,
     domain          TEXT NOT NULL,
@@ -63,11 +64,13 @@ CREATE TABLE documents (
     holder          TEXT,
     lease_until     {bigint} NOT NULL,
     starts          {bigint} NOT NULL DEFAULT 0,
+    unfinished      {bigint} NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, domain, document_id)
 ) {table};
 
 CREATE INDEX documents_by_state ON documents (tenant, domain, state, document_id);
 CREATE INDEX documents_pending ON documents (tenant, queued_at) WHERE state = 'pending';
+CREATE INDEX documents_unfinished ON documents (tenant, domain) WHERE unfinished = 1;
 
 -- What was put, packed; and its text where that is not the content itself.
 CREATE TABLE document_contents (

@@ -8,7 +8,7 @@ import msgspec
 
 from weft.capabilities.chunking.model import Cutting
 from weft.capabilities.knowledge.model import Document, Domain
-from weft.capabilities.knowledge.store import Backlog, Held, Kept, Requeued, Waiting
+from weft.capabilities.knowledge.store import Backlog, Held, Kept, Requeued, Unfinished, Waiting
 from weft.capabilities.shelves.model import shelf_of_domain
 from weft.storage.sql.clearings import Deleted, SqlClearings
 from weft.storage.sql.knowledge_sources import erase_sources
@@ -285,6 +285,14 @@ class SqlDocumentStore:
     async def backlog(self, domain: str) -> Backlog:
         return Backlog(await self._count(domain, "pending"), await self._count(domain, "failed"))
 
+    async def unfinished(self, domain: str) -> Sequence[Unfinished]:
+        rows = await self._tx.all(
+            "SELECT document_id, indexed_version FROM documents WHERE tenant = $1 AND domain = $2 AND unfinished = 1",
+            self._tenant,
+            domain,
+        )
+        return [Unfinished(*row) for row in rows]
+
     async def kept(self, domain: str, document_id: str, version: int) -> Kept | None:
         row = await self._tx.one(
             """
@@ -385,7 +393,7 @@ class SqlDocumentStore:
     async def advance(self, domain: str, document_id: str, *, done: int, total: int, cut: str) -> None:
         await self._tx.run(
             """
-            UPDATE documents SET chunks_done = $1, chunks_total = $2, cut = $3, starts = 0
+            UPDATE documents SET chunks_done = $1, chunks_total = $2, cut = $3, starts = 0, unfinished = 1
             WHERE tenant = $4 AND domain = $5 AND document_id = $6
             """,
             done,
@@ -401,7 +409,7 @@ class SqlDocumentStore:
             """
             UPDATE documents SET state = 'indexed', indexed_version = $1, indexed_content = $2, indexed_at = $3,
                                  chunks = $4, chunks_done = $4, chunks_total = $4, media_type = $5, title = $6,
-                                 error = NULL, holder = NULL, lease_until = 0, starts = 0
+                                 error = NULL, holder = NULL, lease_until = 0, starts = 0, unfinished = 0
             WHERE tenant = $7 AND domain = $8 AND document_id = $9
             """,
             document.version,
@@ -430,7 +438,8 @@ class SqlDocumentStore:
     async def fail(self, domain: str, document_id: str, reason: str) -> None:
         await self._tx.run(
             """
-            UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 0, starts = 0
+            UPDATE documents SET state = 'failed', error = $1, holder = NULL, lease_until = 0, starts = 0,
+                                 unfinished = 0
             WHERE tenant = $2 AND domain = $3 AND document_id = $4
             """,
             reason,

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from weft.capabilities.chunking.model import Cutting
 from weft.capabilities.knowledge.model import Document, Domain
-from weft.capabilities.knowledge.store import Backlog, Held, Kept, Waiting
+from weft.capabilities.knowledge.store import Backlog, Held, Kept, Unfinished, Waiting
 from weft.testing.contracts.stores import Stores
 
 DOMAIN = Domain(
@@ -128,6 +128,20 @@ class DocumentStoreContract:
         assert [each.document_id for each in await stores.documents.page("handbook", "pending", "", 1)] == ["a"]
         assert [each.error for each in await stores.documents.page("handbook", "failed", "", 9)] == ["no text"]
         assert await stores.documents.backlog("handbook") == Backlog(pending=2, failed=1)
+
+    async def test_what_is_written_of_a_version_is_unfinished_until_that_is_found_or_failed(self, stores: Stores) -> None:
+        await stores.documents.put(DOCUMENT, b"x", 5)
+        assert list(await stores.documents.unfinished("handbook")) == []
+        await stores.documents.advance(*NAMES, done=1, total=2, cut="so")
+        await stores.documents.put(structs.replace(DOCUMENT, version=2, content_version=2), b"y", 6)
+        assert list(await stores.documents.unfinished("handbook")) == [Unfinished(DOCUMENT.document_id, 0)]
+        assert list(await stores.documents.unfinished("other")) == []
+        await stores.documents.finish(structs.replace(DOCUMENT, version=2, content_version=2, indexed_at=7), None)
+        assert list(await stores.documents.unfinished("handbook")) == []
+        await stores.documents.advance(*NAMES, done=1, total=2, cut="so")
+        assert list(await stores.documents.unfinished("handbook")) == [Unfinished(DOCUMENT.document_id, 2)]
+        await stores.documents.fail(*NAMES, "no text")
+        assert list(await stores.documents.unfinished("handbook")) == []
 
     async def test_documents_are_found_by_what_their_metadata_say(self, stores: Stores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
