@@ -27,6 +27,7 @@ NAMES = (
     "latency_targets",
     "ingestion",
     "search_scale",
+    "search_pgvector",
     "postgres_write",
     "peer",
 )

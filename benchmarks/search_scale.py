@@ -1,6 +1,6 @@
 """Searching as a shelf grows: how long a search takes end to end, what it misses, and what the index costs.
 
-Sizes are WEFT_BENCH_CHUNKS, such as ``1000,1000000``; vectors in PostgreSQL are measured at WEFT_BENCH_PGVECTOR chunks.
+Sizes are WEFT_BENCH_CHUNKS, such as ``1000,1000000``; the largest is measured in one tenant and in ten.
 Chunks are made up: words as often as words are (Zipf), vectors in clusters of unequal width, as embedded texts have
 them. They are put straight into rows; the index is made from these as always. Bare scans and graphs answer the same
 questions over the same vectors, in the same run.
@@ -13,7 +13,7 @@ import os
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 # As a server has it.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -21,7 +21,6 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 from benchmarks.harness import Baseline, Row, limited, resident_bytes
-from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
 from weft.app.app import App
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float32]
 
+_NAME = "search_scale"
 _DIMENSIONS = 384
 _DOMAIN = "growing"
 _SHELF = shelf_of_domain(_DOMAIN)
@@ -57,9 +57,10 @@ _AT_ONCE = 2_000
 _CALLERS = (1, 8)
 _NEAREST = 10
 _P95_MILLIS, _RECALL = 60.0, 0.98
-_TENANTS = 10
+TENANTS = 10
+SEARCHES, FEW_SEARCHES = 200, 8
 _BUILDING = {"weft-index", "weft-vector index"}
-_BARE_GRAPH_AT_MOST = 100_000
+_EXTRAPOLATED = 10_000_000
 _DOCUMENT = """
 INSERT INTO documents (tenant, domain, document_id, version, content_version, state, digest, fingerprint, bytes,
     media_type, title, metadata, pinned, importance, moment, added_by, created_at, updated_at, indexed_version,
@@ -69,25 +70,29 @@ VALUES ($1, $2, $3, 1, 1, 'indexed', '', '', 0, 'text/plain', '', '{{}}', 0, NUL
 """
 
 
-class Sizes(NamedTuple):
-    """How much is measured."""
-
-    chunks: Sequence[int]
-    searches: int
-    pgvector: int
-
-
 def run(*, quick: bool) -> list[Row]:
-    sizes = _asked(quick=quick)
-    rows = [row for size in sizes.chunks for row in run_async(_embedded(size, 1, sizes.searches))]
-    rows += run_async(_embedded(max(sizes.chunks), _TENANTS, sizes.searches))
-    return [*rows, *run_async(_in_postgres(sizes.pgvector, sizes.searches))]
+    sizes = sizes_asked("WEFT_BENCH_CHUNKS", "200,400" if quick else "1000,10000,100000,1000000")
+    searches = FEW_SEARCHES if quick else SEARCHES
+    rows = [row for size in sizes for row in run_async(_in_files(size, 1, searches))]
+    rows += _extrapolated(rows, sizes)
+    return [*rows, *run_async(_in_files(max(sizes), TENANTS, searches))]
 
 
-def _asked(*, quick: bool) -> Sizes:
-    chunks = os.environ.get("WEFT_BENCH_CHUNKS", "200,400" if quick else "1000,10000,100000,1000000")
-    pgvector = os.environ.get("WEFT_BENCH_PGVECTOR", "200" if quick else "100000")
-    return Sizes([int(size) for size in chunks.split(",")], 8 if quick else 200, int(pgvector))
+def sizes_asked(variable: str, default: str) -> list[int]:
+    return [int(size) for size in os.environ.get(variable, default).split(",")]
+
+
+def _extrapolated(rows: Sequence[Row], sizes: Sequence[int]) -> list[Row]:
+    """Draw a line through the two largest sizes: what is looked through, and what is kept, grows with the chunks."""
+    if len(sizes) < 2:
+        return []
+    known = {row.name: row.value for row in rows}
+    (less, more), found = sorted(sizes)[-2:], []
+    for figure, unit in (("cpu", "ms a search"), ("1_callers.p50", "ms"), ("files", "MB"), ("build", "s")):
+        low, high = known[f"{_NAME}.{less}.{figure}"], known[f"{_NAME}.{more}.{figure}"]
+        value = high + (high - low) / (more - less) * (_EXTRAPOLATED - more)
+        found.append(Row(f"{_NAME}.{_EXTRAPOLATED}.by_a_line.{figure}", round(value, 1), unit))
+    return found
 
 
 class Stuff:
@@ -189,19 +194,14 @@ class _Anyone:
         return ANYONE[0] in patterns
 
 
-async def _embedded(size: int, tenants: int, searches: int) -> list[Row]:
+async def _in_files(size: int, tenants: int, searches: int) -> list[Row]:
     with folder() as data:
-        name = f"search_scale.{size}" if tenants == 1 else f"search_scale.{size}_in_{tenants}_tenants"
-        return await _measured(name, str(data / "weft.db"), data, size, tenants, searches)
+        return await measured(_NAME, str(data / "weft.db"), data, size, tenants, searches)
 
 
-async def _in_postgres(size: int, searches: int) -> list[Row]:
-    with postgres_server() as server, folder() as data:
-        url = await postgres_database(server, "grown")
-        return await _measured(f"search_scale.pgvector.{size}", url, data, size, 1, searches)
-
-
-async def _measured(name: str, url: str, data: Path, size: int, tenants: int, searches: int) -> list[Row]:
+async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int, searches: int) -> list[Row]:
+    """Grow an installation and search it."""
+    name = f"{benchmark}.{size}" if tenants == 1 else f"{benchmark}.{size}_in_{tenants}_tenants"
     app = App(Settings(database_url=url, data=str(data), rate_limits="off", index_sessions="off"))
     await app.open()
     try:
@@ -210,14 +210,12 @@ async def _measured(name: str, url: str, data: Path, size: int, tenants: int, se
         seconds = await grown.build()
         rows = [Row(f"{name}.build", round(seconds, 2), "s")]
         rows += await _times(name, grown, searches)
-        rows += await _recall(name, grown, min(searches, 100))
+        # Before bare ways to search take memory of their own.
         memory = resident_bytes(os.getpid()) - before - grown.vectors.nbytes
         files = sum(file.stat().st_size for file in (data / "index").rglob("*.seg"))
-        return [
-            *rows,
-            Row(f"{name}.memory", round(max(memory, 0) / 2**20, 1), "MB"),
-            Row(f"{name}.files", round(files / 2**20, 1), "MB"),
-        ]
+        rows.append(Row(f"{name}.memory", round(max(memory, 0) / 2**20, 1), "MB"))
+        rows.append(Row(f"{name}.files", round(files / 2**20, 1), "MB"))
+        return [*rows, *await _recall(name, grown, min(searches, 100))]
     finally:
         await app.close()
 
@@ -291,13 +289,11 @@ async def _recall(name: str, grown: Grown, questions: int) -> list[Row]:
         taken.append((time.perf_counter() - started) * 1_000)
         found.append(set((view.columns(near.rows).number - 1).tolist()))
     recall = float(np.mean([len(one & all_) / len(all_) for one, all_ in zip(found, exact, strict=True)]))
-    rows = [
+    return [
         Row(f"{name}.recall", round(recall, 4), "of 1", target=f"at least {_RECALL}", met=recall >= _RECALL),
         _beside(f"{name}.nearest", taken, "numpy scan", scan),
+        _beside(f"{name}.nearest_to_graph", taken, "usearch", _graph(mine, asked)),
     ]
-    if share <= _BARE_GRAPH_AT_MOST:
-        rows.append(_beside(f"{name}.nearest_to_graph", taken, "usearch", _graph(mine, asked)))
-    return rows
 
 
 def _beside(name: str, taken: Sequence[float], other: str, others: Sequence[float]) -> Row:

@@ -84,6 +84,28 @@ EXCHANGE = {
     "export_peak": "memory to export, KiB",
     "import_peak": "memory to import, KiB",
 }
+SEARCHING = {
+    "1_callers.p50": "a search, end to end: p50, ms",
+    "1_callers.p95": "p95, ms",
+    "cpu": "of CPU, ms",
+    "8_callers.p50": "eight callers at once: p50, ms",
+    "8_callers.p95": "p95, ms",
+    "nearest": "finding the ten nearest vectors alone, ms",
+    "recall": "of those that exact search finds",
+    "build": "making the index, s",
+    "memory": "resident memory, MB",
+    "files": "files of the index, MB",
+}
+IN_FILES = {
+    "1000": "1,000",
+    "10000": "10,000",
+    "100000": "100,000",
+    "1000000": "1,000,000",
+    "1000000_in_10_tenants": "1,000,000 in ten tenants",
+}
+IN_POSTGRES = {"100000": "100,000", "1000000": "1,000,000", "1000000_in_10_tenants": "1,000,000 in ten tenants"}
+BARE = {"nearest": "numpy scan over all, ms", "nearest_to_graph": "usearch, HNSW over halves, ms"}
+INGESTION = {"long_documents": "long documents", "short_documents": "documents of one chunk"}
 PEER = ("create_session", "add_message", "get_messages", "search_context", "set_memory", "get_memory")
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 SESSION_SIZES = (1_000, 10_000, 100_000, 300_000, 1_000_000)
@@ -186,6 +208,33 @@ def _exchange(results: Results) -> str:
     return _table(["", "SQLite", "PostgreSQL", "target"], body)
 
 
+def _searching(results: Results, benchmark: str, sizes: dict[str, str]) -> str:
+    body = [
+        [title, *(results.value(f"{benchmark}.{size}.{name}") for size in sizes)] for name, title in SEARCHING.items()
+    ]
+    for name, title in BARE.items():
+        rows = [results.row(f"{benchmark}.{size}.{name}") for size in sizes]
+        body.append([title, *(_number(row["baseline"]["value"]) for row in rows)])
+    return _table(["chunks", *sizes.values()], body)
+
+
+def _ten_millions(results: Results) -> str:
+    figures = {name: results.value(f"search_scale.10000000.by_a_line.{name}") for name in ("cpu", "files", "build")}
+    said = (
+        f"Ten million chunks, by a line through the last two sizes: {figures['cpu']} ms of CPU a search, "
+        f"{figures['files']} MB of files, {figures['build']} s to make them."
+    )
+    return textwrap.fill(said, 120)
+
+
+def _ingestion(results: Results) -> str:
+    body = []
+    for name, title in INGESTION.items():
+        rows = [results.row(f"ingestion.{name}_{database}") for database in ("sqlite", "postgres")]
+        body.append([title, *(f"{_number(row['value'])} ({row['ratio']:.2f})" for row in rows), rows[0]["target"]])
+    return _table(["chunks a second (of the embedder alone)", "SQLite", "PostgreSQL", "target"], body)
+
+
 def _times(row: dict[str, Any]) -> str:
     return "" if row["ratio"] is None else f" ({row['ratio']:.2f} times)"
 
@@ -235,6 +284,10 @@ def page(results: Results) -> str:
         storage=_storage(results),
         records=_records(results),
         exchange=_exchange(results),
+        in_files=_searching(results, "search_scale", IN_FILES),
+        ten_millions=_ten_millions(results),
+        in_postgres=_searching(results, "search_pgvector", IN_POSTGRES),
+        ingestion=_ingestion(results),
         peer=_peer(results),
         peer_words=_peer_words(results),
     )

@@ -189,6 +189,14 @@ async def test_anyone_who_may_read_can_have_texts_embedded(world: World) -> None
     assert again["cached"] == 3
     assert again["vectors"][:3] == answer["vectors"][::-1]
     assert again["vectors"][3] == again["vectors"][4]
+    alone = await world.planner.call("knowledge.embed", text=texts[0])
+    assert alone["vectors"] == answer["vectors"][:1]
+
+
+async def test_a_text_or_several_are_embedded_not_both_and_not_none(world: World) -> None:
+    for given in ({}, {"text": "a", "texts": ["b"]}):
+        with refused("INVALID_INPUT_FORMAT"):
+            await world.planner.call("knowledge.embed", **given)
 
 
 @pytest.mark.req("CE-F42", "CE-A")

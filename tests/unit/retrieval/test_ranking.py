@@ -93,17 +93,25 @@ def test_what_is_pinned_is_there_whatever_is_asked() -> None:
         assert found[6].signals.get("pinned", True) is True
 
 
-@pytest.mark.req("CE-F11")
+@pytest.mark.req("CE-F11", "CE-O")
 def test_where_it_is_not_sure_it_takes_in_more() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
     doubtful = ranked("fruit and something else entirely unknown", document_shelf(*rows), top_k=5)
     assert doubtful.widened
-    assert doubtful.floor == Weighing().floor / 2
+    assert doubtful.floor == 0.35
     assert 5 < len(doubtful.ranked) <= 10
     sure = ranked("when are pears harvested in early autumn", document_shelf(*FRUIT), top_k=5)
     assert not sure.widened
-    assert sure.floor == Weighing().floor
+    assert sure.floor == 0.7
+    assert ranked("pears", document_shelf(*FRUIT), weighing=Weighing(floor=0.2)).floor in {0.2, 0.1}
     assert sure.confidence > doubtful.confidence
+
+
+def test_it_never_says_that_it_took_in_more_than_it_did() -> None:
+    rows = [f"note {number} about fruit and trees" for number in range(30)]
+    capped = ranked("fruit and something else entirely unknown", document_shelf(*rows), top_k=5, most=5)
+    assert len(capped.ranked) == 5
+    assert capped.widened == any(each.score < 0.7 for each in capped.ranked)
 
 
 @pytest.mark.req("CE-E")

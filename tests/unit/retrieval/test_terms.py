@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from weft.capabilities.retrieval.words import asked_terms, plain_words, terms, terms_of
+from weft.capabilities.retrieval.words import asked_terms, plain_words, stem, terms, terms_of
+
+SYLLABLES = ("con", "dis", "file", "lan", "mo", "plan", "re", "sta", "tra", "vi")
+ENDINGS = ("ations", "edly", "fulness", "ing", "ional", "ities", "ness", "ously", "s", "tion")
 
 
 @pytest.mark.parametrize(
@@ -36,6 +41,15 @@ def test_data_is_no_word() -> None:
     assert terms("a1" * 40) == []
 
 
+@pytest.mark.parametrize(("joined", "apart"), [("IL6", "IL-6"), ("20mg", "20 mg"), ("section4b", "Section 4 B")])
+def test_a_name_of_letters_and_digits_is_found_written_apart_too(joined: str, apart: str) -> None:
+    assert set(terms(joined)) == {joined.lower(), *terms(apart)}
+
+
+def test_a_code_of_many_letters_and_digits_is_one_word() -> None:
+    assert terms("a3f9b2c1") == ["a3f9b2c1"]
+
+
 def test_what_something_stands_under_counts_twice() -> None:
     assert terms_of("red", "Apples") == "appl appl red"
 
@@ -47,3 +61,13 @@ def test_any_text_has_terms_without_spaces_in_them(text: str) -> None:
 
 def test_a_name_of_a_tool_reads_as_words() -> None:
     assert plain_words("weather.getCurrent_now") == "weather get Current now"
+
+
+def test_threads_that_stem_at_once_do_not_disturb_each_other() -> None:
+    words = [f"{start}{middle}{end}" for start in SYLLABLES for middle in SYLLABLES for end in ENDINGS]
+    alone = {word: stem.__wrapped__(word) for word in words}
+    with ThreadPoolExecutor(4) as threads:
+        together = list(
+            threads.map(lambda turn: {w: stem.__wrapped__(w) for w in words[turn:] + words[:turn]}, range(8))
+        )
+    assert all(stems == alone for stems in together)

@@ -13,6 +13,7 @@ from weft.capabilities.embedding.model import (
     Purpose,
     TextRefused,
 )
+from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
@@ -21,14 +22,13 @@ ModelName = Annotated[str, msgspec.Meta(min_length=1, max_length=200, pattern=r"
 
 
 class EmbedTexts(Request):
-    """What to embed, and what for."""
+    """What to embed, and what for: a text, or several."""
 
+    text: Annotated[Text | None, msgspec.Meta(description="What a model cannot take in is cut off.")] = None
     texts: Annotated[
-        list[Text],
-        msgspec.Meta(
-            min_length=1, max_length=64, description="Up to 64 texts. What a model cannot take in is cut off."
-        ),
-    ]
+        Annotated[list[Text], msgspec.Meta(min_length=1, max_length=64)] | None,
+        msgspec.Meta(description="Or up to 64 texts."),
+    ] = None
     purpose: Annotated[
         Purpose, msgspec.Meta(description="'query' for what is asked, 'passage' for what is to be found.")
     ] = "passage"
@@ -59,7 +59,10 @@ class TextsEmbedded(Response, kw_only=True, omit_defaults=False):
 )
 async def embed_texts(request: EmbedTexts, actor: Actor, embeddings: Embeddings) -> TextsEmbedded:
     """Turn texts into vectors, near each other where they mean alike; by the model that searches use."""
-    embedded = await embeddings.for_asker(actor, request.texts, request.purpose, request.model)
+    texts = [request.text] if request.text is not None else request.texts
+    if texts is None or (request.text is not None and request.texts is not None):
+        raise InvalidInput("text: give either text or texts", field="text")
+    embedded = await embeddings.for_asker(actor, texts, request.purpose, request.model)
     return TextsEmbedded(
         model=embedded.model.name,
         dimensions=embedded.model.dimensions,

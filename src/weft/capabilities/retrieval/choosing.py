@@ -44,18 +44,16 @@ def choose(question: Question, views: Sequence[View], weighed: Weighed) -> Ranki
     best = _best_first(weighed.found)
     likely = confidence(best.totals, _beside_words(best, weighed)) * _share_there(views)
     floor, limit = question.weighing.floor, question.top_k
-    widened = likely < SURE
-    if widened:
+    if likely < SURE:
         floor, limit = floor / _WIDER, limit * _WIDER
     scored = [_ranked(weighed.found[view], place) for view, place in best.places[:limit].tolist()]
-    taken = [each for each in scored if each.score >= floor]
+    taken = [each for each in scored if each.score >= floor][: question.most]
     return Ranking(
         ranked=_with_pins(taken or _newest(question, views), _pins(weighed.found), question.most),
         confidence=round(likely, _DIGITS),
         floor=floor,
-        widened=widened and bool(taken),
+        widened=len(taken) > question.top_k or any(each.score < question.weighing.floor for each in taken),
         fallback=None if taken else "recency",
-        candidates=len(best.totals),
         searched=sum(view.size for view in views),
         by_meaning=weighed.by_meaning,
     )
@@ -136,7 +134,8 @@ def _newest(question: Question, views: Sequence[View]) -> list[Ranked]:
     for view in views:
         columns = view.columns(view.newest(question.top_k))
         newness = recency(columns.moment, question.asked_at, question.weighing).tolist()
-        for number, moment, new in zip(columns.number.tolist(), columns.moment.tolist(), newness, strict=True):
-            told = Ranked(shelf=view.shelf, number=number, score=0.0, signals={"recency": round(new, _DIGITS)})
-            found.append((-moment, told.shelf, number, told))
+        known = zip(columns.number.tolist(), columns.moment.tolist(), newness, columns.pinned.tolist(), strict=True)
+        for number, moment, new, pinned in known:
+            signals = {"recency": round(new, _DIGITS), "pinned": pinned}
+            found.append((-moment, view.shelf, number, Ranked(shelf=view.shelf, number=number, score=0.0, signals=signals)))
     return [told for *_, told in sorted(found, key=lambda each: each[:3])[: question.top_k]]

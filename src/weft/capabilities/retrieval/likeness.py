@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from weft.capabilities.retrieval.weaving import Count
     from weft.kernel.identity import Actor
 
-# Some of what is nearest may be gone when it is read.
-_SPARE = 10
+# Some of what is nearest may be gone when it is read: if it is more than a few, more is looked at.
+_SPARE = (10, 250, 4_000)
 _FURTHEST = 50
 
 
@@ -59,10 +59,14 @@ class Likeness:
         said = text if itself is None else itself.chunk.embedded
         vector = await self.retriever.embeddings.of_query(self.actor.tenant, said or "", outlook.model)
         most = top_k if outlook.most is None else min(top_k, outlook.most)
-        found = [ranked for view in views for ranked in await _nearest(view, vector, most + _SPARE)]
-        found.sort(key=lambda each: (-each.score, each.shelf, each.number))
-        others = [each for each in found if each.score >= floor and f"{each.shelf}/{each.number}" != chunk_id]
-        hits = await self.retriever.read(self.actor, others[: most + _SPARE])
+        hits: list[Hit] = []
+        for spare in _SPARE:
+            found = [ranked for view in views for ranked in await _nearest(view, vector, most + spare)]
+            found.sort(key=lambda each: (-each.score, each.shelf, each.number))
+            others = [each for each in found if each.score >= floor and f"{each.shelf}/{each.number}" != chunk_id]
+            hits = await self.retriever.read(self.actor, others[: most + spare])
+            if len(hits) >= most or len(others) < most + spare:
+                break
         return Similar(hits[:most], sum(view.size for view in views), outlook)
 
     async def surroundings(self, chunk_id: str, most_tokens: int, count: Count) -> Gathering:

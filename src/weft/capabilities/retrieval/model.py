@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,25 +11,17 @@ DEFAULT_TOP_K = 10
 # Newness hardly tells what answers a question, so that by default it only decides between equals.
 DEFAULT_RECENCY_WEIGHT = 0.02
 DEFAULT_IMPORTANCE_WEIGHT = 0.15
+# After so many days something counts as half as new.
+DEFAULT_HALF_LIFE_DAYS = 30.0
 
-Relevance = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
-
-class Weighing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Weighing(msgspec.Struct, frozen=True, kw_only=True):
     """What counts beside relevance, and from which relevance on something is a result: tunable by whoever asks."""
 
-    floor: Annotated[
-        Relevance, msgspec.Meta(description="What is less relevant than this is left out, unless too little is left.")
-    ] = DEFAULT_FLOOR
-    recency_weight: Annotated[Relevance, msgspec.Meta(description="How much it counts that something is new.")] = (
-        DEFAULT_RECENCY_WEIGHT
-    )
-    half_life_days: Annotated[
-        float, msgspec.Meta(gt=0, le=36_500, description="After so many days something counts as half as new.")
-    ] = 30.0
-    importance_weight: Annotated[
-        Relevance, msgspec.Meta(description="How much it counts that something is important.")
-    ] = DEFAULT_IMPORTANCE_WEIGHT
+    floor: float = DEFAULT_FLOOR
+    recency_weight: float = DEFAULT_RECENCY_WEIGHT
+    importance_weight: float = DEFAULT_IMPORTANCE_WEIGHT
+    half_life_days: float = DEFAULT_HALF_LIFE_DAYS
 
 
 class Question(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +50,9 @@ class Ranked(msgspec.Struct, frozen=True, kw_only=True):
 class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     """What was found, the best first, and how sure that is.
 
-    ``widened`` tells that confidence was low, so that more was taken, from a lower floor, than was asked for;
-    ``fallback`` that nothing was relevant and the most recent came instead. ``candidates`` is how many were looked at;
-    ``by_meaning`` tells whether meaning counted, or words alone.
+    ``widened`` tells that confidence was low, and that more was taken than was asked for, or less relevant;
+    ``fallback`` that nothing was relevant and the most recent came instead; ``by_meaning`` whether meaning counted, or
+    words alone.
     """
 
     ranked: list[Ranked]
@@ -68,6 +60,5 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     floor: float
     widened: bool = False
     fallback: Literal["recency"] | None = None
-    candidates: int = 0
     searched: int = 0
     by_meaning: bool = True

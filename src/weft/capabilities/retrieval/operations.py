@@ -18,11 +18,11 @@ from weft.capabilities.retrieval.gathering import Gathering, gather
 from weft.capabilities.retrieval.likeness import ChunkNotFound, Likeness
 from weft.capabilities.retrieval.model import (
     DEFAULT_FLOOR,
+    DEFAULT_HALF_LIFE_DAYS,
     DEFAULT_IMPORTANCE_WEIGHT,
     DEFAULT_RECENCY_WEIGHT,
     DEFAULT_TOP_K,
     Question,
-    Relevance,
     Weighing,
 )
 from weft.capabilities.retrieval.reading import ref_to
@@ -63,6 +63,9 @@ MediaType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"
 DomainField = Annotated[DomainName | None, msgspec.Meta(description="Only this domain of knowledge.")]
 
 
+Relevance = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
 class Filtered(Request):
     """Which part of everything you may see is looked at; all of it if nothing is said."""
 
@@ -78,8 +81,14 @@ class Filtered(Request):
         Annotated[list[Source], msgspec.Meta(min_length=1, max_length=4)] | None,
         msgspec.Meta(description="Only documents, messages, boards or your memory."),
     ] = None
-    since: Annotated[Moment | None, msgspec.Meta(description="Only what was said or written from then on.")] = None
-    until: Annotated[Moment | None, msgspec.Meta(description="Only what was said or written until then.")] = None
+    since: Annotated[
+        Moment | None,
+        msgspec.Meta(description="Only what was said or written from then on: 2025-01-15 or 2025-01-15T10:00:00Z."),
+    ] = None
+    until: Annotated[
+        Moment | None,
+        msgspec.Meta(description="Only what was said or written until then: 2025-01-15 is that whole day."),
+    ] = None
     metadata: Annotated[
         Annotated[dict[str, Value], msgspec.Meta(max_length=20)] | None,
         msgspec.Meta(description="Only documents whose metadata say all of this."),
@@ -99,6 +108,9 @@ class Weighed(Filtered, kw_only=True):
     recency_weight: Annotated[Relevance, msgspec.Meta(description="How much it counts that something is new.")] = (
         DEFAULT_RECENCY_WEIGHT
     )
+    half_life_days: Annotated[
+        float, msgspec.Meta(gt=0, le=36_500, description="After so many days something counts as half as new.")
+    ] = DEFAULT_HALF_LIFE_DAYS
     importance_weight: Annotated[
         Relevance, msgspec.Meta(description="How much it counts that something is important.")
     ] = DEFAULT_IMPORTANCE_WEIGHT
@@ -294,7 +306,10 @@ async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever)
 
 def _asked(request: Weighed, query: str, top_k: int, retriever: Retriever) -> Asked:
     weighing = Weighing(
-        floor=request.floor, recency_weight=request.recency_weight, importance_weight=request.importance_weight
+        floor=request.floor,
+        recency_weight=request.recency_weight,
+        importance_weight=request.importance_weight,
+        half_life_days=request.half_life_days,
     )
     text = _said("query", query) or ""
     return Asked(Question(text=text, asked_at=retriever.now(), top_k=top_k, weighing=weighing), _part(request))
