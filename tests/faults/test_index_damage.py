@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
 import shutil
 import zlib
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock
 
 import pytest
 
-from support.librarian import SHELF, Librarian, files_in, opened, settle
+from support.librarian import ANN, MODEL, SHELF, Librarian, files_in, opened, settle
 from weft.app.doctor import State, check_index
 from weft.app.indexing import DamageAlarm
-from weft.index.files import Damaged, open_segment
+from weft.capabilities.retrieval.view import Wish
+from weft.index.files import Damaged, Stamp, open_segment
+from weft.index.folder import ShelfFolder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -27,7 +31,7 @@ pytestmark = pytest.mark.req("CE-E")
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.indexing._ROWS_TO_BUILD", 30)
+    monkeypatch.setattr("weft.app.shelf_copy._ROWS_TO_BUILD", 30)
 
 
 @pytest.fixture
@@ -50,6 +54,10 @@ async def librarian(world: World, folder: Path) -> AsyncIterator[Librarian]:
 async def told(world: World) -> list[str]:
     events = (await world.admin.events())["events"]
     return [event["subject"] for event in events if event["type"] == "index.damaged"]
+
+
+def names(view: Any) -> list[str]:
+    return [file.name for file in view._moment.files]
 
 
 def flip(path: Path, place: int) -> None:
@@ -105,7 +113,7 @@ async def test_damage_at_rest_is_noticed_told_and_mended(
         assert mended.name != file.name
     async with opened(world, folder, alarm) as librarian.indexes:
         view = await librarian.check()
-        assert view._moment.files == [mended.name]
+        assert names(view) == [mended.name]
         assert await told(world) == [SHELF]
 
 
@@ -142,7 +150,7 @@ async def test_a_file_that_was_only_touched_is_kept(world: World, librarian: Lib
     (file,) = files_in(folder)
     file.touch()
     view = await librarian.check()
-    assert view._moment.files == [file.name]
+    assert names(view) == [file.name]
     assert await told(world) == []
 
 
@@ -210,7 +218,7 @@ async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("weft.app.indexing._REST_SECONDS", 0.0)
+    monkeypatch.setattr("weft.app.shelf_copy._REST_SECONDS", 0.0)
     monkeypatch.setattr("weft.index.folder.write_segment", full)
     await librarian.add(60)
     await librarian.check()
@@ -218,7 +226,7 @@ async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
     await librarian.check()
     await settle(librarian.indexes)
     monkeypatch.undo()
-    monkeypatch.setattr("weft.app.indexing._ROWS_TO_BUILD", 30)
+    monkeypatch.setattr("weft.app.shelf_copy._ROWS_TO_BUILD", 30)
     await librarian.check()
     await settle(librarian.indexes)
     view = await librarian.check()
@@ -232,13 +240,132 @@ async def test_only_admins_are_told(world: World, librarian: Librarian, folder: 
     assert "index.damaged" not in json.dumps(events)
 
 
-async def test_a_list_damaged_under_way_is_put_right_with_the_next_file(
-    world: World, librarian: Librarian, folder: Path
+@pytest.mark.parametrize("content", [b"nonsense", b"%08x\n[1]" % zlib.crc32(b"[1]")], ids=["nonsense", "another shape"])
+async def test_a_list_damaged_under_way_is_noticed_by_the_next_search(
+    world: World, librarian: Librarian, folder: Path, content: bytes
 ) -> None:
-    files_in(folder)[0].with_name("list").write_bytes(b"nonsense")
-    await librarian.add(60)
+    files_in(folder)[0].with_name("list").write_bytes(content)
     await librarian.check()
+    assert await told(world) == [SHELF]
     await settle(librarian.indexes)
     async with opened(world, folder) as librarian.indexes:
         view = await librarian.check()
         assert view._moment.files
+    assert await told(world) == [SHELF]
+
+
+async def test_a_list_damaged_while_a_file_is_written_is_noticed(
+    world: World, librarian: Librarian, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = files_in(folder)[0].with_name("list")
+    build = ShelfFolder.build
+
+    def disturbed(self: ShelfFolder, *args: Any) -> Any:
+        listed.write_bytes(b"nonsense")
+        return build(self, *args)
+
+    monkeypatch.setattr(ShelfFolder, "build", disturbed)
+    await librarian.add(60)
+    await librarian.check()
+    await settle(librarian.indexes)
+    assert await told(world) == [SHELF]
+    monkeypatch.setattr(ShelfFolder, "build", build)
+    await librarian.check()
+    await settle(librarian.indexes)
+    assert (await librarian.check())._moment.in_memory == 0
+    assert await told(world) == [SHELF]
+
+
+async def test_a_changed_byte_is_noticed_though_the_file_s_time_was_put_back(
+    world: World, librarian: Librarian, folder: Path
+) -> None:
+    (file,) = files_in(folder)
+    before = file.stat()
+    with file.open("r+b") as content:
+        content.seek(before.st_size // 2)
+        byte = content.read(1)
+        content.seek(before.st_size // 2)
+        content.write(bytes([byte[0] ^ 1]))
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    await librarian.check()
+    assert await told(world) == [SHELF]
+
+
+async def test_damage_that_nothing_tells_of_is_found_in_time(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a disk gives other bytes than it was given."""
+    monkeypatch.setattr("weft.index.files._stamp", lambda status: Stamp(status.st_ino, status.st_size, 0, 0))
+    monkeypatch.setattr("weft.index.files._BLOCK_BYTES", 512)
+    monkeypatch.setattr("weft.index.files._COMPARED_AT_ONCE", 3)
+    monkeypatch.setattr("weft.app.shelf_copy._COMPARED_EVERY_SECONDS", 0.0)
+    alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
+    async with opened(world, folder, alarm) as indexes:
+        librarian = Librarian(world, indexes)
+        await librarian.add(80)
+        await librarian.check()
+        await settle(indexes)
+        (file,) = files_in(folder)
+        for _ in range(file.stat().st_size // 512):
+            await librarian.check()
+            await settle(indexes)
+        assert await told(world) == []
+        with file.open("r+b") as content:
+            content.seek(1_500)
+            content.write(b"other")
+        searches = 0
+        while not await told(world):
+            searches += 1
+            assert searches < file.stat().st_size // 512
+            await indexes.open(world.tenant, Wish(SHELF), ANN, MODEL)
+            await settle(indexes)
+        await librarian.check()
+        await settle(indexes)
+        assert (await librarian.check())._moment.in_memory == 0
+        assert await told(world) == [SHELF]
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_a_file_that_another_process_has_dropped_is_not_damaged(librarian: Librarian, folder: Path) -> None:
+    (path,) = files_in(folder)
+    file = open_segment(path).file
+    file.compare_some()
+    path.unlink()
+    file.compare_some()
+    assert file.rounds == 1
+
+
+@pytest.mark.parametrize("is_behind", [True, False], ids=["behind", "at the last moment"])
+async def test_a_file_cut_short_is_handed_out_to_nobody(
+    world: World,
+    librarian: Librarian,
+    folder: Path,
+    is_behind: bool,  # noqa: FBT001 - a parameter of the test
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whoever reads beyond the end of a mapped file is killed by the system."""
+    monkeypatch.setattr("weft.index.files._MAPPED_FROM_BYTES", 0)
+    async with opened(world, folder) as indexes:
+        view = await indexes.open(world.tenant, Wish(SHELF), ANN, MODEL)
+        assert view.size
+        (copy,) = indexes._copies.values()
+        if is_behind:
+            copy._is_behind = True
+            await copy._turn.acquire()
+            truncate(files_in(folder)[0])
+        else:
+            monkeypatch.setattr(copy, "_check", AsyncMock(side_effect=lambda: truncate(files_in(folder)[0])))
+        view = await indexes.open(world.tenant, Wish(SHELF), ANN, MODEL)
+        assert (view.size, view.behind) == (0, copy.goal)
+        if is_behind:
+            copy._turn.release()
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+async def test_what_is_small_is_not_taken_away_by_cutting_a_file_short(librarian: Librarian, folder: Path) -> None:
+    (file,) = files_in(folder)
+    opened_file = open_segment(file)
+    file.write_bytes(b"")
+    assert opened_file.file.is_whole()
+    assert opened_file.segment.vectors.halves.astype(float).sum() != 0
+    assert opened_file.segment.facts.number.tolist() == sorted(librarian.plain.chunks)

@@ -80,7 +80,9 @@ SMALL = re.compile(
     r"\b(conventions|signing_keys|audit_log|tenants|doubtful_blobs|knowledge_sources|model_moves|tenant_models|clearings|webhooks|domains|shelves|tenant_plans)\b"
 )
 # What a statement itself has found so far, or brings along.
-OWN = re.compile(r"^SCAN (a\d|latest|page|parts|senders|touched|\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS)$")
+OWN = re.compile(
+    r"^SCAN (a\d|latest|page|parts|senders|touched|\d+-ROW VALUES CLAUSE|\d+ CONSTANT ROWS|json_each VIRTUAL TABLE .*)$"
+)
 
 
 def statements(module: ModuleType) -> list[str]:

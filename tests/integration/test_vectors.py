@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock
 
 import asyncpg
 import numpy as np
 import pytest
 
 from support.databases import new_postgres_database
-from support.librarian import ANN, MODEL, SHELF, Librarian, new_chunk, opened, settle
+from support.librarian import ANN, MODEL, SHELF, Librarian, changed, new_chunk, opened, settle
 from support.shelves import DIMENSIONS, made_up, vector_of
 from support.world import refused
 from weft.capabilities.retrieval.view import Wish
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import Scope
+from weft.storage.sql.dialects.postgres import PostgresTransaction
 from weft.storage.sql.dialects.postgres_vectors import partition_of
 from weft.storage.sql.shelves import SqlShelfStore
+from weft.storage.sql.vectors import _index_name
 
 if TYPE_CHECKING:
     from support.world import World
@@ -79,6 +82,7 @@ async def test_the_index_of_a_shelf_and_model_is_used_for_them(world: World, vec
             f"""
             EXPLAIN SELECT number FROM chunk_vectors
             WHERE tenant = '{world.tenant}' AND shelf = '{SHELF}' AND model = '{MODEL}'
+              AND vector_dims(vector) = {DIMENSIONS}
             ORDER BY (vector::halfvec({DIMENSIONS})) <=> '{np.zeros(DIMENSIONS).tolist()}'::halfvec LIMIT 10
             """
         )
@@ -172,3 +176,116 @@ async def test_a_server_without_pgvector_is_told_what_it_lacks(
         assert "pgvector" in caught.value.message
     finally:
         await database.close()
+
+
+async def indexes_of(world: World) -> list[str]:
+    found = await world.rows(
+        "SELECT indexname FROM pg_indexes WHERE tablename = $1 AND indexdef LIKE $2",
+        partition_of(world.tenant),
+        "%hnsw%",
+    )
+    return [row[0] for row in found]
+
+
+@pytest.mark.parametrize(("pause", "attempts"), [(60.0, 1), (0.0, 3)])
+async def test_an_index_that_could_not_be_made_is_tried_again_after_a_pause(
+    world: World, monkeypatch: pytest.MonkeyPatch, pause: float, attempts: int
+) -> None:
+    monkeypatch.setattr("weft.app.indexing._INDEXED_BEYOND", 20)
+    monkeypatch.setattr("weft.app.indexing._REST_SECONDS", pause)
+    build = AsyncMock(side_effect=asyncpg.OutOfMemoryError("not now"))
+    async with opened(world, None) as indexes:
+        librarian = Librarian(world, indexes)
+        await librarian.add(60)
+        with monkeypatch.context() as broken:
+            broken.setattr("weft.storage.sql.vectors.PgVectors._build", build)
+            for _ in range(3):
+                await librarian.check()
+                await settle(indexes)
+        assert (build.await_count, await indexes_of(world)) == (attempts, [])
+        await librarian.check()
+        await settle(indexes)
+        assert len(await indexes_of(world)) == (0 if pause else 1)
+
+
+async def test_an_index_that_another_process_is_making_is_not_counted_as_made(world: World) -> None:
+    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    assert search is not None
+    async with opened(world, None) as indexes:
+        await Librarian(world, indexes).add(60)
+    name = _index_name(world.tenant, SHELF, MODEL)
+    connection = await asyncpg.connect(world.url)
+    try:
+        await connection.fetchval("SELECT pg_advisory_lock(hashtext($1))", name)
+        assert not await search.prepare()
+    finally:
+        await connection.close()
+    assert await search.prepare()
+
+
+async def test_the_index_of_a_shelf_that_is_gone_goes_too(world: World, vectors: np.ndarray) -> None:
+    other = world.app.database.vector_search(world.tenant, "domain:other", MODEL)
+    assert other is not None
+    await other.prepare()
+    await world.app.shelves.sweep()
+    assert len(await indexes_of(world)) == 2
+
+    async def remove(transaction: Transaction) -> None:
+        await SqlShelfStore(transaction).remove_shelf(SHELF)
+
+    await world.app.database.write(Scope(world.tenant), remove)
+    await world.app.shelves.sweep()
+    assert await indexes_of(world) == [_index_name(world.tenant, "domain:other", MODEL)]
+
+
+async def test_vectors_of_other_dimensions_count_as_none(world: World) -> None:
+    async with opened(world, None) as indexes:
+        librarian = Librarian(world, indexes)
+        numbers = await librarian.add(30)
+        odd = numbers[::3]
+        longer = {number: vector_of(librarian.random, DIMENSIONS + 4) for number in odd}
+        await librarian.change(lambda store: store.add_vectors(SHELF, MODEL, longer))
+        for number in odd:
+            librarian.plain.chunks[number] = changed(librarian.plain.chunks[number], vector=None)
+        await librarian.check()
+        search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+        assert search is not None
+        assert await search.prepare()
+        question = question_of(librarian.random).astype("<f2").tobytes()
+        near = await search.nearest(question, 100)
+        assert {chunk.number for chunk in near} == {*numbers} - {*odd}
+
+
+async def test_many_vectors_are_fetched_by_one_statement(
+    world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    run = PostgresTransaction.all
+
+    async def noted(self: PostgresTransaction, sql: str, *values: Any) -> Any:
+        asked.extend([sql] if "FROM chunk_vectors" in sql else [])
+        return await run(self, sql, *values)
+
+    monkeypatch.setattr(PostgresTransaction, "all", noted)
+    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    assert search is not None
+    assert len(await search.find(range(1, COUNT + 1))) == COUNT
+    assert len(asked) == 1
+
+
+async def test_where_few_of_many_are_visible_none_is_missed(
+    world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The graph would have to go very far to find enough of them."""
+    monkeypatch.setattr("weft.index.remote._FEW", 10)
+    monkeypatch.setattr("weft.index.remote._FAR", 50)
+    monkeypatch.setattr("weft.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
+    async with opened(world, None) as indexes:
+        wish = Wish(SHELF, since=900)
+        view = await indexes.open(world.tenant, wish, ANN, MODEL)
+        visible = np.array(view.numbers())
+        assert 10 < len(visible) < COUNT / 4
+        question = question_of(np.random.default_rng(10))
+        exact = visible[np.argsort(-(vectors[visible - 1] @ question))[:10]]
+        near = await view.nearest(question, 10)
+        assert set(view.columns(near.rows).number.tolist()) == set(exact.tolist())

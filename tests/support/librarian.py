@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.world import World
-    from weft.app.indexing import Alarm
+    from weft.app.shelf_copy import Alarm
     from weft.storage.sql.database import Transaction
 
 SHELF, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"

@@ -19,7 +19,7 @@ from weft.storage.sql.shelves import SqlShelfStore
 from weft.storage.sql.tenants import tenant_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from weft.capabilities.retrieval.rights import Part
     from weft.capabilities.retrieval.searching import Embed
     from weft.capabilities.retrieval.view import Audiences, View, Wish
+    from weft.capabilities.shelves.model import ShelfState
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
     from weft.kernel.identity import Actor
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 # So many of the events that were not looked at yet are judged by every search.
 _LOOKED_AT = 1_000
+# Fewer changes are not worth a transaction.
+_WORTH_FORGETTING = 1_000
 _TOLD_EVERY = timedelta(minutes=1)
 # Loaded by the first search, as it takes long to import.
 _RANKING = "weft.capabilities.retrieval.ranking"
@@ -68,14 +71,23 @@ class SearchedShelves:
             await indexes.forget(tenant, shelf, model)
 
     async def sweep(self) -> None:
-        """Remove the files of shelves that are gone."""
+        """Remove what was made of shelves that are gone, and forget what changed so long ago that no copy needs it."""
         tenants = await self._database.read(SYSTEM, tenant_names)
-        shelves = {tenant: set(await self._database.read(Scope(tenant), _shelves)) for tenant in tenants}
-        await asyncio.to_thread(remove_unknown, self._folder, shelves)
+        shelves = {tenant: await self._database.read(Scope(tenant), _shelves) for tenant in tenants}
+        await asyncio.to_thread(remove_unknown, self._folder, {tenant: set(shelves[tenant]) for tenant in tenants})
+        for tenant, states in shelves.items():
+            await self._forget_changes(Scope(tenant), states)
+            await self._database.tidy_vectors(tenant)
 
     async def close(self) -> None:
         if self._indexes is not None:
             await self._indexes.close()
+
+    async def _forget_changes(self, scope: Scope, shelves: Mapping[str, ShelfState]) -> None:
+        for shelf, state in shelves.items():
+            has_more = state.forgettable >= _WORTH_FORGETTING
+            while has_more:
+                has_more = await self._database.write(scope, partial(_forget_some, shelf))
 
     async def _loaded(self) -> Indexes:
         if self._indexes is None:
@@ -90,8 +102,13 @@ class SearchedShelves:
         return Indexes(self._database, self._folder, DamageAlarm(self._database, self._clock, self._metrics))
 
 
-async def _shelves(transaction: Transaction) -> Sequence[str]:
-    return await SqlShelfStore(transaction).names()
+async def _shelves(transaction: Transaction) -> dict[str, ShelfState]:
+    store = SqlShelfStore(transaction)
+    return {shelf: await store.state(shelf) for shelf in await store.names()}
+
+
+async def _forget_some(shelf: str, transaction: Transaction) -> bool:
+    return await SqlShelfStore(transaction).forget_changes(shelf)
 
 
 class FollowedEvents:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -155,7 +156,7 @@ def _in_row_order(words: Words) -> Words:
 
 
 def _vectors(segments: Sequence[Segment], moved: Sequence[NDArray[np.int64]], size: int, *, to_stay: bool) -> Vectors:
-    dimensions = max((segment.vectors.dimensions for segment in segments), default=0)
+    dimensions = _most_common_dimensions([segment.vectors for segment in segments])
     parts = [
         (segment.vectors, target[segment.vectors.rows])
         for segment, target in zip(segments, moved, strict=True)
@@ -169,6 +170,13 @@ def _vectors(segments: Sequence[Segment], moved: Sequence[NDArray[np.int64]], si
     clusters = clustered(codes, scale) if to_stay and len(codes) >= FEWEST_CLUSTERED else unclustered(codes)
     halves = _halves(parts, clusters.order, dimensions)
     return arranged(codes, scale, rows.astype(np.uint32), size, clusters, halves)
+
+
+def _most_common_dimensions(given: Iterable[Vectors]) -> int:
+    held: Counter[int] = Counter()
+    for vectors in given:
+        held[vectors.dimensions] += len(vectors.rows)
+    return max(held, key=held.__getitem__, default=0)
 
 
 def _halves(

@@ -18,21 +18,29 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.capabilities.shelves.model import Standing
+    from weft.index.files import SegmentFile
     from weft.index.segment import Segment
 
 
 @dataclass(frozen=True)
 class Part:
-    """A segment, and which of its rows are still there. ``file`` names the file that it lies in; None for memory."""
+    """A segment, and which of its rows are still there. ``file`` is what it lies in; None for memory."""
 
     segment: Segment
     masks: Masks
-    file: str | None = None
+    file: SegmentFile | None = None
 
     @cached_property
     def alive(self) -> int:
         """Return how many rows are still there."""
         return int(np.count_nonzero(self.masks.alive))
+
+    @property
+    def bytes_in_memory(self) -> int:
+        return self.segment.bytes if self.file is None else self.file.bytes_read
+
+    def is_whole(self) -> bool:
+        return self.file is None or self.file.is_whole()
 
     def without(self, numbers: NDArray[np.int64]) -> Part:
         rows = self.segment.find(numbers)
@@ -73,12 +81,17 @@ class Moment:
 
     @cached_property
     def bytes_in_memory(self) -> int:
-        return sum(part.segment.bytes for part in self.parts if part.file is None)
+        return sum(part.bytes_in_memory for part in self.parts)
 
     @property
-    def files(self) -> list[str]:
-        """Return the names of its files."""
+    def files(self) -> list[SegmentFile]:
         return [part.file for part in self.parts if part.file is not None]
+
+    def intact(self) -> Moment:
+        """Return what can be looked at: with files that were cut short left out, it claims to know of nothing."""
+        if all(part.is_whole() for part in self.parts):
+            return self
+        return Moment(0, tuple(part for part in self.parts if part.is_whole()))
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -96,7 +109,7 @@ class Moment:
         return [np.array([known[name] for name in part.segment.speakers], np.int32) for part in self.parts]
 
 
-def whole(segment: Segment, file: str | None = None) -> Part:
+def whole(segment: Segment, file: SegmentFile | None = None) -> Part:
     """Return a part in which everything is still there."""
     return Part(segment, Masks(segment, np.ones(segment.size, np.bool_)), file)
 

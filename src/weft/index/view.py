@@ -69,6 +69,7 @@ class ShelfView:
         self.shelf = shelf
         self.behind = 0
         self._moment = moment
+        self._pins = wish.pins
         self._masks = [part.masks.of(wish, audiences) for part in moment.parts]
 
     @cached_property
@@ -109,7 +110,7 @@ class ShelfView:
             moment=column("moment", np.int64),
             tokens=column("tokens", np.int32),
             importance=column("importance", np.float32),
-            pinned=column("pinned", np.bool_),
+            pinned=column("pinned", np.bool_) & self._pins,
         )
 
     def numbers(self) -> list[int]:
@@ -156,6 +157,9 @@ class ShelfView:
         return self._newest_of(((part, mask.rows, offset) for part, mask, offset in self._parts()), limit)
 
     def pinned(self, limit: int) -> Rows:
+        if not self._pins:
+            return np.empty(0, np.int64)
+
         def visible(part: Part, mask: Mask) -> NDArray[np.intp]:
             rows = part.segment.pinned
             seen = mask.seen(rows)

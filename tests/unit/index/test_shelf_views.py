@@ -12,7 +12,7 @@ from hypothesis import settings, stateful
 from hypothesis import strategies as st
 
 from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
-from weft.capabilities.retrieval.view import Wish
+from weft.capabilities.retrieval.view import Unfinished, Wish
 from weft.index.folder import ShelfFolder
 from weft.index.shelf import Moment, joined, whole
 from weft.index.view import ShelfView
@@ -23,6 +23,8 @@ WISHES = (
     Wish("s", places=frozenset()),
     Wish("s", items=frozenset({"1", "2"}), sources=frozenset({"document", "memory"})),
     Wish("s", since=300, until=800),
+    Wish("s", unfinished=frozenset({Unfinished("place1", "3", 1), Unfinished("place0", "9", 1)})),
+    Wish("s", since=100, without=frozenset({1, 2, 5, 9})),
 )
 BIRTH = 1
 CALLERS = (Whoever(), Whoever("a"), Whoever("b", "x"))
@@ -81,7 +83,7 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
     def write_and_restart(self) -> None:
         """Go on from files alone, making up for what was removed after the oldest of them was written."""
         self.write()
-        loaded = self.folder.load()
+        loaded = self.folder.load(Moment())
         assert loaded is not None
         behind = [removed for number, removed in self.removals if number > loaded.as_of]
         self.moment = loaded.moment.then(loaded.moment.number, [], behind)
@@ -135,7 +137,7 @@ def test_what_came_again_is_known_once_after_a_restart(tmp_path: Path) -> None:
     built = folder.build(BIRTH, built.then(41, again, []))
     assert built is not None
     assert len(built.files) == 2
-    loaded = ShelfFolder(tmp_path).load()
+    loaded = ShelfFolder(tmp_path).load(Moment())
     assert loaded is not None
     for moment in (built, loaded.moment):
         check_same(ShelfView("s", moment, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
@@ -152,6 +154,19 @@ def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) ->
     # What is there now is not what ours goes on from.
     assert ours.build(BIRTH, moment) is None
     assert not ours.is_current(BIRTH, moment)
-    loaded = ours.load()
+    loaded = ours.load(Moment())
     assert loaded is not None
     assert (loaded.birth, loaded.moment.number, loaded.moment.size) == (BIRTH, 3, 3)
+
+
+def test_files_of_no_use_are_dropped_but_not_what_was_put_in_their_place(tmp_path: Path) -> None:
+    random = np.random.default_rng(13)
+    folder = ShelfFolder(tmp_path)
+    moment = Moment().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    assert folder.build(BIRTH, moment) is not None
+    folder.drop(BIRTH + 1, 3)
+    folder.drop(BIRTH, 2)
+    assert folder.load(Moment()) is not None
+    folder.drop(BIRTH, 3)
+    assert folder.load(Moment()) is None
+    assert not [*tmp_path.glob("*.seg")]

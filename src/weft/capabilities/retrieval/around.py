@@ -30,14 +30,17 @@ class _Near(NamedTuple):
     rank: int
 
 
-async def strands_around(found: Sequence[Passage], reach: int, library: Library) -> list[Strand]:
-    """Return what was found, best first, and what stands up to ``reach`` places before and behind each of it."""
+async def strands_around(found: Sequence[Passage], reach: int, library: Library, *, alone: int = 0) -> list[Strand]:
+    """Return what was found, best first, and what stands up to ``reach`` places before and behind each of it.
+
+    The first ``alone`` of it come without what stands around them.
+    """
     strands = [strand_of(passage, rank) for rank, passage in enumerate(found)]
     if reach:
         for rank, passage in enumerate(found):
-            if passage.chunk.source == "document":
+            if passage.chunk.source == "document" and rank >= alone:
                 strands += await _in_document(passage, rank, reach, library)
-        strands += await _in_transcripts(found, reach, library)
+        strands += await _in_transcripts(found, reach, alone, library)
     return strands
 
 
@@ -49,9 +52,9 @@ async def _in_document(passage: Passage, rank: int, reach: int, library: Library
     return [strand_of(each, rank, abs(each.chunk.ordinal - chunk.ordinal)) for each in others.values()]
 
 
-async def _in_transcripts(found: Sequence[Passage], reach: int, library: Library) -> list[Strand]:
+async def _in_transcripts(found: Sequence[Passage], reach: int, alone: int, library: Library) -> list[Strand]:
     strands = []
-    for session_id, near in _wanted(found, reach).items():
+    for session_id, near in _wanted(found, reach, alone).items():
         messages = await visible_messages(session_id, near, library)
         passages = await not_redacted([_whole(session_id, message) for message in messages], library)
         for passage in passages:
@@ -60,7 +63,7 @@ async def _in_transcripts(found: Sequence[Passage], reach: int, library: Library
     return strands
 
 
-def _wanted(found: Iterable[Passage], reach: int) -> dict[str, dict[int, _Near]]:
+def _wanted(found: Iterable[Passage], reach: int, alone: int) -> dict[str, dict[int, _Near]]:
     """Return for each session the numbers of messages that stand near what was found, and are not that themselves."""
     wanted: defaultdict[str, dict[int, _Near]] = defaultdict(dict)
     themselves: defaultdict[str, set[int]] = defaultdict(set)
@@ -69,6 +72,8 @@ def _wanted(found: Iterable[Passage], reach: int) -> dict[str, dict[int, _Near]]
         if number is None:
             continue
         themselves[passage.chunk.place].add(number)
+        if rank < alone:
+            continue
         near = wanted[passage.chunk.place]
         for other in range(max(1, number - reach), number + reach + 1):
             near[other] = min(near.get(other, _Near(reach, rank)), _Near(abs(other - number), rank))

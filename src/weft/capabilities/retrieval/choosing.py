@@ -137,5 +137,7 @@ def _newest(question: Question, views: Sequence[View]) -> list[Ranked]:
         known = zip(columns.number.tolist(), columns.moment.tolist(), newness, columns.pinned.tolist(), strict=True)
         for number, moment, new, pinned in known:
             signals = {"recency": round(new, _DIGITS), "pinned": pinned}
-            found.append((-moment, view.shelf, number, Ranked(shelf=view.shelf, number=number, score=0.0, signals=signals)))
+            found.append(
+                (-moment, view.shelf, number, Ranked(shelf=view.shelf, number=number, score=0.0, signals=signals))
+            )
     return [told for *_, told in sorted(found, key=lambda each: each[:3])[: question.top_k]]

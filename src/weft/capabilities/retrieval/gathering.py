@@ -11,6 +11,8 @@ from weft.capabilities.retrieval.around import strands_around
 from weft.capabilities.retrieval.weaving import weave
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from weft.capabilities.retrieval.searching import Asked, Found, Hit, Outlook, Retriever
     from weft.capabilities.retrieval.weaving import Count, Woven
     from weft.kernel.identity import Actor
@@ -20,6 +22,8 @@ _SHORTEST_PASSAGE = 20
 _FEWEST, _MOST = 5, 100
 # What stands further away has mostly turned to something else.
 _REACH = 2
+# So much of the text is at most for what is pinned: whatever was asked, it should be answered.
+_SHARE_OF_PINS = 1 / 3
 # What a token costs, as evidence: of what is equally relevant the shorter comes first, since more of it fits.
 TOKEN_PRICE = 0.001
 
@@ -38,13 +42,34 @@ async def gather(retriever: Retriever, actor: Actor, asked: Asked, most_tokens: 
     enough = min(_MOST, max(_FEWEST, most_tokens // _SHORTEST_PASSAGE))
     wider = structs.replace(asked.question, top_k=enough)
     found = await retriever.find(actor, asked._replace(question=wider))
-    passages = [hit.passage for hit in sorted(found.hits, key=by_worth)]
-    strands = await retriever.libraries.read(actor, partial(strands_around, passages, _REACH))
+    room = int(most_tokens * _SHARE_OF_PINS)
+    pins, others = in_order(found.hits, found.ranking.floor, room, count)
+    passages = [hit.passage for hit in (*pins, *others)]
+    around = partial(strands_around, passages, _REACH, alone=len(pins))
+    strands = await retriever.libraries.read(actor, around)
     scores = {hit.passage.chunk_id: hit.ranked.score for hit in found.hits}
-    return Gathering(weave(strands, most_tokens, count), scores, found.outlook, found)
+    woven = weave(strands, most_tokens, count)
+    complete = woven.complete and len(passages) == len(found.hits)
+    return Gathering(woven._replace(complete=complete), scores, found.outlook, found)
 
 
-def by_worth(hit: Hit) -> tuple[bool, float]:
-    """Sort what is pinned first, since it must not be left out, then by evidence beside what it costs."""
-    chunk = hit.passage.chunk
-    return not chunk.pinned, TOKEN_PRICE * chunk.tokens - hit.ranked.evidence
+def in_order(hits: Sequence[Hit], floor: float, room: int, count: Count) -> tuple[list[Hit], list[Hit]]:
+    """Return what is pinned, as far as there is room for it, and what else goes into the text, the best first.
+
+    What is pinned and has no room must be as relevant as anything else.
+    """
+    pins, others = [], []
+    for hit in sorted(hits, key=_price):
+        pinned = hit.ranked.signals.get("pinned", False)
+        tokens = count(hit.passage.text) if pinned else 0
+        if pinned and tokens <= room:
+            pins.append(hit)
+            room -= tokens
+        elif not pinned or hit.ranked.score >= floor:
+            others.append(hit)
+    return pins, others
+
+
+def _price(hit: Hit) -> float:
+    """Sort by evidence beside what it costs, the best first."""
+    return TOKEN_PRICE * hit.passage.chunk.tokens - hit.ranked.evidence

@@ -109,8 +109,15 @@ async def _of_domain(domain: Domain, part: Part, library: Library) -> Wish:
 
 
 async def _of_sessions(part: Part, library: Library) -> Wish:
-    places = await _sessions(part, library)
-    return Wish(SESSIONS, places=places, sources=frozenset(part.in_sessions), since=part.since, until=part.until)
+    return Wish(
+        SESSIONS,
+        places=await _sessions(part, library),
+        sources=frozenset(part.in_sessions),
+        since=part.since,
+        until=part.until,
+        # Anyone may pin what it says, which must not come with the searches of those who work on something else.
+        pins=part.session_id is not None,
+    )
 
 
 async def _sessions(part: Part, library: Library) -> frozenset[str] | None:

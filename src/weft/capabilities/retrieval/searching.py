@@ -15,7 +15,7 @@ from weft.capabilities.embedding.choosing import serving_model
 from weft.capabilities.embedding.model import EmbedderUnavailable, Embeddings, TextRefused
 from weft.capabilities.knowledge.plans import most_results
 from weft.capabilities.messages.model import ADMINS
-from weft.capabilities.retrieval.model import Question, Ranked, Ranking
+from weft.capabilities.retrieval.model import Question, Ranked, Ranking, Weighing
 from weft.capabilities.retrieval.reading import Passage, read_numbers, read_siblings
 from weft.capabilities.retrieval.rights import sight_of
 from weft.kernel.clock import Clock, to_micros
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from weft.capabilities.retrieval.view import View, Views, Wish
     from weft.kernel.identity import Actor
 
-# A copy is behind by moments only, so what falls out when it is read is mostly replaced at once.
-_TRIES = 3
+# What has expired, or belongs to a session that is being deleted, stays on its shelf for moments. So many of what is
+# nearest to a question are read to tell what is gone, so often.
+_PROBED = 256
+_PROBES = 16
 
 
 # Gives the meaning of texts, a row each; None if that cannot be told now, and words alone must do.
@@ -66,13 +68,17 @@ class Hit(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """What is there for a caller to be searched, and by which model. ``most`` is what its plan allows of results."""
+    """What is there for a caller to be searched, and by which model. ``most`` is what its plan allows of results.
+
+    ``in_part`` tells that a copy of it is being made anew, so that not all of it can be found yet.
+    """
 
     wishes: Sequence[Wish]
     model: str
     most: int | None
     pending_documents: int
     pending_events: int
+    in_part: bool = False
 
 
 class Found(NamedTuple):
@@ -105,14 +111,15 @@ class Retriever:
             self.note(actor.tenant, wish.shelf, question.text)
         embed = partial(self._meanings, actor.tenant, outlook.model)
         ranking, hits = await self._ranked(actor, question, outlook, views, embed)
-        if ranking.fallback is not None:
+        if ranking.fallback is not None and not outlook.in_part:
             await self.unanswered.tell(actor, _low_relevance(actor, asked, ranking))
         return Found(hits, ranking, outlook, outlook.model if ranking.by_meaning else None)
 
     async def look(self, actor: Actor, part: Part) -> tuple[Outlook, list[View]]:
         """Open all that a caller may see of a part of everything."""
         outlook = await self.libraries.read(actor, partial(self._outlook, part))
-        return outlook, await self._opened(actor, outlook)
+        views = await self._opened(actor, outlook)
+        return outlook._replace(in_part=any(view.behind for view in views)), views
 
     async def read(self, actor: Actor, ranked: Iterable[Ranked]) -> list[Hit]:
         """Return those of the chunks that the caller may read now, in the same order."""
@@ -156,15 +163,24 @@ class Retriever:
         """Rank, and rank anew without what was found and has gone: neither a place nor a figure is left to it."""
         ranking = await self.rank(question, views, embed)
         hits = await self.read(actor, ranking.ranked)
-        gone: set[tuple[str, int]] = set()
-        for _ in range(_TRIES):
+        if len(hits) < len(ranking.ranked):
+            ranking = await self.rank(question, await self._still_there(actor, question, outlook, embed), embed)
+            hits = await self.read(actor, ranking.ranked)
+        return ranking, hits
+
+    async def _still_there(self, actor: Actor, question: Question, outlook: Outlook, embed: Embed) -> list[View]:
+        """Open what there is, without what is near to a question and cannot be read any more."""
+        near = structs.replace(question, top_k=_PROBED, most=None, weighing=Weighing(floor=0.0))
+        views, gone = await self._opened(actor, outlook), set[tuple[str, int]]()
+        for _ in range(_PROBES):
+            ranking = await self.rank(near, views, embed)
+            hits = await self.read(actor, ranking.ranked)
             fallen = _names(ranking.ranked) - _names(hit.ranked for hit in hits)
             if not fallen:
                 break
             gone |= fallen | await self.libraries.read(actor, partial(read_siblings, fallen))
-            ranking = await self.rank(question, await self._opened(actor, outlook, gone), embed)
-            hits = await self.read(actor, ranking.ranked)
-        return ranking, hits
+            views = await self._opened(actor, outlook, gone)
+        return views
 
 
 def _within(question: Question, outlook: Outlook) -> Question:

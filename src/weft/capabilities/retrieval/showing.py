@@ -46,11 +46,15 @@ class FoundPassage(FoundIn, kw_only=True):
     signals: dict[str, Any] | UnsetType = UNSET
 
 
-class Pending(Response):
-    """What cannot be found yet of what you may see: documents that are still being indexed, and what events tell of."""
+class Pending(Response, omit_defaults=False):
+    """What cannot be found yet of what you may see: documents that are still being indexed, and what events tell of.
+
+    ``in_part``: an index is being made anew, so not everything was searched; confidence is lower until it is done.
+    """
 
     documents: int = 0
     events: int = 0
+    in_part: bool = False
 
 
 def passage_shown(hit: Hit, *, explain: bool) -> FoundPassage:
@@ -83,4 +87,4 @@ def where(passage: Passage) -> dict[str, Any]:
 
 
 def pending_in(outlook: Outlook) -> Pending:
-    return Pending(documents=outlook.pending_documents, events=outlook.pending_events)
+    return Pending(documents=outlook.pending_documents, events=outlook.pending_events, in_part=outlook.in_part)

@@ -134,6 +134,7 @@ class Wish(NamedTuple):
 
     ``places`` are those the caller may look into, ``items`` those that filters left; scopes are looked at as well.
     Moments are in microseconds, ``until`` not in. ``without`` are chunks on the shelf that turned out to be gone.
+    What is pinned counts as pinned only if ``pins``.
     """
 
     shelf: str
@@ -144,6 +145,7 @@ class Wish(NamedTuple):
     until: int | None = None
     unfinished: frozenset[Unfinished] = frozenset()
     without: frozenset[int] = frozenset()
+    pins: bool = True
 
 
 class Views(Protocol):

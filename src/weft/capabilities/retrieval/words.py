@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from functools import lru_cache
+from threading import Lock
 
 import snowballstemmer
 
@@ -18,11 +19,15 @@ STOP_WORDS = frozenset(_EVERYDAY.split())
 LONGEST_WORD = 40
 # What something stands under tells more of it than a sentence in it.
 _HEADING_COUNTS = 2
+# A name of letters and digits is found by its pieces too; what has more of them is a code that nobody writes apart.
+_MOST_PIECES = 3
 _MOST_REMEMBERED = 65_536
 
 _stemmer = snowballstemmer.stemmer("english")
+_stemming = Lock()
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_LETTERS_OR_DIGITS = re.compile(r"[a-z]+|[0-9]+")
 _APOSTROPHE = str.maketrans("", "", "'\u2019")
 # Scripts written without spaces: any two neighbouring characters are a word.
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
@@ -46,8 +51,10 @@ def terms(text: str) -> list[str]:
 @lru_cache(maxsize=_MOST_REMEMBERED)
 def stem(word: str) -> str:
     """Return a word without its English endings, so that plan, plans and planning are one."""
-    stemmed: str = _stemmer.stemWord(word)
-    return stemmed
+    # The stemmer works on what it keeps of the word: no two threads may have it at once.
+    with _stemming:
+        stemmed: str = _stemmer.stemWord(word)
+        return stemmed
 
 
 def plain_words(name: str) -> str:
@@ -60,10 +67,18 @@ def _words(text: str) -> list[str]:
     for word in _WORD.findall(_HUMP.sub(" ", folded(text)).lower().translate(_APOSTROPHE)):
         if word.isascii() or not _UNSPACED.search(word):
             if len(word) <= LONGEST_WORD:
-                found.append(word)
+                found += [word, *_pieces(word)]
         else:
             found += _pairs(word)
     return found
+
+
+def _pieces(word: str) -> list[str]:
+    """Return the letters and the digits of a name that has both, so that IL6 and IL-6 find each other."""
+    if word.isalpha() or word.isdigit() or not word.isascii():
+        return []
+    pieces = _LETTERS_OR_DIGITS.findall(word)
+    return pieces if 1 < len(pieces) <= _MOST_PIECES else []
 
 
 def _pairs(word: str) -> list[str]:

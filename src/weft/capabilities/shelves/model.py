@@ -15,6 +15,8 @@ MEMORY = "memory"
 LOCKED_IN_ORDER = (SESSIONS, MEMORY)
 _DOMAIN = "domain:"
 
+_FEWEST_KEPT = 50_000
+
 # In place of a scope: everyone who may look into the place at all.
 WHOLE_PLACE = ""
 
@@ -86,15 +88,27 @@ class Chunk(NewChunk, frozen=True, kw_only=True, gc=False):
         return f"{self.shelf}/{self.number}"
 
 
+def changes_kept(chunks: int) -> int:
+    """Return how many changes of a shelf are told to whoever has not seen them: who missed more reads it all anew."""
+    return 2 * max(chunks, _FEWEST_KEPT)
+
+
 class ShelfState(msgspec.Struct, frozen=True):
     """How much has happened to a shelf, and how many chunks stand on it.
 
     A shelf that was taken away and put up again has another ``birth``: nothing that was known of it is true any more.
+    What was removed, or got further vectors, up to the number ``forgotten`` is not told any more.
     """
 
     number: int = 0
     chunks: int = 0
     birth: int = 0
+    forgotten: int = 0
+
+    @property
+    def forgettable(self) -> int:
+        """Return how many changes more can be forgotten."""
+        return max(0, self.number - changes_kept(self.chunks) - self.forgotten)
 
 
 class Removal(msgspec.Struct, frozen=True, gc=False):

@@ -49,6 +49,10 @@ class ShelfStore(Protocol):
         """
         ...
 
+    async def forget_changes(self, shelf: str) -> bool:
+        """Drop a few of the removals and returns that need not be told any more; tell whether there may be more."""
+        ...
+
     async def find(self, shelf: str, numbers: Sequence[int]) -> Sequence[Chunk]:
         """Return those of the chunks that are there, in order of their numbers."""
         ...
@@ -116,8 +120,11 @@ class VectorSearch(Protocol):
 
     async def find(self, numbers: Sequence[int]) -> Mapping[int, bytes]: ...
 
-    async def prepare(self) -> None:
-        """Have the nearest of many found fast, unless that is so already. Nobody waits for it meanwhile."""
+    async def prepare(self) -> bool:
+        """Have the nearest of many found fast, and tell whether they are: not if another process is still at it.
+
+        Nobody else waits for it meanwhile.
+        """
         ...
 
     async def discard(self) -> None:

@@ -7,13 +7,15 @@ CREATE EXTENSION IF NOT EXISTS vector;
 -- A shelf is what is searched together: one for each domain of knowledge, one for all sessions, one for all memory.
 -- The number counts everything that happened to it: each chunk and each removal takes the next. Whoever changes a shelf
 -- holds its row until the end, so numbers become visible in order. The birth is another one for a shelf that was taken
--- away and put up again, or restored: numbers of one birth mean nothing in another.
+-- away and put up again, or restored: numbers of one birth mean nothing in another. Removals and returns up to the number
+-- forgotten are not there any more: a copy of the shelf that has not seen them is of no use.
 CREATE TABLE shelves (
-    tenant TEXT NOT NULL,
-    shelf  TEXT NOT NULL,
-    birth  {bigint} NOT NULL,
-    number {bigint} NOT NULL,
-    chunks {bigint} NOT NULL,
+    tenant    TEXT NOT NULL,
+    shelf     TEXT NOT NULL,
+    birth     {bigint} NOT NULL,
+    number    {bigint} NOT NULL,
+    chunks    {bigint} NOT NULL,
+    forgotten {bigint} NOT NULL DEFAULT 0,
     PRIMARY KEY (tenant, shelf)
 ) {table};
 

@@ -103,6 +103,10 @@ class Database(Protocol):
         """Return how the database itself finds the nearest vectors; None if it only keeps them."""
         ...
 
+    async def tidy_vectors(self, tenant: str) -> None:
+        """Remove what was made for finding vectors of a tenant that are there no more."""
+        ...
+
     def figures(self) -> DatabaseFigures:
         """Return what this process did in the database since it was opened, and with which connections."""
         ...

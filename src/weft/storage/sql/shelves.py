@@ -10,7 +10,7 @@ from weft.storage.sql.clearings import CLEARED_AT_ONCE, Deleted, SqlClearings
 from weft.storage.sql.embeddings import SqlVectorStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.shelves.model import NewChunk
     from weft.storage.sql.database import Row, Transaction
@@ -28,11 +28,9 @@ FROM chunks LEFT JOIN chunk_vectors v
 ON v.tenant = chunks.tenant AND v.shelf = chunks.shelf AND v.model = $1 AND v.number = chunks.number
 """
 _LOOKED_AT_ONCE = 200
-# So many numbers are named by one statement; fewer are made up to it, so that there is only one to prepare.
-_NAMED_AT_ONCE = 64
-_NAMED = ", ".join(f"${place}" for place in range(3, 3 + _NAMED_AT_ONCE))
-_NAMED_FROM_4 = ", ".join(f"${place}" for place in range(4, 4 + _NAMED_AT_ONCE))
 _BIRTH_BITS = 62
+# Beyond every number and version.
+_LAST = 2**62
 _PINNED = Standing.__struct_fields__.index("pinned")
 
 
@@ -51,7 +49,9 @@ class SqlShelfStore:
 
     async def state(self, shelf: str) -> ShelfState:
         row = await self._tx.one(
-            "SELECT number, chunks, birth FROM shelves WHERE tenant = $1 AND shelf = $2", self._tenant, shelf
+            "SELECT number, chunks, birth, forgotten FROM shelves WHERE tenant = $1 AND shelf = $2",
+            self._tenant,
+            shelf,
         )
         return ShelfState() if row is None else ShelfState(*row)
 
@@ -105,7 +105,7 @@ class SqlShelfStore:
             shelf,
             place,
             item,
-            2**62 if before is None else before,
+            _LAST if before is None else before,
         )
         return await self.remove(shelf, [row[0] for row in rows])
 
@@ -135,23 +135,32 @@ class SqlShelfStore:
 
     async def clear(self, shelf: str) -> bool:
         """Delete a few rows of a shelf that was taken away; tell whether there may be more of them."""
-        cleared = [await self._clear_chunks(shelf), await self._clear_removals(shelf)]
-        cleared += [await self.drop_vectors(shelf, model, CLEARED_AT_ONCE) for model in await self._models(shelf)]
-        # One for each batch of chunks that got further vectors, so there are few of them.
-        await self._tx.run("DELETE FROM chunk_returns WHERE tenant = $1 AND shelf = $2", self._tenant, shelf)
+        cleared = [await self._clear_chunks(shelf), await self._drop_removals(shelf, _LAST)]
+        cleared += [await self.drop_vectors(shelf, model, CLEARED_AT_ONCE) for model in await self.models(shelf)]
+        await self._drop_returns(shelf, _LAST)
         return CLEARED_AT_ONCE in cleared
 
+    async def forget_changes(self, shelf: str) -> bool:
+        state = await self.state(shelf)
+        forgotten = state.forgotten + state.forgettable
+        # Another process may have gone further: it never goes back.
+        await self._tx.run(
+            "UPDATE shelves SET forgotten = $1 WHERE tenant = $2 AND shelf = $3 AND forgotten < $1",
+            forgotten,
+            self._tenant,
+            shelf,
+        )
+        await self._drop_returns(shelf, forgotten)
+        return await self._drop_removals(shelf, forgotten) == CLEARED_AT_ONCE
+
     async def find(self, shelf: str, numbers: Sequence[int]) -> Sequence[Chunk]:
-        found: list[Chunk] = []
-        for batch in _batches(numbers):
-            rows = await self._tx.all(
-                _CHUNK + f"WHERE tenant = $1 AND shelf = $2 AND number IN ({_NAMED}) ORDER BY number",
-                self._tenant,
-                shelf,
-                *batch,
-            )
-            found += [_chunk(shelf, row) for row in rows]
-        return found
+        rows = await self._tx.all(
+            _CHUNK + "WHERE tenant = $1 AND shelf = $2 AND number {among}$3{end_among} ORDER BY number",
+            self._tenant,
+            shelf,
+            in_json(numbers),
+        )
+        return [_chunk(shelf, row) for row in rows]
 
     async def of_item(self, shelf: str, place: str, item: str, version: int | None = None) -> Sequence[Chunk]:
         rows = await self._tx.all(
@@ -202,7 +211,7 @@ class SqlShelfStore:
     async def newest(self, shelf: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
         wanted = set(places)
         found: list[Chunk] = []
-        before = 2**62
+        before = _LAST
         while len(found) < limit:
             rows = await self._tx.all(
                 _CHUNK + "WHERE tenant = $1 AND shelf = $2 AND number < $3 ORDER BY number DESC LIMIT $4",
@@ -286,20 +295,17 @@ class SqlShelfStore:
         return [Return(*row) for row in rows]
 
     async def vectors(self, shelf: str, model: str, numbers: Sequence[int]) -> Mapping[int, bytes]:
-        found: dict[int, bytes] = {}
-        for batch in _batches(numbers):
-            rows = await self._tx.all(
-                f"""
-                SELECT number, vector FROM chunk_vectors
-                WHERE tenant = $1 AND shelf = $2 AND model = $3 AND number IN ({_NAMED_FROM_4})
-                """,  # noqa: S608 - placeholders
-                self._tenant,
-                shelf,
-                model,
-                *batch,
-            )
-            found |= dict(rows)
-        return found
+        rows = await self._tx.all(
+            """
+            SELECT number, vector FROM chunk_vectors
+            WHERE tenant = $1 AND shelf = $2 AND model = $3 AND number {among}$4{end_among}
+            """,
+            self._tenant,
+            shelf,
+            model,
+            in_json(numbers),
+        )
+        return dict(rows)
 
     async def add_vectors(self, shelf: str, model: str, vectors: Mapping[int, bytes]) -> int:
         await self._take(shelf, 0, more=0)
@@ -378,15 +384,23 @@ class SqlShelfStore:
             await SqlVectorStore(self._tx).forget_unused([row[1] for row in rows])
         return len(rows)
 
-    async def _clear_removals(self, shelf: str) -> int:
+    async def _drop_removals(self, shelf: str, until: int) -> int:
         return await self._tx.changed(
             """
             DELETE FROM chunk_removals WHERE tenant = $1 AND shelf = $2 AND number IN (
-                SELECT number FROM chunk_removals WHERE tenant = $1 AND shelf = $2 ORDER BY number LIMIT $3)
+                SELECT number FROM chunk_removals
+                WHERE tenant = $1 AND shelf = $2 AND number <= $3 ORDER BY number LIMIT $4)
             """,
             self._tenant,
             shelf,
+            until,
             CLEARED_AT_ONCE,
+        )
+
+    async def _drop_returns(self, shelf: str, until: int) -> None:
+        """Drop all at once: there is one for each batch of chunks that got further vectors, so they are few."""
+        await self._tx.run(
+            "DELETE FROM chunk_returns WHERE tenant = $1 AND shelf = $2 AND number <= $3", self._tenant, shelf, until
         )
 
     async def _take(self, shelf: str, numbers: int, *, more: int) -> int:
@@ -410,32 +424,29 @@ class SqlShelfStore:
 
     async def _there(self, shelf: str, numbers: Iterable[int]) -> dict[int, bytes]:
         """Return those of the numbers that are chunks of the shelf, in order, each with its digest."""
-        found: dict[int, bytes] = {}
-        for batch in _batches(numbers):
-            rows = await self._tx.all(
-                f"""
-                SELECT number, digest FROM chunks
-                WHERE tenant = $1 AND shelf = $2 AND number IN ({_NAMED}) ORDER BY number
-                """,  # noqa: S608 - placeholders
-                self._tenant,
-                shelf,
-                *batch,
-            )
-            found |= dict(rows)
-        return found
+        rows = await self._tx.all(
+            """
+            SELECT number, digest FROM chunks
+            WHERE tenant = $1 AND shelf = $2 AND number {among}$3{end_among} ORDER BY number
+            """,
+            self._tenant,
+            shelf,
+            in_json(numbers),
+        )
+        return dict(rows)
 
     async def _delete(self, shelf: str, numbers: Iterable[int]) -> None:
         await self._tx.many(
             "DELETE FROM chunks WHERE tenant = $1 AND shelf = $2 AND number = $3",
             [(self._tenant, shelf, number) for number in numbers],
         )
-        for model in await self._models(shelf):
+        for model in await self.models(shelf):
             await self._tx.many(
                 "DELETE FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3 AND number = $4",
                 [(self._tenant, shelf, model, number) for number in numbers],
             )
 
-    async def _models(self, shelf: str) -> Sequence[str]:
+    async def models(self, shelf: str) -> Sequence[str]:
         """Return the models that there are vectors of, leaping from one to the next instead of reading all vectors."""
         models: list[str] = []
         while True:
@@ -459,12 +470,9 @@ class SqlShelfStore:
         )
 
 
-def _batches(numbers: Iterable[int]) -> Iterator[Sequence[int]]:
-    """Yield numbers in order, as many at once as a statement names; the last may be named several times."""
-    wanted = sorted(set(numbers))
-    for start in range(0, len(wanted), _NAMED_AT_ONCE):
-        batch = wanted[start : start + _NAMED_AT_ONCE]
-        yield batch + batch[-1:] * (_NAMED_AT_ONCE - len(batch))
+def in_json(numbers: Iterable[int]) -> str:
+    """Return numbers as one value, in order, whatever their number."""
+    return f"[{','.join(map(str, sorted(set(numbers))))}]"
 
 
 def _standing(row: Row) -> Standing:

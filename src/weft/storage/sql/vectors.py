@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from weft.capabilities.shelves.model import NearChunk
 from weft.storage.sql.database import Scope
 from weft.storage.sql.dialects.postgres_vectors import partition_of
-from weft.storage.sql.shelves import SqlShelfStore
+from weft.storage.sql.shelves import SqlShelfStore, in_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,6 +32,10 @@ _IS_INDEXED = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1
 _DIMENSIONS = """
 SELECT vector_dims(vector) FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3 LIMIT 1
 """
+_INDEXES = """
+SELECT indexname FROM pg_indexes
+WHERE schemaname = current_schema() AND tablename = $1 AND starts_with(indexname, 'nearest_')
+"""
 _QUOTED = "SELECT quote_literal($1), quote_literal($2)"
 
 
@@ -44,14 +48,14 @@ class PgVectors:
         self._tenant, self._shelf, self._model = tenant, shelf, model
 
     async def nearest(self, vector: bytes, limit: int) -> Sequence[NearChunk]:
-        column = _column(len(vector) // 2)
+        column, fitting = _column(len(vector) // 2), _fitting(len(vector) // 2)
 
         async def look(transaction: Transaction) -> Sequence[NearChunk]:
             await transaction.one(_SEARCH_SO, str(_looked_through(limit)))
             rows = await transaction.all(
                 f"""
                 SELECT number, 1 - ({column} <=> $1) FROM chunk_vectors
-                WHERE tenant = $2 AND shelf = $3 AND model = $4 ORDER BY {column} <=> $1 LIMIT $5
+                WHERE tenant = $2 AND shelf = $3 AND model = $4 AND {fitting} ORDER BY {column} <=> $1 LIMIT $5
                 """,  # noqa: S608 - our own column
                 vector,
                 self._tenant,
@@ -64,20 +68,20 @@ class PgVectors:
         return await self._database.read(self._scope, look)
 
     async def nearest_among(self, vector: bytes, limit: int, numbers: Sequence[int]) -> Sequence[NearChunk]:
-        column = _column(len(vector) // 2)
+        column, fitting = _column(len(vector) // 2), _fitting(len(vector) // 2)
 
         async def look(transaction: Transaction) -> Sequence[NearChunk]:
             rows = await transaction.all(
                 f"""
                 SELECT number, 1 - ({column} <=> $1) AS cosine FROM chunk_vectors
-                WHERE tenant = $2 AND shelf = $3 AND model = $4 AND number = ANY(string_to_array($5, ',')::bigint[])
+                WHERE tenant = $2 AND shelf = $3 AND model = $4 AND number {{among}}$5{{end_among}} AND {fitting}
                 ORDER BY cosine DESC, number LIMIT $6
                 """,  # noqa: S608 - our own column
                 vector,
                 self._tenant,
                 self._shelf,
                 self._model,
-                ",".join(map(str, numbers)),
+                in_json(numbers),
                 limit,
             )
             return _in_order(rows)
@@ -89,29 +93,29 @@ class PgVectors:
             self._scope, lambda transaction: SqlShelfStore(transaction).vectors(self._shelf, self._model, numbers)
         )
 
-    async def prepare(self) -> None:
-        name = self._index_name()
+    async def prepare(self) -> bool:
+        name = _index_name(self._tenant, self._shelf, self._model)
         async with self._database.owning() as connection:
             if not await connection.fetchval("SELECT pg_try_advisory_lock(hashtext($1))", name):
-                return
+                return False
             try:
                 is_valid = await connection.fetchval(_IS_INDEXED, name)
                 if is_valid is False:
                     # What an interrupted attempt leaves behind.
                     await connection.execute(f"DROP INDEX CONCURRENTLY {name}")
-                if not is_valid:
-                    await self._build(connection, name)
+                return bool(is_valid) or await self._build(connection, name)
             finally:
                 await connection.fetchval("SELECT pg_advisory_unlock(hashtext($1))", name)
 
     async def discard(self) -> None:
         async with self._database.owning() as connection:
-            await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {self._index_name()}")
+            name = _index_name(self._tenant, self._shelf, self._model)
+            await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
-    async def _build(self, connection: Any, name: str) -> None:  # noqa: ANN401 - asyncpg's own type is private
+    async def _build(self, connection: Any, name: str) -> bool:  # noqa: ANN401 - asyncpg's own type is private
         dimensions = await connection.fetchval(_DIMENSIONS, self._tenant, self._shelf, self._model)
         if dimensions is None:
-            return
+            return False
         shelf, model = await connection.fetchrow(_QUOTED, self._shelf, self._model)
         await connection.execute(f"SET maintenance_work_mem = '{_BUILDING_MEMORY}'")
         try:
@@ -120,15 +124,28 @@ class PgVectors:
                 CREATE INDEX CONCURRENTLY {name} ON {partition_of(self._tenant)}
                 USING hnsw ({_column(dimensions)} halfvec_cosine_ops)
                 WITH (m = {_CONNECTIONS}, ef_construction = {_LOOKED_THROUGH_TO_BUILD})
-                WHERE shelf = {shelf} AND model = {model}
+                WHERE shelf = {shelf} AND model = {model} AND {_fitting(dimensions)}
                 """
             )
         finally:
             await connection.execute("RESET maintenance_work_mem")
+        return True
 
-    def _index_name(self) -> str:
-        names = f"{self._tenant}\0{self._shelf}\0{self._model}"
-        return f"nearest_{hashlib.sha256(names.encode()).hexdigest()[:24]}"
+
+async def drop_unused_indexes(database: PostgresDatabase, tenant: str) -> None:
+    """Drop the indexes of vectors of which none is there any more."""
+
+    async def used(transaction: Transaction) -> set[str]:
+        store = SqlShelfStore(transaction)
+        return {
+            _index_name(tenant, shelf, model) for shelf in await store.names() for model in await store.models(shelf)
+        }
+
+    known = await database.read(Scope(tenant), used)
+    async with database.owning() as connection:
+        for (name,) in await connection.fetch(_INDEXES, partition_of(tenant)):
+            if name not in known:
+                await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
 
 async def unfinished_indexes(transaction: Transaction) -> int:
@@ -146,6 +163,16 @@ async def unfinished_indexes(transaction: Transaction) -> int:
 def _column(dimensions: int) -> str:
     """Return the vectors as the index has them: a column of any number of dimensions cannot be indexed itself."""
     return f"(vector::halfvec({dimensions}))"
+
+
+def _fitting(dimensions: int) -> str:
+    """Return which vectors can be compared: a model exchanged for another under its name gives some of another size."""
+    return f"vector_dims(vector) = {dimensions}"
+
+
+def _index_name(tenant: str, shelf: str, model: str) -> str:
+    names = f"{tenant}\0{shelf}\0{model}"
+    return f"nearest_{hashlib.sha256(names.encode()).hexdigest()[:24]}"
 
 
 def _looked_through(limit: int) -> int:

@@ -61,6 +61,7 @@ class ShelfStoreContract:
         assert NewChunk(**known) == structs.replace(CHUNK, ordinal=2)
         assert await stores.shelves.vectors(SHELF, MODEL, [3, 100]) == {3: vectors(3)[2], 100: vectors(100)[99]}
         assert await stores.shelves.vectors(SHELF, NEXT_MODEL, [3]) == {}
+        assert (list(await stores.shelves.find(SHELF, [])), await stores.shelves.vectors(SHELF, MODEL, [])) == ([], {})
 
     async def test_numbers_go_on_and_are_never_used_again(self, stores: Stores) -> None:
         await stores.shelves.add(SHELF, parts(3), {})
@@ -162,6 +163,20 @@ class ShelfStoreContract:
         again = await stores.shelves.standing_between(SHELF, 1, 3, NEXT_MODEL)
         assert [(chunk.number, chunk.vector) for chunk in again] == [(1, vectors(3)[0]), (3, vectors(3)[2])]
         assert [chunk.number for chunk in await stores.shelves.without_vector(SHELF, NEXT_MODEL, 0, 10)] == [4]
+
+    async def test_changes_beyond_those_that_are_kept_are_forgotten(
+        self, stores: Stores, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("weft.capabilities.shelves.model._FEWEST_KEPT", 2)
+        await stores.shelves.add(SHELF, parts(9), {MODEL: vectors(9)})
+        await stores.shelves.add_vectors(SHELF, NEXT_MODEL, {1: vectors(1)[0]})
+        await stores.shelves.remove(SHELF, [2, 3, 4, 5, 6, 7, 8])
+        assert (await stores.shelves.state(SHELF)).forgettable == 13
+        assert not await stores.shelves.forget_changes(SHELF)
+        state = await stores.shelves.state(SHELF)
+        assert (state.number, state.forgotten, state.forgettable) == (17, 13, 0)
+        assert [each.number for each in await stores.shelves.removals_after(SHELF, 0, 10)] == [14, 15, 16, 17]
+        assert list(await stores.shelves.returns_after(SHELF, NEXT_MODEL, 0, 10)) == []
 
     async def test_vectors_of_a_model_are_dropped_bit_by_bit(self, stores: Stores) -> None:
         await stores.shelves.add(SHELF, parts(5), {MODEL: vectors(5), NEXT_MODEL: vectors(5)})

@@ -21,7 +21,7 @@ from weft.kernel.errors import InternalError, InvalidInput, PoolNotInitialized, 
 from weft.storage.sql.database import AccessChanged
 from weft.storage.sql.dialects.postgres_vectors import add_partitions, is_missing, lacks_partition, learn_vectors
 from weft.storage.sql.usage import Connections, Usage, database_figures
-from weft.storage.sql.vectors import PgVectors
+from weft.storage.sql.vectors import PgVectors, drop_unused_indexes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -43,6 +43,9 @@ DIALECT = {
     "rows_table_by_tenant": "PARTITION BY LIST (tenant)",
     "real": "DOUBLE PRECISION",
     "vector": "HALFVEC",
+    # A column is one of the numbers in a JSON list, which stands between the two.
+    "among": "= ANY(translate(",
+    "end_among": ", '[]', '{}')::bigint[])",
     # What only SQLite needs is a comment here.
     "sqlite_only": "/*",
     "end_sqlite_only": "*/",
@@ -283,6 +286,9 @@ class PostgresDatabase:
 
     def vector_search(self, tenant: str, shelf: str, model: str) -> PgVectors:
         return PgVectors(self, tenant, shelf, model)
+
+    async def tidy_vectors(self, tenant: str) -> None:
+        await drop_unused_indexes(self, tenant)
 
     @asynccontextmanager
     async def owning(self) -> AsyncIterator[Any]:

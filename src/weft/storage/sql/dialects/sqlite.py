@@ -55,6 +55,9 @@ DIALECT = {
     "rows_table_by_tenant": "STRICT",
     "real": "REAL",
     "vector": "BLOB",
+    # A column is one of the numbers in a JSON list, which stands between the two.
+    "among": "IN (SELECT value FROM json_each(",
+    "end_among": "))",
     "sqlite_only": "",
     "end_sqlite_only": "",
     # What only PostgreSQL needs is a comment here.
@@ -200,6 +203,9 @@ class SqliteDatabase:
 
     def vector_search(self, tenant: str, shelf: str, model: str) -> None:
         """Return nothing: vectors are only kept here."""
+
+    async def tidy_vectors(self, tenant: str) -> None:
+        """Nothing to remove: nothing is made of vectors here."""
 
     async def wakes(self) -> AsyncIterator[set[str]]:
         """Yield tenants written to here at once, and an empty set when another process wrote to the file."""
