@@ -136,3 +136,19 @@ def test_completion_offers_commands(cli: CommandLine) -> None:
 def test_version_names_weft_python_and_sqlite(cli: CommandLine) -> None:
     assert set(cli.json("version")) == {"weft", "python", "sqlite"}
     assert cli.run("--version").stdout.startswith("weft ")
+
+
+def test_what_most_people_look_for_comes_first_and_is_said_whole(cli: CommandLine) -> None:
+    listed = cli.run("knowledge", "--help").stdout.partition("Commands:")[2]
+    names = [line.split()[0] for line in listed.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert names[:2] == ["add", "watch"]
+    assert "..." not in listed
+
+
+def test_help_of_a_group_shows_what_is_meant_where_no_command_is_named(cli: CommandLine) -> None:
+    shown = cli.run("search", "--help").stdout
+    assert shown.startswith("Usage: weft search [OPTIONS] QUERY\n   or: weft search COMMAND [ARGS]...\n")
+    assert "QUERY  A question, or words that should be there." in shown
+    assert "--top-k" in shown
+    assert "find-similar" in shown
+    assert "WEFT_SESSION" not in shown

@@ -84,9 +84,58 @@ def test_what_cannot_be_added_is_told_and_nothing_is_put(cli: CommandLine, docs:
 
 def test_a_file_that_cannot_be_indexed_ends_the_command_with_a_failure(cli: CommandLine, docs: Path) -> None:
     (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing of the kind")
-    told = cli.run("knowledge", "add", "handbook", str(docs), "--create", code=1).stdout
-    assert "broken.pdf could not be indexed: " in told
+    told = cli.run("knowledge", "add", "handbook", str(docs), "--create", code=1).stdout.splitlines()
+    assert told[0] == "2 documents in handbook; 1 could not be indexed:"
+    assert told[1].startswith("  broken.pdf: The PDF is damaged")
+    assert told[1].endswith("Save it anew and bring it again.")
     assert cli.json("knowledge", "add", "handbook", str(docs), code=1)["failed"][0]["document_id"] == "broken.pdf"
+
+
+def test_of_a_domain_only_what_was_added_is_counted_as_waiting(cli: CommandLine, docs: Path) -> None:
+    cli.run("knowledge", "add", "handbook", str(docs / "office"), "--create", "--no-wait")
+    told = cli.run("knowledge", "add", "handbook", str(docs / "leave.md"), "--no-wait").stdout.splitlines()
+    assert told == [
+        "1 document in handbook.",
+        "1 of them still to be indexed: weft knowledge show-domain tells how far that is.",
+    ]
+
+
+def test_the_session_one_works_in_does_not_narrow_what_is_found(cli: CommandLine, docs: Path) -> None:
+    cli.run("session", "create", "Plan", "--session-id", "launch")
+    cli.run("knowledge", "add", "handbook", str(docs), "--create")
+    everything = cli.json("search", "vacation")["results"]
+    cli.env["WEFT_SESSION"] = "nowhere"
+    assert [each["chunk_id"] for each in cli.json("search", "vacation")["results"]] == [
+        each["chunk_id"] for each in everything
+    ]
+    assert cli.run("gather", "vacation").stdout.startswith("[1]")
+    cli.run("similar", everything[0]["chunk_id"])
+    for command in (["search", "vacation"], ["gather", "vacation"], ["similar", everything[0]["chunk_id"]]):
+        assert "SESSION_NOT_FOUND" in cli.run(*command, "--session", "nowhere", code=1).stderr
+
+
+def test_nothing_waiting_is_said_as_such(cli: CommandLine, docs: Path) -> None:
+    cli.run("knowledge", "add", "handbook", str(docs), "--create")
+    assert cli.json("search", "vacation")["pending"] == {"documents": 0, "events": 0, "in_part": False}
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["knowledge", "create-domain", "My Docs"], "letters, digits, _ and -"),
+        (["search", "vacation", "--since", "yesterday"], "2025-01-15"),
+        (["search", "vacation", "--until", "tomorrow"], "2025-01-15"),
+        (["knowledge", "start-move", "nosuch"], "weft knowledge list-models"),
+        (["knowledge", "allow-models", "nosuch"], "weft knowledge list-models"),
+        (["knowledge", "add-source", "handbook", "folder"], "folder: give folder"),
+        (["knowledge", "add-source", "handbook", "url"], "url: give url"),
+        (["knowledge", "add-source", "handbook", "hook", "--folder", "x"], "with the kind folder give folder"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_a_refusal_says_what_to_do(command: list[str], said: str, cli: CommandLine) -> None:
+    cli.run("knowledge", "create-domain", "handbook")
+    assert said.lower() in cli.run(*command, code=1).stderr.lower()
 
 
 def test_context_is_gathered_and_what_is_similar_found(cli: CommandLine, docs: Path) -> None:
@@ -108,6 +157,61 @@ def test_a_folder_is_watched_that_may_be_read(cli: CommandLine, docs: Path) -> N
     assert (made["kind"], made["location"], made["watch"]) == ("folder", str(docs), True)
     other = cli.json("knowledge", "watch", "handbook", str(docs / "office"), "--prefix", "o/", "--every", "3600")
     assert (other["watch"], other["every_seconds"]) == (False, 3600)
+
+
+@pytest.fixture
+def followed(cli: CommandLine, docs: Path) -> str:
+    """Return a source of a domain that has a document of the name of one of its files already."""
+    cli.env["WEFT_KNOWLEDGE_FOLDERS"] = str(docs.parent)
+    cli.run("knowledge", "add", "handbook", "-", "--name", "leave.md", "--create", stdin="Put by hand.")
+    made = cli.json("knowledge", "add-source", "handbook", "folder", "--folder", str(docs))
+    return str(made["source_id"])
+
+
+@pytest.mark.req("CE-F43")
+def test_on_the_data_folder_a_source_is_looked_at_before_the_command_ends(
+    cli: CommandLine, docs: Path, followed: str
+) -> None:
+    (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing of the kind")
+    told = cli.run("knowledge", "sync-source", "handbook", followed, code=1).stdout.splitlines()
+    assert told[:2] == [f"{docs}: 2 added, 1 failed.", "1 file could not be taken:"]
+    assert told[2].startswith("  leave.md: Someone else has put a document of this name")
+    assert told[3] == "1 document could not be indexed:"
+    assert told[4].startswith("  broken.pdf: The PDF is damaged")
+    found = cli.json("search", "approval of flights", "--top-k", "1")["results"][0]
+    assert found["document_id"] == "office/travel.txt"
+    (docs / "leave.md").unlink()
+    (docs / "broken.pdf").unlink()
+    assert cli.run("knowledge", "sync-source", "handbook", followed).stdout == f"{docs}: 1 removed, 1 unchanged.\n"
+    again = cli.json("knowledge", "sync-source", "handbook", followed, "--anew")
+    assert (again["source_id"], again["error"], again["failed"]) == (followed, None, [])
+    assert again["last"]["unchanged"] == 1
+
+
+@pytest.mark.req("CE-F43")
+def test_what_went_wrong_with_a_source_is_shown_for_people(cli: CommandLine, docs: Path, followed: str) -> None:
+    assert "to be looked at" in cli.run("knowledge", "list-sources", "handbook").stdout
+    cli.run("knowledge", "sync-source", "handbook", followed, code=1)
+    shown = cli.run("knowledge", "list-sources", "handbook").stdout
+    assert "1 added, 1 failed" in shown
+    assert f"{followed} could not take 1 file:\n  leave.md: Someone else has put" in shown
+    docs.rename(docs.parent / "away")
+    told = cli.run("knowledge", "sync-source", "handbook", followed, code=1).stdout
+    assert told == f"{docs} could not be looked at: There is no folder '{docs}'.\n"
+    assert f"{followed} failed: There is no folder '{docs}'." in cli.run("knowledge", "list-sources", "handbook").stdout
+
+
+@pytest.mark.req("CE-F43")
+def test_how_often_each_source_is_looked_at_is_shown(cli: CommandLine, docs: Path) -> None:
+    cli.run("knowledge", "create-domain", "handbook")
+    assert "has no sources" in cli.run("knowledge", "list-sources", "handbook").stdout
+    cli.env["WEFT_KNOWLEDGE_FOLDERS"] = str(docs)
+    cli.run("knowledge", "watch", "handbook", str(docs), "--prefix", "a/")
+    cli.run("knowledge", "watch", "handbook", str(docs), "--prefix", "b/", "--every", "3600")
+    cli.run("knowledge", "add-source", "handbook", "hook", "--prefix", "c/")
+    shown = cli.run("knowledge", "list-sources", "handbook").stdout.splitlines()[1:]
+    for line, looks in zip(shown, ("all the time", "every 3600 s", "when called"), strict=True):
+        assert looks in line
 
 
 @pytest.mark.req("CE-F51", "CE-F52")

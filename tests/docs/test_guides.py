@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from support.quick_weft import quick_weft
 from weft.testing.server import server_process
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
@@ -51,11 +52,17 @@ def script_of(guide: Path) -> str:
     return script if LAUNCH in script else LAUNCH + script
 
 
+@pytest.fixture(scope="module")
+def commands_first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return where commands are found: Weft's, as the guides call it, and those beside the Python that runs this."""
+    with quick_weft(tmp_path_factory.mktemp("commands")) as folder:
+        yield os.pathsep.join([str(folder), str(Path(sys.executable).parent), os.environ["PATH"]])
+
+
 @contextmanager
 def surroundings(script: str, folder: Path) -> Iterator[dict[str, str]]:
     """Yield where commands find what they work on: a server for those that speak of one, else a data folder."""
     own = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-    own["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), own["PATH"]])
     data = folder / "weft-data"
     if "WEFT_URL" in script or "WEFT_API_KEY" in script:
         data.mkdir()
@@ -66,7 +73,7 @@ def surroundings(script: str, folder: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.stem)
-def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path, commands_first: str) -> None:
     script = script_of(guide)
     if "curl" in script and shutil.which("curl") is None:
         pytest.skip("the guide uses curl, which is not here")
@@ -78,7 +85,7 @@ def test_the_commands_of_a_guide_run_in_order(guide: Path, tmp_path: Path) -> No
         ran = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script.replace("curl ", "curl --fail --silent --show-error ")],
             cwd=work,
-            env=environment,
+            env={**environment, "PATH": commands_first},
             capture_output=True,
             text=True,
             timeout=300,

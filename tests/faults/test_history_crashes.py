@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import support.historian
+from support.crashing import Fuse, crashes
 from support.world import SESSION
 from weft.capabilities.history.model import blob_hash
-from weft.kernel.errors import WeftError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -37,68 +36,12 @@ RETAINED = ("lines", "commits", "changes", "blobs", "tags", "pins", "entries", "
 _EVERY_ROW = "SELECT * FROM {} WHERE tenant = $1"
 
 
-class Crash(Exception):
-    """The process would have died here."""
-
-
-@dataclass
-class Fuse:
-    """Blows at one statement: right before it is run, or right after."""
-
-    at: int
-    after: bool
-    run: int = 0
-
-    def burn(self, *, done: bool) -> None:
-        self.run += not done
-        if self.run == self.at and self.after is done:
-            raise Crash
-
-
-class Fused:
-    """A transaction that dies with the fuse."""
-
-    def __init__(self, transaction: Any, fuse: Fuse) -> None:
-        object.__setattr__(self, "_parts", (transaction, fuse))
-
-    def __getattr__(self, name: str) -> Any:
-        transaction, fuse = object.__getattribute__(self, "_parts")
-        found = getattr(transaction, name)
-        if name not in {"one", "all", "run", "changed", "many"}:
-            return found
-
-        async def statement(*values: Any) -> Any:
-            fuse.burn(done=False)
-            answer = await found(*values)
-            fuse.burn(done=True)
-            return answer
-
-        return statement
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(object.__getattribute__(self, "_parts")[0], name, value)
-
-
 async def picture(world: World, tables: tuple[str, ...] = TABLES) -> dict[str, list[str]]:
     """Return every row there is."""
     return {
         table: sorted(str(tuple(row)) for row in await world.rows(_EVERY_ROW.format(table), world.tenant))
         for table in tables
     }
-
-
-async def crashing(world: World, patch: pytest.MonkeyPatch, fuse: Fuse, act: Callable[[], Awaitable[Any]]) -> bool:
-    """Do something while the fuse burns; tell whether it blew."""
-    database = world.app.database
-    write = database.write
-    with patch.context() as patched:
-        patched.setattr(database, "write", lambda scope, work: write(scope, lambda tx: work(Fused(tx, fuse))))
-        try:
-            await act()
-        except (Crash, WeftError):
-            assert fuse.run >= fuse.at, "it failed, but not because of the fuse"
-            return True
-    return False
 
 
 async def expect_intact(world: World) -> None:
@@ -159,7 +102,7 @@ async def expect_no_trace(world: World, patch: pytest.MonkeyPatch, act: Callable
     """Have something crash at each of its statements, until there are no more and it is done."""
     before = await picture(world)
     blown = 0
-    while await crashing(world, patch, Fuse(blown + 1, after=blown % 2 == 0), lambda: act(world)):
+    while await crashes(world, patch, Fuse(blown + 1, after=blown % 2 == 0), lambda: act(world)):
         blown += 1
         assert await picture(world) == before, f"statement {blown} left something"
     assert blown > 1
@@ -199,9 +142,7 @@ async def test_pruning_that_crashes_anywhere_ends_as_if_nothing_had_happened(
     marked = await world.planner.read_snapshot("mark")
     seen = [await picture(world, RETAINED)]
     for at in range(1, 500):
-        blew = await crashing(
-            world, monkeypatch, Fuse(at, after=at % 2 == 0), lambda: world.admin.call("history.prune")
-        )
+        blew = await crashes(world, monkeypatch, Fuse(at, after=at % 2 == 0), lambda: world.admin.call("history.prune"))
         seen.append(await picture(world, RETAINED))
         await expect_intact(world)
         assert await world.planner.read_snapshot("mark") == marked

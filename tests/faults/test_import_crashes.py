@@ -7,9 +7,9 @@ import tempfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_history_crashes import Crash, Fuse, Fused
 
 from support.bundles import exported, imported, records
+from support.crashing import Crash, Fuse, Fused, burning
 from support.world import SESSION, Caller
 from weft.capabilities.exchange import replaying
 from weft.capabilities.exchange.bundles import BundleDamaged
@@ -33,15 +33,13 @@ _EVERY_ROW = "SELECT * FROM {} WHERE tenant = $1"
 
 async def crashing(world: World, patch: pytest.MonkeyPatch, at: int, act: Callable[[], Awaitable[Any]]) -> bool:
     """Do something that crashes at a statement however often it is tried; tell whether it came that far."""
-    database, fuses = world.app.database, list[Fuse]()
-    write = database.write
+    fuses: list[Fuse] = []
 
-    def fused(transaction: Any) -> Any:
+    def another() -> Fuse:
         fuses.append(Fuse(at, after=at % 2 == 0))
-        return Fused(transaction, fuses[-1])
+        return fuses[-1]
 
-    with patch.context() as patched:
-        patched.setattr(database, "write", lambda scope, work: write(scope, lambda tx: work(fused(tx))))
+    with burning(world, patch, another):
         try:
             await act()
         except InternalError:

@@ -3,68 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-import sys
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import support.ingester
+from support.crashing import MORE_THAN_A_LEASE, Death, burning
 from support.hooks import until
+from support.ingester import ingester
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
+from support.processes import killed_when, process
 from weft.capabilities.shelves.model import shelf_of_domain
 from weft.storage.sql.database import Scope
 from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from support.world import World
 
 pytestmark = [pytest.mark.req("CE-F39"), pytest.mark.req("CE-F52")]
 
-PATIENCE = 60
-MORE_THAN_A_LEASE = 61
 SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
-
-
-class Died(Exception):
-    """The process would have died here."""
-
-
-class Mortal:
-    """Lets so many statements be run, and none after."""
-
-    def __init__(self, statements: int) -> None:
-        self.left = statements
-
-    @property
-    def is_dead(self) -> bool:
-        return self.left < 0
-
-    def wrap(self, transaction: Any) -> Any:
-        mortal = self
-
-        class Transaction:
-            def __getattr__(self, name: str) -> Any:
-                found = getattr(transaction, name)
-                return mortal.counted(found) if name in {"one", "all", "run", "changed", "many"} else found
-
-            def __setattr__(self, name: str, value: Any) -> None:
-                setattr(transaction, name, value)
-
-        return Transaction()
-
-    def counted(self, statement: Any) -> Any:
-        async def run(*values: Any) -> Any:
-            self.left -= 1
-            if self.is_dead:
-                raise Died
-            return await statement(*values)
-
-        return run
 
 
 @pytest.fixture(autouse=True)
@@ -77,17 +34,15 @@ def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def dying(world: World, patch: pytest.MonkeyPatch, statements: int) -> bool:
     """Index in a process that dies after so many statements; tell whether it did."""
-    database, mortal = world.app.database, Mortal(statements)
-    write = database.write
-    with patch.context() as patched:
-        patched.setattr(database, "write", lambda scope, work: write(scope, lambda tx: work(mortal.wrap(tx))))
+    death = Death(statements + 1, after=False)
+    with burning(world, patch, lambda: death):
         look = asyncio.ensure_future(world.app.ingestion.catch_up())
-        while not look.done() and not mortal.is_dead:  # noqa: ASYNC110 - nothing tells when it is
+        while not look.done() and not death.has_blown:  # noqa: ASYNC110 - nothing tells when it is
             await asyncio.sleep(0)
         look.cancel()
         await asyncio.gather(look, return_exceptions=True)
         await asyncio.gather(*world.app.ingestion._served.values(), return_exceptions=True)
-    return mortal.is_dead
+    return death.has_blown
 
 
 async def whole(world: World, document_id: str) -> int:
@@ -161,28 +116,6 @@ async def test_a_document_cut_in_another_way_than_before_the_crash_begins_anew(
     assert await on_the_shelf(world) == (number, number)
 
 
-@asynccontextmanager
-async def ingester(world: World, ahead_seconds: int = 0) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a process that indexes, and kill it at the end of the block."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(support.ingester.__file__)),
-        world.url,
-        world.settings.data,
-        str(ahead_seconds),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(PATIENCE):
-            assert await process.stdout.readline() == b"open\n"
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGKILL)
-        await process.wait()
-
-
 async def progress(world: World) -> Any:
     return await world.planner.call("knowledge.show_domain", domain=HANDBOOK)
 
@@ -195,21 +128,14 @@ async def test_two_hundred_documents_are_indexed_although_the_process_is_killed(
             for number in range(start, start + 100)
         ]
         await world.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=documents)
-    for kill, indexed in enumerate((15, 60, 120)):
-        async with ingester(world, kill * MORE_THAN_A_LEASE) as process:
 
-            async def far_enough(indexed: int = indexed) -> bool:
-                return (await progress(world))["pending"] <= 200 - indexed
+    async def pending_at_most(number: int) -> bool:
+        return (await progress(world))["pending"] <= number
 
-            await until(far_enough)
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
-    async with ingester(world, 3 * MORE_THAN_A_LEASE):
-
-        async def done() -> bool:
-            return (await progress(world))["pending"] == 0
-
-        await until(done)
+    for kill, left in enumerate((185, 140, 80)):
+        await killed_when(process(ingester, world, kill * MORE_THAN_A_LEASE), lambda left=left: pending_at_most(left))
+    async with process(ingester, world, 3 * MORE_THAN_A_LEASE):
+        await until(lambda: pending_at_most(0))
     number = sum([await whole(world, f"d{each:03}") for each in range(200)])
     assert await on_the_shelf(world) == (number, number)
     assert number > 500

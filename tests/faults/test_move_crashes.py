@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import sys
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from test_following_crashes import Death
-from test_history_crashes import Crash, Fused
 
-import support.mover
+from support.crashing import MORE_THAN_A_LEASE, dies
 from support.hooks import until
 from support.knowledge import HANDBOOK, domain
+from support.mover import mover
 from support.moving import MORE_THAN_THE_GRACE, SMALL, chunk_count, move_when_told, vectors
-from weft.kernel.errors import WeftError
+from support.processes import killed_when, process
 from weft.testing.embedder import WordEmbedder
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from support.world import World
 
 pytestmark = pytest.mark.req("CE-F51", "CE-F52")
-
-PATIENCE = 60
-MORE_THAN_A_LEASE = 61
 
 
 @pytest.fixture(autouse=True)
@@ -64,20 +53,6 @@ async def expect_served(world: World, chunks: int) -> None:
     assert found["results"]
 
 
-async def crashed(world: World, patch: pytest.MonkeyPatch, at: int) -> bool:
-    """Go on with the move, and die at one statement of all that write; tell whether it came that far."""
-    database, fuse = world.app.database, Death(at, after=at % 2 == 0)
-    write = database.write
-    with patch.context() as patched:
-        patched.setattr(database, "write", lambda scope, work: write(scope, lambda tx: work(Fused(tx, fuse))))
-        try:
-            await world.app.moves.go_on(world.tenant)
-        except (Crash, WeftError):
-            assert fuse.run >= at, "it failed, but not because of the fuse"
-            return True
-    return False
-
-
 async def test_a_crash_at_any_statement_leaves_a_move_that_can_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,41 +62,12 @@ async def test_a_crash_at_any_statement_leaves_a_move_that_can_go_on(
     while (now := await state(world)) != "done":
         # Statement by statement in each state, from wherever the last one got to.
         statements[now] = statements.get(now, 0) + 1
-        await crashed(world, monkeypatch, statements[now])
+        await dies(world, monkeypatch, statements[now], lambda: world.app.moves.go_on(world.tenant))
         await expect_served(world, chunks)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
     assert statements.keys() == {"embedding", "comparing", "dropping"}
     assert min(statements.values()) >= 5
     assert await vectors(world) == {"new": chunks}
-
-
-@asynccontextmanager
-async def mover(world: World, ahead_seconds: int = 0) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a process that moves, and kill it at the end of the block."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(Path(support.mover.__file__)),
-        world.url,
-        world.settings.data,
-        str(ahead_seconds),
-        stdout=asyncio.subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(PATIENCE):
-            assert await process.stdout.readline() == b"open\n"
-        yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGKILL)
-        await process.wait()
-
-
-async def killed_when(world: World, ahead_seconds: int, reached: Any) -> None:
-    async with mover(world, ahead_seconds) as process:
-        await until(reached)
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
 
 
 async def test_a_move_survives_that_its_process_is_killed_at_every_stage(world: World) -> None:
@@ -140,15 +86,16 @@ async def test_a_move_survives_that_its_process_is_killed_at_every_stage(world: 
     async def done() -> bool:
         return await state(world) == "done"
 
-    await killed_when(world, 0, embedded_some)
+    await killed_when(process(mover, world), embedded_some)
     assert await state(world) == "embedding"
     await expect_served(world, chunks)
-    await killed_when(world, MORE_THAN_A_LEASE, took_over)
+    await killed_when(process(mover, world, MORE_THAN_A_LEASE), took_over)
     await expect_served(world, chunks)
-    await killed_when(world, 2 * MORE_THAN_A_LEASE + MORE_THAN_THE_GRACE, dropped_some)
+    ahead = 2 * MORE_THAN_A_LEASE + MORE_THAN_THE_GRACE
+    await killed_when(process(mover, world, ahead), dropped_some)
     await expect_served(world, chunks)
-    ahead = 3 * MORE_THAN_A_LEASE + MORE_THAN_THE_GRACE
-    async with mover(world, ahead), mover(world, ahead):
+    ahead += MORE_THAN_A_LEASE
+    async with process(mover, world, ahead), process(mover, world, ahead):
         await until(done)
     assert await vectors(world) == {"new": chunks}
     await expect_served(world, chunks)

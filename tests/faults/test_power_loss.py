@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import apsw
 import pytest
 
+from support.databases import connect_durably
 from weft import Weft
 
 if TYPE_CHECKING:
@@ -40,7 +41,10 @@ class CountingVfs(apsw.VFS):
 
 
 @pytest.mark.req("SC-08")
-async def test_every_acknowledged_write_was_forced_to_disk_first(tmp_path: Path) -> None:
+async def test_every_acknowledged_write_was_forced_to_disk_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.storage.sql.dialects.sqlite._connect", connect_durably)
     vfs = CountingVfs()
     try:
         async with Weft.open(tmp_path) as weft:

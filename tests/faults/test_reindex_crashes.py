@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_following_crashes import Death, follower
-from test_history_crashes import Crash, Fused
-from test_ingestion_crashes import SMALL, ingester, on_the_shelf, whole
+from test_ingestion_crashes import SMALL, on_the_shelf, whole
 
+from support.crashing import MORE_THAN_A_LEASE, dies
+from support.follower import follower
 from support.hooks import until
+from support.ingester import ingester
 from support.knowledge import HANDBOOK, domain, embed_quickly
+from support.processes import killed_when, process
 from support.shelved import expect_whole, scripted, standing
-from weft.kernel.errors import WeftError
 
 if TYPE_CHECKING:
     from support.world import World
 
 pytestmark = pytest.mark.req("CE-F52")
-MORE_THAN_A_LEASE = 61
 
 
 @pytest.fixture(autouse=True)
@@ -51,39 +50,23 @@ async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World) ->
     count = await filled(world, 60)
     before = await numbers(world)
     await world.admin.call("knowledge.reindex", domain=HANDBOOK)
+
+    async def left_at_most(number: int) -> bool:
+        return (await progress(world))["to_reindex"] <= number
+
     for kill, left in enumerate((50, 35, 15)):
-        async with ingester(world, kill * MORE_THAN_A_LEASE) as process:
-
-            async def far_enough(left: int = left) -> bool:
-                return (await progress(world))["to_reindex"] <= left
-
-            await until(far_enough)
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
+        await killed_when(process(ingester, world, kill * MORE_THAN_A_LEASE), lambda left=left: left_at_most(left))
 
     async def done() -> bool:
         shown = await progress(world)
         return not shown["reindexing"] and not shown["pending"]
 
-    async with ingester(world, 3 * MORE_THAN_A_LEASE), ingester(world, 3 * MORE_THAN_A_LEASE):
+    ahead = 3 * MORE_THAN_A_LEASE
+    async with process(ingester, world, ahead), process(ingester, world, ahead):
         await until(done)
     assert sum([await whole(world, f"d{each:03}") for each in range(60)]) == count
     assert await on_the_shelf(world) == (count, count)
     assert not before & await numbers(world)
-
-
-async def crashed(world: World, patch: pytest.MonkeyPatch, at: int) -> bool:
-    """Go on with the log, and die at one statement of all that write; tell whether it came that far."""
-    database, fuse = world.app.database, Death(at, after=at % 2 == 0)
-    write = database.write
-    with patch.context() as patched:
-        patched.setattr(database, "write", lambda scope, work: write(scope, lambda tx: work(Fused(tx, fuse))))
-        try:
-            await world.app.following.follow(world.tenant)
-        except (Crash, WeftError):
-            assert fuse.run >= at, "it failed, but not because of the fuse"
-            return True
-    return False
 
 
 async def test_a_crash_at_any_statement_leaves_what_was_said_in_its_place(
@@ -97,7 +80,7 @@ async def test_a_crash_at_any_statement_leaves_what_was_said_in_its_place(
     shelves = {shelf: await standing(world, shelf) for shelf in ("sessions", "memory")}
     await world.admin.call("knowledge.reindex_all")
     blown = 0
-    while await crashed(world, monkeypatch, blown + 1):
+    while await dies(world, monkeypatch, blown + 1, lambda: world.app.following.follow(world.tenant)):
         blown += 1
         assert {shelf: await standing(world, shelf) for shelf in shelves} == shelves, f"statement {blown}"
         await expect_whole(world)
@@ -126,12 +109,10 @@ async def test_what_was_said_is_indexed_anew_although_the_process_is_killed(worl
         return found[0][0] >= chunks
 
     for kill, chunks in enumerate((20, 80)):
-        async with follower(world, kill * MORE_THAN_A_LEASE) as process:
-            await until(lambda chunks=chunks: replaced(chunks))
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
+        await killed_when(process(follower, world, kill * MORE_THAN_A_LEASE), lambda chunks=chunks: replaced(chunks))
         assert await standing(world) == expected
-    async with follower(world, 2 * MORE_THAN_A_LEASE), follower(world, 2 * MORE_THAN_A_LEASE):
+    ahead = 2 * MORE_THAN_A_LEASE
+    async with process(follower, world, ahead), process(follower, world, ahead):
         await until(lambda: replaced(150))
     assert await standing(world) == expected
     await expect_whole(world)

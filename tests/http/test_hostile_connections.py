@@ -37,10 +37,10 @@ def test_a_head_that_never_ends_is_not_collected(team: Team, head: bytes) -> Non
 
 
 def test_an_address_in_a_header_does_not_count_as_another_caller(tmp_path: Path) -> None:
-    with server_process(tmp_path) as server:
+    with server_process(tmp_path) as server, httpx2.Client(base_url=server.url) as http:
         codes = [
-            httpx2.get(
-                f"{server.url}/v1/sessions",
+            http.get(
+                "/v1/sessions",
                 headers={
                     "Authorization": f"Bearer weft.default.key_{number:016x}.x",
                     "X-Forwarded-For": f"10.0.0.{number}",

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from support.databases import new_postgres_database
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
 from weft.app.doctor import State, check_database
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from support.world import World
     from weft.app.findings import Finding
 
 pytestmark = pytest.mark.req("CE-O")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of a database that no other test has left anything in."""
-    if request.param == "sqlite":
-        return str(tmp_path / "weft.db")
-    return asyncio.run(new_postgres_database(request.getfixturevalue("postgres"), f"doctor_{secrets.token_hex(4)}"))
-
-
 async def found(world: World, check: str, **settings: str) -> list[Finding]:
-
     findings = await check_database(replace(world.settings, **settings), world.clock)
     return [finding for finding in findings if finding.check == check]
 
@@ -61,13 +47,16 @@ async def test_searches_that_are_far_behind_what_was_said_are_named(
     assert await found(world, "Sessions", index_sessions="off") == []
 
 
-async def test_a_model_that_tenants_search_with_and_that_is_not_there_is_a_problem(world: World) -> None:
+@pytest.mark.parametrize("role", ["serving", "building"])
+async def test_a_model_that_tenants_use_and_that_is_not_there_is_a_problem(world: World, role: str) -> None:
     await world.sql(
-        "INSERT INTO tenant_models (tenant, model, role, since) VALUES ($1, 'remote:gone@4', 'serving', 1)",
+        "INSERT INTO tenant_models (tenant, model, role, since) VALUES ($1, 'remote:gone@4', $2, 1)",
         world.tenant,
+        role,
     )
     [missing] = await found(world, "Search model")
     assert (missing.state, "remote:gone@4" in missing.detail) == (State.PROBLEM, True)
+    assert "nothing new of theirs is indexed" in missing.detail
     await world.sql("DELETE FROM tenant_models WHERE tenant = $1", world.tenant)
     assert await found(world, "Search model") == []
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import zlib
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +17,7 @@ from support.hooks import until
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.world import refused
 from weft.capabilities.embedding.model import EmbedderUnavailable, TextRefused
+from weft.capabilities.knowledge.ingesting import Ingest
 from weft.capabilities.knowledge.store import Waiting
 from weft.storage.sql.database import Scope
 from weft.storage.sql.shelves import SqlShelfStore
@@ -279,11 +282,16 @@ async def test_what_cannot_be_read_fails_with_a_reason_and_keeps_what_was_found_
     await library.app.ingestion.catch_up()
     shown = await document(library.planner, "paper")
     assert (shown["state"], shown["version"], shown["indexed_version"]) == ("failed", 2, 1)
-    assert shown["error"]
+    assert shown["error"].startswith("The PDF is damaged")
+    assert shown["error"].endswith("Save it anew and bring it again.")
     assert [chunk.text for chunk in await chunks(library, "paper")] == ["plain for now"]
     assert [event for event, _ in await told(library)][-1] == "document.failed"
     assert [each["document_id"] for each in (await listed(library, state="failed"))["documents"]] == ["paper"]
     assert (await library.planner.call("knowledge.show_domain", domain=HANDBOOK))["failed"] == 1
+    again = await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="paper", content=broken)
+    assert (again["unchanged"], again["state"]) == (False, "pending")
+    await library.app.ingestion.catch_up()
+    assert (await document(library.planner, "paper"))["state"] == "failed"
     await put(library.planner, "paper", "mended")
     await library.app.ingestion.catch_up()
     assert (await document(library.planner, "paper"))["state"] == "indexed"
@@ -302,6 +310,32 @@ async def test_an_embedder_that_is_away_is_waited_for(
     shown = await document(library.planner, "a.md")
     assert (shown["state"], shown["error"]) == ("pending", None)
     library.clock.advance(seconds=16)
+    await library.app.ingestion.catch_up()
+    assert (await document(library.planner, "a.md"))["state"] == "indexed"
+
+
+@pytest.mark.req("CE-F52")
+async def test_a_document_that_takes_long_stays_in_the_hands_that_have_it(
+    library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.app.leases._RENEW_EVERY_SECONDS", 0.01)
+    await put(library.planner, "a.md", TEXT)
+    embed = embedder.embed
+
+    async def lease() -> int:
+        rows = await library.rows("SELECT lease_until FROM documents WHERE tenant = $1", library.tenant)
+        return rows[0][0]
+
+    async def is_later(before: int) -> bool:
+        return await lease() > before
+
+    async def slowly(texts: Any, purpose: Any) -> Any:
+        before = await lease()
+        library.clock.advance(seconds=50)
+        await until(lambda: is_later(before))
+        return await embed(texts, purpose)
+
+    monkeypatch.setattr(embedder, "embed", slowly)
     await library.app.ingestion.catch_up()
     assert (await document(library.planner, "a.md"))["state"] == "indexed"
 
@@ -467,7 +501,8 @@ async def dies_at(library: World, document_id: str, *others: str) -> None:
     ingestion = app.ingestion
     for name in (document_id, *others):
         waiting = Waiting(HANDBOOK, name)
-        await ingestion._write(library.tenant, lambda ingest, each=waiting: ingest.take(each, ingestion._holder))
+        take = partial(Ingest.take, waiting=waiting, holder=ingestion._holder)
+        await ingestion._ingests.write(library.tenant, take)
     library.clock.advance(seconds=61)
 
 
@@ -582,3 +617,95 @@ async def test_the_worker_takes_up_what_is_put_by_itself(
             return (await document(world.planner, name))["state"] == "indexed"
 
         await until(indexed)
+
+
+OUT_OF_TIME = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+
+
+@pytest.mark.parametrize("moment", OUT_OF_TIME)
+async def test_a_time_that_utc_does_not_know_is_refused(library: World, moment: str) -> None:
+    with refused("INVALID_INPUT_FORMAT") as caught:
+        await put(library.planner, "odd.md", TEXT, moment=moment)
+    assert "between 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z" in caught.value.message
+    assert (await listed(library))["documents"] == []
+
+
+@pytest.mark.parametrize("moment", OUT_OF_TIME)
+async def test_a_time_in_a_text_that_utc_does_not_know_is_passed_over(library: World, moment: str) -> None:
+    turns = "\n".join(f"[{moment}] {who}: turn {number}" for number, who in enumerate(["Ann", "Bob"] * 5))
+    lines = "\n".join(f"{moment} ERROR turn {number}" for number in range(10))
+    rows = "\n".join(f'{{"time": "{moment}", "speaker": "Ann", "text": "turn {number}"}}' for number in range(10))
+    for name, text in (("talk.txt", turns), ("server.log", lines), ("rows.jsonl", rows)):
+        await put(library.planner, name, text)
+    await library.app.ingestion.catch_up()
+    found = await library.planner.call("search.everything", query="turn", floor=0.0, top_k=50)
+    assert {result["document_id"] for result in found["results"]} == {"talk.txt", "server.log", "rows.jsonl"}
+    assert {result["moment"] for result in found["results"]} == {library.clock.now().isoformat().replace("+00:00", "Z")}
+
+
+def packed_pdf(pages: int) -> bytes:
+    """Return a small PDF whose pages all show the same long text."""
+    lines = b" ".join(b"(lorem ipsum dolor sit amet consectetur %d) Tj T*" % number for number in range(200))
+    shown = zlib.compress(b"BT /F1 10 Tf 12 TL 10 800 Td " + lines + b" ET")
+    kids = b" ".join(b"%d 0 R" % (5 + number) for number in range(pages))
+    page = b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 842] /Contents 4 0 R "
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        b"<< /Type /Pages /Count %d /Kids [%s] >>" % (pages, kids),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>",
+        b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream" % (len(shown), shown),
+        *[page + b"/Resources << /Font << /F1 3 0 R >> >> >>"] * pages,
+    ]
+    body, places = b"%PDF-1.4\n", []
+    for number, each in enumerate(objects, 1):
+        places.append(len(body))
+        body += b"%d 0 obj\n%s\nendobj\n" % (number, each)
+    table = b"".join(b"%010d 00000 n \n" % place for place in (0, *places))
+    size = len(places) + 1
+    return b"%sxref\n0 %d\n%strailer << /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF" % (
+        body,
+        size,
+        table,
+        size,
+        len(body),
+    )
+
+
+async def put_pdf(world: World, pages: int) -> Any:
+    content = base64.b64encode(packed_pdf(pages)).decode()
+    given = {"domain": HANDBOOK, "document_id": "packed.pdf", "content": content}
+    return await world.admin.call("knowledge.add_document", **given)
+
+
+async def counted(world: World) -> int:
+    return int((await world.planner.call("knowledge.show_domain", domain=HANDBOOK))["bytes"])
+
+
+@pytest.mark.req("CE-T")
+async def test_a_text_that_is_longer_than_its_document_counts(library: World) -> None:
+    put_bytes = (await put_pdf(library, 2))["bytes"]
+    assert await counted(library) == put_bytes
+    await library.app.ingestion.catch_up()
+    text = await read(library, "packed.pdf")
+    assert await counted(library) == text["characters"] > 4 * put_bytes
+    # What was found before counts until the next one is there.
+    await put_pdf(library, 1)
+    assert await counted(library) == text["characters"]
+    await library.app.ingestion.catch_up()
+    shorter = await read(library, "packed.pdf")
+    assert await counted(library) == shorter["characters"] < text["characters"]
+    await library.admin.call("knowledge.delete_document", domain=HANDBOOK, document_id="packed.pdf")
+    assert await counted(library) == 0
+
+
+@pytest.mark.req("CE-T")
+async def test_a_text_that_is_more_than_the_plan_allows_is_not_indexed(library: World) -> None:
+    await library.app.tenants.set_plan(library.tenant, "free")
+    put_bytes = (await put_pdf(library, 2))["bytes"]
+    there = 2**30 - put_bytes
+    await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", there, library.tenant)
+    await library.app.ingestion.catch_up()
+    shown = await document(library.planner, "packed.pdf")
+    assert (shown["state"], await chunks(library, "packed.pdf")) == ("failed", [])
+    assert "with this there would be more" in shown["error"]
+    assert await counted(library) == there

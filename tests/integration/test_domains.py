@@ -237,3 +237,30 @@ async def test_the_installation_says_the_plan_where_none_was_agreed(world: World
         await world.app.tenants.set_plan("nobody", "free")
     with refused("INVALID_SETTING"):
         await world.another_app(plan="golden")
+
+
+@pytest.mark.req("CE-F42")
+@pytest.mark.parametrize("narrowed", [{"clearance": 5}, {"agents": ["human:*"]}])
+async def test_the_past_of_a_domain_is_told_to_those_who_may_look_into_it_now(
+    world: World, narrowed: dict[str, Any]
+) -> None:
+    async def told(caller: Caller) -> list[tuple[str, str]]:
+        events = (await caller.events())["events"]
+        return [(event["type"], event["subject"]) for event in events if "deal" in event["subject"]]
+
+    await domain(world.admin, "deal")
+    await domain(world.admin, "deal-2")
+    for name in ("deal", "deal-2"):
+        await put(world.admin, "price.md", "42", domain=name)
+    newcomer = await world.admin.create_agent("newcomer", agent_type="x", clearance=1)
+    await newcomer.remember("deal", "mine")
+    everything = await told(newcomer)
+    assert ("document.added", "deal/price.md") in everything
+    await world.admin.call("knowledge.update_domain", domain="deal", **narrowed)
+    others = [each for each in everything if each[1] not in {"deal", "deal/price.md"} or each[0] == "memory.written"]
+    assert await told(newcomer) == others
+    assert ("document.added", "deal-2/price.md") in others
+    assert ("document.added", "deal/price.md") in await told(world.admin)
+    widened = {"clearance": 1, "agents": ["*"]}
+    await world.admin.call("knowledge.update_domain", domain="deal", **widened)
+    assert set(everything) < set(await told(newcomer))

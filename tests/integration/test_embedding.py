@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 
 from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
+from support.knowledge import embed_quickly
 from support.world import Caller, World, refused
 from weft.app.app import App
 from weft.app.caches import Cache
 from weft.app.doctor import State, check_embedder
 from weft.app.embedding import CachedEmbeddings
+from weft.app.system import system_actor
 from weft.capabilities.embedding.model import EmbeddingModelUnknown
 from weft.capabilities.embedding.store import Role
 from weft.kernel.clock import to_micros
@@ -94,7 +96,7 @@ async def test_what_one_tenant_embedded_is_no_use_to_another(
 ) -> None:
     for tenant in (world.tenant, world.other_tenant):
         await embeddings.of_passages(tenant, ["our secret"], "words")
-        await embeddings.of_query(tenant, "our question", "words")
+        await embeddings.of_query(system_actor(tenant), "our question", "words")
     assert asked(words) == ["our secret", "our question"] * 2
 
 
@@ -116,13 +118,27 @@ async def test_platform_data_is_embedded_once_for_all(
 async def test_a_question_is_kept_in_memory_only(
     world: World, embeddings: CachedEmbeddings, words: WordEmbedder
 ) -> None:
-    first = await embeddings.of_query(world.tenant, "what is due", "words")
-    again = await embeddings.of_query(world.tenant, "what is due", "words")
+    first = await embeddings.of_query(system_actor(world.tenant), "what is due", "words")
+    again = await embeddings.of_query(system_actor(world.tenant), "what is due", "words")
     assert first is again
     assert first.shape == (64,)
     assert not first.flags.writeable
     assert words.calls == [["what is due"]]
     assert await kept(world) == 0
+
+
+@pytest.mark.req("CE-F42", "CE-F50")
+async def test_what_one_agent_asked_is_no_use_to_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = embed_quickly(monkeypatch)
+    app = await world.another_app()
+    await world.planner.say("The plant is in the valley.")
+    await world.followed()
+    for caller in (world.planner, world.analysis):
+        asker = caller.at(app)
+        for _ in range(2):
+            await asker.call("search.find_similar", text="we close the plant in March")
+            await asker.call("search.everything", query="when does the plant close")
+    assert quick.embedded == ["we close the plant in March", "when does the plant close"] * 2
 
 
 @pytest.mark.req("CE-F50")
@@ -163,7 +179,8 @@ async def test_much_is_embedded_bit_by_bit_and_what_was_done_stays_done(world: W
 
 
 async def test_a_model_that_is_not_there_is_named(world: World, embeddings: CachedEmbeddings) -> None:
-    for call in (embeddings.of_query(world.tenant, "x", "none"), embeddings.of_passages(world.tenant, ["x"], "none")):
+    asker = system_actor(world.tenant)
+    for call in (embeddings.of_query(asker, "x", "none"), embeddings.of_passages(world.tenant, ["x"], "none")):
         with pytest.raises(EmbeddingModelUnknown, match="none"):
             await call
 
@@ -203,7 +220,7 @@ async def test_a_text_or_several_are_embedded_not_both_and_not_none(world: World
 async def test_cached_tells_nobody_what_others_embedded(world: World) -> None:
     secret = {"texts": ["the merger is on"]}
     await world.app.embeddings.of_passages(world.tenant, secret["texts"], MINILM)
-    await world.app.embeddings.of_query(world.tenant, secret["texts"][0], MINILM)
+    await world.app.embeddings.of_query(system_actor(world.tenant), secret["texts"][0], MINILM)
     assert (await world.planner.call("knowledge.embed", **secret))["cached"] == 0
     for other in (world.analysis, world.admin, world.stranger):
         for purpose in ("passage", "query"):

@@ -15,7 +15,8 @@ from support.shelved import MODEL, ScriptedEmbeddings, expect_whole, scripted, s
 from support.world import SESSION
 from weft.capabilities.embedding.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.following import following as going_through
-from weft.capabilities.following.model import FOLLOWING, Position, Sweep
+from weft.capabilities.following.contents import chunks_of
+from weft.capabilities.following.model import FOLLOWING, REINDEXING, Anew, Position, Sweep, go_back
 from weft.settings import InvalidSetting, Settings
 from weft.storage.sql.database import Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore
@@ -549,27 +550,76 @@ async def _is_later(lease: Any, before: int) -> bool:
     return await lease() > before
 
 
-async def test_a_text_that_cannot_be_cut_does_not_keep_the_others_waiting(
+def cutting_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(subject: Any, said: Any) -> Any:
+        if said.text.startswith("poison"):
+            raise RuntimeError("two at once")
+        return chunks_of(subject, said)
+
+    monkeypatch.setattr("weft.app.following.chunks_of", failing)
+
+
+async def test_what_fails_for_no_reason_of_its_own_is_tried_again_and_not_left_out(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.followed()
+    await world.planner.say("poison today, none tomorrow")
+    await world.planner.say("fine")
+    with monkeypatch.context() as patched:
+        cutting_no_poison(patched)
+        await world.app.following._look()
+    assert await standing(world) == {}
+    assert await pending(world) == 2
+    assert [(record.message, record.fields) for record in caplog.records if record.name == "weft.upkeep"] == [
+        ("upkeep failed", {"what": "following", "tenant": world.tenant})
+    ]
+    await world.app.following._look()
+    assert await pending(world) == 2, "it is left alone for a while"
+    world.app.following._pauses.clear()
+    await world.app.following._look()
+    assert await standing(world) == {"s1:1": ["poison today, none tomorrow"], "s1:2": ["fine"]}
+    assert b"weft_passed_over_items_total 0.0" in world.app.metrics.exposition()
+    assert not world.app.following._tries
+
+
+async def test_what_fails_again_and_again_does_not_keep_the_others_waiting_for_ever(
+    world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    cutting_no_poison(monkeypatch)
+    for text in ("poison", "fine", "poison too"):
+        await world.planner.say(text)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            await world.app.following.follow(world.tenant)
+        assert await standing(world) == {}
+    await world.app.following.follow(world.tenant)
+    assert await standing(world) == {"s1:2": ["fine"]}
+    assert await pending(world) == 0
+    assert b"weft_passed_over_items_total 2.0" in world.app.metrics.exposition()
+    logged = [record for record in caplog.records if "cannot be cut" in record.message]
+    assert [record.fields["place"] for record in logged] == [SESSION, SESSION]
+    assert not any("poison" in str(vars(record)) for record in logged)
+    assert not world.app.following._tries
+
+
+async def test_what_is_indexed_anew_and_fails_does_not_keep_what_is_new_waiting(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.planner.say("poison")
-    await world.planner.say("fine")
-    chunks_of = going_through_chunks()
-
-    def refusing(subject: Any, said: Any) -> Any:
-        if said.text == "poison":
-            raise ValueError("no")
-        return chunks_of(subject, said)
-
-    monkeypatch.setattr("weft.app.following.chunks_of", refusing)
     await world.followed()
-    assert await standing(world) == {"s1:2": ["fine"]}
-
-
-def going_through_chunks() -> Any:
-    from weft.capabilities.following.contents import chunks_of  # noqa: PLC0415 - before it is replaced
-
-    return chunks_of
+    last = await world.last_event()
+    anew = Anew(sessions=2**40, memory=2**40)
+    await world.app.database.write(Scope(world.tenant), lambda tx: go_back(SqlJobStore(tx), last, anew))
+    await world.planner.say("new")
+    cutting_no_poison(monkeypatch)
+    for _ in range(2):
+        with pytest.raises(RuntimeError):
+            await world.app.following.follow(world.tenant)
+        assert await pending(world) == 0
+    await world.app.following.follow(world.tenant)
+    assert await standing(world) == {"s1:1": ["poison"], "s1:2": ["new"]}, "what was found before is found still"
+    assert await world.rows("SELECT job FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, REINDEXING) == []
+    await expect_whole(world)
 
 
 async def test_a_model_that_is_moved_to_gets_vectors_of_what_is_new(

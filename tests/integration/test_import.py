@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from datetime import datetime, timedelta, timezone
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from support.bundles import entries, exported, imported, items, records, seal_of
 from support.statements import written_by
 from support.world import SESSION, Caller, refused
 from weft.app.dispatch import Arrival
-from weft.capabilities.exchange.bundles import BundleWriter, Content, RecordEntry, Stored
+from weft.capabilities.exchange.bundles import BundleWriter, Content, RecordEntry, SessionEntry, Stored
 from weft.capabilities.records.store import Redaction
 from weft.kernel.correlation import Correlation
 from weft.kernel.events import NewEvent
@@ -735,3 +736,16 @@ async def test_a_bundle_is_known_for_its_import_however_much_was_told_of_its_ses
     await world.app.database.write(Scope(world.tenant), tell)
     bundle = await moved(world, home)
     assert (await imported(home, bundle)).unchanged
+
+
+@pytest.mark.parametrize("changed", ["created_at", "updated_at"])
+async def test_a_time_that_utc_does_not_know_is_refused(world: World, home: Caller, changed: str) -> None:
+    odd = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+
+    def altered(entry: Any) -> Any:
+        return msgspec.structs.replace(entry, **{changed: odd}) if isinstance(entry, SessionEntry) else entry
+
+    with refused("INVALID_INPUT_FORMAT"):
+        await imported(home, remade(await exported(world.admin), altered))
+    with refused("SESSION_NOT_FOUND"):
+        await home.call("session.get", session_id=SESSION)

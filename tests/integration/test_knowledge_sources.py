@@ -236,7 +236,13 @@ async def test_something_that_is_no_file_is_left_alone(library: World, folder: P
         await NamedFolders([str(folder.parent)]).read(library.tenant, made(folder), "pipe.md", 100)
 
 
-@pytest.mark.parametrize("place", ["..", "../..", "/", "/etc", "nowhere", "link"])
+async def test_a_folder_that_is_not_there_is_told_from_one_that_nobody_named(library: World, folder: Path) -> None:
+    with refused("FOLDER_REFUSED") as caught:
+        await add(library.admin, "folder", folder=str(folder / "nowhere"))
+    assert caught.value.message == f"There is no folder '{folder / 'nowhere'}'."
+
+
+@pytest.mark.parametrize("place", ["..", "../..", "/", "/etc", "/nowhere", "link"])
 async def test_folders_that_nobody_named_are_refused(library: World, folder: Path, place: str) -> None:
     (folder / "link").symlink_to("/etc")
     with refused("FOLDER_REFUSED") as caught:
@@ -262,7 +268,7 @@ async def test_a_folder_that_is_away_keeps_its_documents(library: World, folder:
     moved = folder.rename(folder.with_name("moved"))  # noqa: ASYNC240 - a moment
     await look(library)
     assert await documents(library) == {"kept.md": 1}
-    assert "not a folder" in (await shown(library, source))["error"]
+    assert "There is no folder" in (await shown(library, source))["error"]
     moved.rename(folder)
     await look(library)
     assert (await shown(library, source))["error"] is not None
@@ -311,8 +317,39 @@ async def test_a_file_that_cannot_be_taken_does_not_keep_the_others_waiting(
     assert seen["last"] == done(added=2, failed=2)
     assert "50 bytes" in seen["failures"]["large.md"]
     await sync(library, source)
-    assert (await shown(library, source))["last"] == done(unchanged=4)
+    again = await shown(library, source)
+    assert (again["last"], again["failures"].keys()) == (done(unchanged=2, failed=2), seen["failures"].keys())
     assert len(await documents(library)) == 2
+
+
+async def test_a_file_that_could_not_be_taken_is_tried_again_until_it_can_be(library: World, folder: Path) -> None:
+    write(folder, "own.md", "from the folder")
+    await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="own.md", text="own")
+    source = await add(library.admin, "folder", folder=str(folder), watch=True)
+    for _ in range(3):
+        await look(library)
+        assert list((await shown(library, source))["failures"]) == ["own.md"]
+        library.clock.advance(seconds=61)
+    assert await told(library) == ["knowledge_source.added", "knowledge_source.synced"]
+    await library.admin.call("knowledge.delete_document", domain=DOMAIN, document_id="own.md")
+    library.clock.advance(seconds=240)
+    await look(library)
+    seen = await shown(library, source)
+    assert (seen["last"], seen["failures"], seen["next_at"]) == (done(added=1), {}, None)
+    assert await documents(library) == {"own.md": 1}
+
+
+async def test_what_an_address_gave_and_was_not_taken_is_asked_for_again(library: World) -> None:
+    async with giver() as there:
+        await library.admin.call("knowledge.add_document", domain=DOMAIN, document_id="page.md", text="own")
+        source = await add(library.admin, "url", url=there.url, prefix="page.md")
+        await look(library)
+        assert list((await shown(library, source))["failures"]) == ["page.md"]
+        await sync(library, source)
+        assert list((await shown(library, source))["failures"]) == ["page.md"]
+        await library.admin.call("knowledge.delete_document", domain=DOMAIN, document_id="page.md")
+        await sync(library, source)
+        assert ((await shown(library, source))["last"], await documents(library)) == (done(added=1), {"page.md": 1})
 
 
 async def test_many_files_go_in_groups_and_one_process_at_a_time_reads(library: World, folder: Path) -> None:
@@ -322,6 +359,37 @@ async def test_many_files_go_in_groups_and_one_process_at_a_time_reads(library: 
     await add(library.admin, "folder", folder=str(folder))
     await asyncio.gather(library.app.sources.look(), other.sources.look())
     assert await documents(library) == {f"{number:02}.md": 1 for number in range(45)}
+
+
+async def test_slow_sources_keep_nobody_else_waiting(
+    library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, waiting = library.app.sources, 0
+
+    async def never(*_: Any) -> None:
+        nonlocal waiting
+        waiting += 1
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("weft.app.knowledge_sources._FIRST_LOOK_SECONDS", 0)
+    monkeypatch.setattr("weft.app.knowledge_sources._LOOK_EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(HttpFetcher, "fetch", never)
+    await library.stranger.call("knowledge.create_domain", domain=DOMAIN)
+    for number in range(4):
+        await add(library.stranger, "url", url=f"http://127.0.0.1:9/{number}")
+    running = asyncio.create_task(sources.run())
+    write(folder, "a.md", "a")
+    source = await add(library.admin, "folder", folder=str(folder))
+
+    async def is_synced() -> bool:
+        return waiting > 0 and (await shown(library, source))["synced_at"] is not None
+
+    await until(is_synced)
+    assert await documents(library) == {"a.md": 1}
+    assert (waiting <= 2, len(sources._served) >= 4) == (True, True)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    assert sources._served == {}
 
 
 async def test_a_source_goes_on_where_another_process_died(
@@ -607,7 +675,7 @@ async def test_a_folder_replaces_nothing_that_others_have_put_and_says_so(librar
     await sync(library, source)
     large.write_text("small again")
     await sync(library, source)
-    assert (await shown(library, source))["last"] == done(updated=1, unchanged=1)
+    assert (await shown(library, source))["last"] == done(updated=1, failed=1)
     for file in ("own.md", "large.md"):
         (folder / file).unlink()
     await sync(library, source)
@@ -695,6 +763,29 @@ async def test_a_source_that_is_stopped_is_left_alone_until_it_goes_on(library: 
     await update(library, source, enabled=True)
     await look(library)
     assert await documents(library) == {"a.md": 1}
+
+
+async def test_a_source_that_is_stopped_while_it_is_read_goes_no_further(
+    library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(45):
+        write(folder, f"{number:02}.md", f"text {number}")
+    source = await add(library.admin, "folder", folder=str(folder))
+    read, count = library.app.sources._read, 0
+
+    async def stopping(*what: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count == 25:
+            await update(library, source, enabled=False)
+        return await read(*what)
+
+    monkeypatch.setattr(library.app.sources, "_read", stopping)
+    await look(library)
+    seen = await shown(library, source)
+    assert (len(await documents(library)), seen["enabled"], seen["error"]) == (20, False, None)
+    remove = {"domain": DOMAIN, "source_id": source["source_id"], "documents": True}
+    assert (await library.admin.call("knowledge.remove_source", **remove))["documents"] == 20
 
 
 @pytest.mark.parametrize("with_documents", [False, True])

@@ -221,6 +221,9 @@ async def test_only_a_cleared_admin_moves_and_only_to_a_model_that_is_there(worl
     helper = await world.admin.create_agent("helper", permissions=["read", "write", "admin"], clearance=4)
     with refused("PERMISSION_DENIED"):
         await helper.at(app).call("knowledge.start_move", model=WORDS)
+    # It counts the chunks of all domains there are.
+    with refused("PERMISSION_DENIED"):
+        await helper.at(app).call("knowledge.show_move")
     with refused("MODEL_MOVE_NOT_FOUND"):
         await world.admin.at(app).call("knowledge.show_move")
     await start(world, app)
@@ -259,12 +262,66 @@ async def test_a_process_that_does_not_know_the_new_model_leaves_the_work_to_oth
     assert (await moved(world, app))["state"] == "done"
 
 
-async def test_chunks_of_a_process_that_does_not_know_the_new_model_are_embedded_too(world: World, app: App) -> None:
+async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
+    world: World, app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("weft.app.upkeep._failing", {})
     await start(world, app)
-    await put(world.admin, "late.txt", "This was indexed by a process with other settings.")
-    await world.app.ingestion.catch_up()
+    for number, model in enumerate(("the new model", "the one that serves"), 1):
+        await put(world.admin, f"{model}.txt", f"This was put while a process did not know {model}.")
+        await world.planner.say(f"Said while a process did not know {model}.")
+        before = await chunk_count(world)
+        for _ in range(2):
+            await world.app.ingestion.catch_up()
+            await world.app.following._look()
+        with refused("EMBEDDING_MODEL_UNKNOWN"):
+            await world.app.following.follow(world.tenant)
+        assert await chunk_count(world) == before
+        told = [record.fields for record in caplog.records if record.message == "upkeep does not go on"]
+        assert {each["code"] for each in told} == {"EMBEDDING_MODEL_UNKNOWN"}
+        assert sum(each["what"] == "documents waiting" for each in told) == number
+        await caught_up(app)
+        assert await chunk_count(world) == before + 2
+        assert (await moved(world, app))["state"] == "done"
+        assert await vectors(world) == {WORDS: before + 2}
+
+
+@pytest.mark.parametrize("when", ["embedding", "comparing"])
+async def test_while_the_new_model_is_away_everything_is_indexed_and_later_made_up_for(
+    world: World, app: App, service: EmbeddingService, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    step, before = app.moves._step, await chunk_count(world)
+
+    async def disturbed(lease: Any) -> bool:
+        shown = await world.admin.at(app).call("knowledge.show_move")
+        if shown["state"] == when and await chunk_count(world) == before:
+            service.script = Guessing([Answer(401)])
+            await put(world.admin, "late.txt", "This was put while the new model was away.")
+            await world.planner.say("Said while the new model was away.")
+            await caught_up(app)
+            service.script = []
+        return await step(lease)
+
+    monkeypatch.setattr(app.moves, "_step", disturbed)
+    await start(world, app)
+    await app.moves.look()
+    assert await vectors(world) == {MINILM: before + 2, WORDS: before + 2}
     assert (await moved(world, app))["state"] == "done"
-    assert await vectors(world) == {WORDS: await chunk_count(world)}
+    assert await vectors(world) == {WORDS: before + 2}
+    assert await best(world, app, "put while the new model was away") == "late.txt"
+
+
+async def test_a_chunk_that_lacks_a_vector_of_the_serving_model_gets_one(world: World, app: App) -> None:
+    chunks = await chunk_count(world)
+    app.missing_vectors.rest = 0
+    await app.missing_vectors.look()
+    await world.sql("DELETE FROM chunk_vectors WHERE tenant = $1 AND number % 2 = 0", world.tenant)
+    await app.missing_vectors.look()
+    assert (await vectors(world))[MINILM] < chunks
+    world.clock.advance(days=1, seconds=1)
+    await app.missing_vectors.look()
+    assert await vectors(world) == {MINILM: chunks}
+    assert await best(world, app, "vacation days a year") == "leave.txt"
 
 
 async def test_a_model_that_is_gone_is_left_without_a_comparison(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,9 +10,11 @@ import pytest
 from support.knowledge import HANDBOOK, QuickEmbedder, chunks, document, domain, embed_quickly, put
 from support.shelved import expect_whole, standing
 from support.world import refused
+from weft.capabilities.knowledge.domains import Domains
 
 if TYPE_CHECKING:
     from support.world import World
+    from weft.kernel.events import NewEvent
 
 pytestmark = pytest.mark.req("CE-F52")
 
@@ -139,7 +142,7 @@ async def test_everything_that_is_searched_is_indexed_anew(world: World, embedde
     assert begun["domains"] == [{"domain": HANDBOOK, "to_reindex": 3}]
     assert begun["events"] > 40
     pending = await world.planner.call("search.everything", query="goal")
-    assert not pending["pending"]
+    assert pending["pending"] == {"documents": 0, "events": 0, "in_part": False}
     await world.planner.say("said meanwhile")
     await world.app.ingestion.catch_up()
     await world.followed()
@@ -166,6 +169,29 @@ async def test_what_was_said_is_embedded_again_if_that_is_wanted(world: World, e
     assert len(embedder.embedded) == 42
 
 
+async def test_asking_again_while_it_is_under_way_begins_anew(
+    world: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.planner.say("message")
+    await world.followed()
+    embedder.embedded.clear()
+    await world.admin.call("knowledge.reindex_all")
+    written, rounds = world.app.following._written, []
+
+    async def slowly(*what: Any) -> Any:
+        made = await written(*what)
+        rounds.append(len(made))
+        if sum(rounds) == 1:
+            await world.admin.call("knowledge.reindex_all", afresh=True)
+        return made
+
+    monkeypatch.setattr(world.app.following, "_written", slowly)
+    await world.followed()
+    assert [text for text in embedder.embedded if "message" in text] == ["planner: message"]
+    assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
+    await expect_whole(world)
+
+
 async def test_the_pace_holds_for_what_was_said_too(world: World) -> None:
     await spoken(world)
     app = await world.another_app(reindex_rate=1)
@@ -178,6 +204,31 @@ async def test_the_pace_holds_for_what_was_said_too(world: World) -> None:
     await world.followed()
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
     await expect_whole(world)
+
+
+@pytest.mark.parametrize("database_url", ["postgres"], indirect=True)
+async def test_nobody_who_puts_documents_meanwhile_stands_in_the_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        await domain(world.admin, name)
+    tell, told, begun = Domains.tell, [], asyncio.Event()
+
+    async def slowly(domains: Domains, event: NewEvent) -> None:
+        told.append(event.type)
+        await tell(domains, event)
+        begun.set()
+        # Long enough for whoever does not wait.
+        await asyncio.sleep(0.2)
+
+    async def putting() -> Any:
+        await begun.wait()
+        await put(world.admin, "late", "Put while everything begins anew.", domain="second")
+
+    monkeypatch.setattr(Domains, "tell", slowly)
+    await asyncio.gather(world.admin.call("knowledge.reindex_all"), putting())
+    # Once each: whoever stands in another's way is begun again.
+    assert told == ["domain.reindexing", "domain.reindexing", "document.added"]
 
 
 async def test_a_document_that_cannot_be_read_any_more_stays_as_it_was(

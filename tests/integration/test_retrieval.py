@@ -151,6 +151,36 @@ async def test_what_is_pinned_is_found_whatever_is_asked(world: World) -> None:
 
 
 @pytest.mark.req("CE-F12")
+async def test_what_is_pinned_in_a_session_comes_only_with_searches_of_that_session(world: World) -> None:
+    await documented(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
+    low = await world.admin.create_agent("low", agent_type="x", clearance=1)
+    lure = await low.create_session("lure")
+    for number in range(20):
+        await lure.say(f"Number {number}: " + "lorem ipsum dolor " * 60, metadata={"pinned": True})
+    await world.followed()
+    for caller in (world.planner, world.admin):
+        found = await searched(caller, "how many vacation days", top_k=1)
+        assert not any(result["signals"]["pinned"] for result in found["results"])
+        told = await caller.call("search.get_context", query="how many vacation days", max_tokens=600)
+        assert told["context"].startswith("[1] handbook")
+    named = await searched(world.planner, "how many vacation days", session_id="lure")
+    assert [result["source"] for result in named["results"] if result["signals"]["pinned"]] == ["message"] * 20
+
+
+@pytest.mark.req("CE-F12")
+async def test_what_is_pinned_takes_at_most_a_third_of_a_context(world: World) -> None:
+    await documented(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
+    for number in range(20):
+        await world.planner.say(f"Number {number}: " + "lorem ipsum dolor " * 20, metadata={"pinned": True})
+    await world.followed()
+    asked = {"query": "how many vacation days", "session_id": SESSION, "max_tokens": 900}
+    told = await world.planner.call("search.get_context", **asked)
+    assert "Vacation is thirty days" in told["context"]
+    assert "lorem ipsum" in told["context"]
+    assert (told["tokens"] < 450, told["complete"]) == (True, False)
+
+
+@pytest.mark.req("CE-F12")
 @pytest.mark.req("CE-T")
 async def test_of_much_that_is_pinned_the_twenty_that_say_most_are_found_and_never_more_than_the_plan_allows(
     world: World,
@@ -281,6 +311,35 @@ async def test_where_all_that_was_relevant_is_gone_the_most_recent_comes(world: 
     await world.planner.delete("drink")
     found = await searched(world.planner, "drink tea in the garden", floor=1.0, top_k=1, **BARE)
     assert (found["fallback"], [r["text"] for r in found["results"]]) == ("recency", ["The train leaves at noon."])
+
+
+async def test_until_a_new_version_is_indexed_filters_judge_the_old_one(world: World) -> None:
+    async def found(**filters: Any) -> list[tuple[str, str]]:
+        results = (await searched(world.planner, "gate", domain="handbook", floor=0.0, **filters))["results"]
+        return [(result["title"], result["text"]) for result in results]
+
+    old, new = ("First", "The gate is at the north."), ("Second", "<p>The gate is at the south.</p>")
+    await documented(world, old[1], title=old[0], metadata={"status": "internal"})
+    await world.admin.call(
+        "knowledge.add_document",
+        domain="handbook",
+        document_id="rules.md",
+        text=new[1],
+        title=new[0],
+        media_type="text/html",
+        metadata={"status": "public"},
+    )
+    assert await found() == await found(metadata={"status": "internal"}) == [old]
+    assert await found(types=["text/markdown"]) == [old]
+    assert await found(metadata={"status": "public"}) == await found(types=["text/html"]) == []
+    read = await world.planner.call("knowledge.read_document", domain="handbook", document_id="rules.md")
+    assert (read["title"], read["media_type"], read["text"]) == (old[0], "text/markdown", old[1])
+    shown = await world.planner.call("knowledge.get_document", domain="handbook", document_id="rules.md")
+    assert (shown["title"], shown["media_type"]) == (new[0], "text/html")
+    await world.app.ingestion.catch_up()
+    assert await found(metadata={"status": "public"}) == await found(types=["text/html"])
+    assert [title for title, _ in await found()] == [new[0]]
+    assert await found(metadata={"status": "internal"}) == await found(types=["text/markdown"]) == []
 
 
 async def test_until_a_new_version_is_indexed_the_old_one_is_found(world: World) -> None:

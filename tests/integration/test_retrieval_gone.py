@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+
 from support.knowledge import embed_quickly
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
-"""The databases the suite runs on: a SQLite file for each test, one PostgreSQL server for the whole run."""
+"""The databases the suite runs on: a SQLite file for each test, and one in PostgreSQL for each worker."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 import warnings
@@ -14,13 +15,48 @@ import asyncpg
 from weft.kernel.clock import SystemClock
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.connect import connect
+from weft.storage.sql.dialects import sqlite
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Clients are killed in these tests, never the server, so nothing is lost by not waiting for the disk.
+    import apsw
+
+connect_durably = sqlite._connect
+
+# Processes are killed in these tests, never the machine, so nothing is lost by not waiting for the disk.
 _TUNING = ("fsync = off", "full_page_writes = off", "synchronous_commit = off")
 _ONE_AT_A_TIME = 1
+# What a test left locked, such as a process that was not ended, is told of rather than waited for.
+_LOCK_SECONDS = 30
+_EMPTY = """
+DO $$ DECLARE
+  name text;
+  is_partition bool;
+BEGIN
+  FOR name, is_partition IN
+      SELECT relname, relispartition FROM pg_class
+      WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p') AND relname <> 'weft_migrations'
+  LOOP
+    EXECUTE format(CASE WHEN is_partition THEN 'DROP TABLE %I' ELSE 'DELETE FROM %I' END, name);
+  END LOOP;
+END $$
+"""
+
+
+def connect_quickly(path: Path) -> apsw.Connection:
+    """Open a file of SQLite as Weft does, but without waiting for the disk."""
+    connection = connect_durably(path)
+    connection.pragma("synchronous", "OFF")
+    return connection
+
+
+async def new_sqlite_database(path: Path) -> None:
+    """Make a file of SQLite with the schema in it."""
+    database = connect(str(path))
+    await database.open()
+    await migrate(database, SystemClock())
+    await database.close()
 
 
 @contextmanager
@@ -59,3 +95,23 @@ async def new_postgres_database(server: str, name: str, *, migrated: bool = True
     finally:
         await connection.close()
     return url
+
+
+class Emptied:
+    """A database in PostgreSQL that tests use one after the other; making one for each would take longer than most."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._loop = asyncio.new_event_loop()
+        self._connection = self._loop.run_until_complete(self._connect())
+
+    def empty(self) -> None:
+        """Leave nothing of what other tests have done: work that goes through all tenants would come across it."""
+        self._loop.run_until_complete(self._connection.execute(_EMPTY))
+
+    def close(self) -> None:
+        self._loop.run_until_complete(self._connection.close())
+        self._loop.close()
+
+    async def _connect(self) -> asyncpg.Connection:
+        return await asyncpg.connect(self.url, server_settings={"lock_timeout": f"{_LOCK_SECONDS}s"})

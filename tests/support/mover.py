@@ -1,24 +1,20 @@
-"""A process of its own that does nothing but move tenants to other models, until it is killed.
-
-Run as: mover.py DATABASE_URL DATA [SECONDS]; its clock is so many seconds ahead.
-"""
+"""What a process of its own does that does nothing but move tenants to other models."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
-from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
+from typing import TYPE_CHECKING, Any
 
 import weft.app.app
 import weft.app.ingestion
 import weft.app.moving
 import weft.capabilities.models.moving
-from support.courier import Ahead
 from weft.settings import Settings
 from weft.testing.embedder import WordEmbedder
+
+if TYPE_CHECKING:
+    from support.processes import Ahead
+    from weft.app.app import App
 
 
 class SlowEmbedder(WordEmbedder):
@@ -34,19 +30,12 @@ def embedders(_settings: Settings) -> list[WordEmbedder]:
     return [SlowEmbedder("old", 64), SlowEmbedder("new", 96)]
 
 
-async def main(url: str, data: str, seconds: float) -> None:
+def mover(url: str, data: str, clock: Ahead) -> App:
     weft.app.moving._FIRST_LOOK_SECONDS = weft.app.moving._LOOK_EVERY_SECONDS = 0.02  # as if it had run for long
     weft.app.ingestion._FIRST_LOOK_SECONDS = 3_600.0
     weft.capabilities.models.moving._EMBEDDED_AT_ONCE = 4
     weft.capabilities.models.moving._DROPPED_AT_ONCE = 4
     weft.app.app.configured_embedders = embedders
-    app = weft.app.app.App(Settings(database_url=url, data=data, index_sessions="off"), clock=Ahead(seconds))
+    app = weft.app.app.App(Settings(database_url=url, data=data, index_sessions="off"), clock=clock)
     app.moves.rest = 0
-    await app.open()
-    sys.stdout.write("open\n")
-    sys.stdout.flush()
-    await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3]) if len(sys.argv) > 3 else 0.0))
+    return app

@@ -96,7 +96,8 @@ class Receiver:
         """Hang up on everyone."""
         self.open.set()
         for writer in self._serving:
-            writer.close()
+            # Closing would wait for whoever keeps a connection to say goodbye.
+            writer.transport.abort()
         await asyncio.gather(*filter(None, self._serving.values()), return_exceptions=True)
 
 

@@ -122,3 +122,29 @@ async def test_a_folder_that_becomes_a_link_at_the_wrong_moment_is_not_followed(
     (tmp_path / "away").rename(folder.parent / swapped)
     with pytest.raises(OSError, match=r"symbolic links|directory"):
         await folders.read("tenant", victim, "passwords.md", 100)
+
+
+async def test_a_folder_that_was_moved_away_is_told_from_one_that_is_not_allowed(
+    tmp_path: Path, folders: NamedFolders, folder: Path
+) -> None:
+    folder.rename(folder.with_name("elsewhere"))  # noqa: ASYNC240 - a moment
+    with pytest.raises(FolderRefused, match="There is no folder") as gone:
+        await folders.files("tenant", source(folder))
+    assert "bring it back" in gone.value.hint
+    with pytest.raises(FolderRefused, match="not a folder that Weft may read") as foreign:
+        await folders.check("tenant", str(tmp_path))
+    assert "WEFT_KNOWLEDGE_FOLDERS" in foreign.value.hint
+
+
+async def test_what_is_outside_of_named_folders_is_told_alike_whether_it_is_there_or_not(
+    tmp_path: Path, folders: NamedFolders, folder: Path
+) -> None:
+    (tmp_path / "secret" / "inner").mkdir(parents=True)
+    (folder / "link").symlink_to(tmp_path / "secret")
+    (folder / "loop").symlink_to(folder / "loop")
+    places = ["link/inner", "link/nothing", "../../secret/inner", "../../secret/nothing", "missing/../../../secret"]
+    for place in places:
+        with pytest.raises(FolderRefused, match="not a folder that Weft may read"):
+            await folders.check("tenant", f"{folder}/{place}")
+    with pytest.raises(FolderRefused):
+        await folders.check("tenant", f"{folder}/loop")

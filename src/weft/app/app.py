@@ -17,6 +17,7 @@ from weft.app.embedding import CachedEmbeddings
 from weft.app.exchange import Exchange
 from weft.app.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
 from weft.app.feed import LiveFeed
+from weft.app.filling import MissingVectors
 from weft.app.following import Following
 from weft.app.ingestion import Ingestion
 from weft.app.jobs import Jobs
@@ -155,6 +156,7 @@ class App:
         )
         self.shelves = SearchedShelves(self.database, settings.index_folder, self.clock, self.metrics)
         self.moves = ModelMoves(self.database, self.clock, self.embeddings, self.shelves)
+        self.missing_vectors = MissingVectors(self.database, self.clock, self.embeddings)
 
     def _connect(self) -> None:
         """Let the parts have what they need of each other, and make what answers every call."""
@@ -212,6 +214,7 @@ class App:
             asyncio.create_task(self.sources.run(), name="weft-sources"),
             asyncio.create_task(self.ingestion.run(), name="weft-ingestion"),
             asyncio.create_task(self.moves.run(), name="weft-moves"),
+            asyncio.create_task(self.missing_vectors.run(), name="weft-missing-vectors"),
             asyncio.create_task(self.clearing.run(), name="weft-clearing"),
         ]
         if self.settings.indexes_sessions:

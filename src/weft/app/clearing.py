@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING
 
-from weft.app.leases import Lease, LeaseLost
+from weft.app.leases import Lease
 from weft.app.upkeep import attempt, every
 from weft.capabilities.shelves.model import domain_of_shelf
-from weft.kernel.errors import WeftError
 from weft.storage.sql.clearings import SqlClearings, tenants_clearing
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.knowledge import SqlDomainStore
@@ -40,23 +38,15 @@ class Clearing:
     async def look(self) -> None:
         """Clear away everything that was deleted so far."""
         for tenant in await self._database.read(SYSTEM, tenants_clearing):
-            await attempt("clearing", self._clear(tenant), tenant=tenant)
+            lease = Lease(self._database, self._clock, tenant, _WORK)
+            await attempt("clearing", lease.do(self._clear), tenant=tenant)
 
-    async def _clear(self, tenant: str) -> None:
-        lease = Lease(self._database, self._clock, tenant, _WORK)
-        if not await lease.take():
-            return
+    async def _clear(self, lease: Lease) -> None:
         loop = asyncio.get_running_loop()
-        try:
+        started = loop.time()
+        while await lease.write(_clear_some):
+            await asyncio.sleep((loop.time() - started) * self.rest)
             started = loop.time()
-            while await lease.write(_clear_some):
-                await asyncio.sleep((loop.time() - started) * self.rest)
-                started = loop.time()
-        except LeaseLost:
-            return
-        finally:
-            with contextlib.suppress(WeftError):
-                await lease.release()
 
 
 async def _clear_some(transaction: Transaction) -> bool:

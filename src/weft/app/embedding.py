@@ -74,12 +74,13 @@ class CachedEmbeddings:
         for embedder in self._embedders.values():
             await embedder.close()
 
-    async def of_query(self, tenant: str, text: str, model: str) -> Vectors:
-        key = (tenant, model, _digest(text))
+    async def of_query(self, actor: Actor, text: str, model: str) -> Vectors:
+        # The asker's name is part of the key, as below.
+        key = (actor.tenant, actor.principal_id, model, _digest(text))
         kept = self._queries.get(key)
         if kept is None:
             kept = (await self._embedder(model).embed([text], "query"))[0]
-            # Others will be given the same array.
+            # Later questions will be given the same array.
             kept.flags.writeable = False
             self._queries.put(key, kept, kept.nbytes + _WEIGHT)
         return kept

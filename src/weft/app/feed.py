@@ -186,7 +186,7 @@ class _Tail:
                 self._complete_after = self._recent[min(dropped, len(self._recent)) - 1].event.seq
             new = await store.after(self._end, None, _REMEMBERED)
             self._recent.extend(new)
-            readdressed = [recorded.event.seq for recorded in new if recorded.event.type == READDRESSING]
+            readdressed = [recorded.event.seq for recorded in new if recorded.event.type in READDRESSING]
             if readdressed:
                 self._forget_before(readdressed[-1])
         self._end = end

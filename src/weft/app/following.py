@@ -10,33 +10,35 @@ import asyncio
 import contextlib
 import logging
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from weft.app.leases import Lease, LeaseLost
-from weft.app.needs import Call
-from weft.app.system import system_actor
+from weft.app.filling import ModelVectors
+from weft.app.leases import Lease
+from weft.app.own_transactions import SystemTransactions
 from weft.app.upkeep import attempt
-from weft.capabilities.embedding.choosing import models_to_fill
+from weft.capabilities.embedding.choosing import known_models_to_fill, suffices
 from weft.capabilities.embedding.model import TextRefused
 from weft.capabilities.following.contents import chunks_of
 from weft.capabilities.following.following import EVENTS_AT_ONCE, TEXTS_AT_ONCE, Follower, Written
-from weft.capabilities.following.model import FOLLOWING, REINDEXING, Position, go_back
+from weft.capabilities.following.model import FOLLOWING, REINDEXING, Position, go_back, is_still_at
 from weft.capabilities.models.moving import models_in_use
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
-from weft.storage.sql.database import SYSTEM, Scope
+from weft.kernel.jobs import Progress
+from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.following import events_pending, most_behind, tenants_behind, tenants_reindexing
 from weft.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from weft.app.metrics import Metrics
-    from weft.app.needs import Resolver, Source
+    from weft.app.needs import Resolver
     from weft.capabilities.embedding.model import Embeddings
     from weft.capabilities.following.following import Change, Round
+    from weft.capabilities.following.model import Subject
     from weft.capabilities.shelves.model import NewChunk
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
@@ -54,6 +56,17 @@ _GATHER_SECONDS = 1.0
 _TURN_SECONDS = 5.0
 # Whoever waits for something that is slow keeps only few others waiting.
 _TENANTS_AT_ONCE = 3
+# What goes wrong for no known reason may go well a while later, but must not keep what is behind it waiting for ever.
+_PAUSE_SECONDS = 30.0
+_MOST_TRIES = 3
+
+
+class _Step(NamedTuple):
+    """A round with where it was begun, and the models that what it brings needs vectors of."""
+
+    begun: Progress
+    found: Round
+    models: tuple[str, ...]
 
 
 class Following:
@@ -68,9 +81,14 @@ class Following:
         self._metrics = metrics
         # How many chunks of a tenant may be indexed anew in a second; no limit if 0.
         self._rate = chunks_a_second
-        self._follower: Source | None = None
+        self._followers = SystemTransactions(database, Follower)
+        self._vectors = ModelVectors()
         # Until when no more of a tenant is indexed anew.
         self._rests: dict[str, float] = {}
+        # Until when a tenant is left alone for which something went wrong that nobody expected.
+        self._pauses: dict[str, float] = {}
+        # How often items were tried in vain that a tenant's work stands at, by tenant and job.
+        self._tries: dict[tuple[str, str], Mapping[Subject, int]] = {}
         self._is_reindexing = False
         self._room = asyncio.Semaphore(_TENANTS_AT_ONCE)
         self._at_work = 0
@@ -79,7 +97,7 @@ class Following:
         self.rest = 1.0
 
     def use(self, resolver: Resolver) -> None:
-        self._follower = resolver.source(Follower)
+        self._followers.use(resolver)
 
     def note(self, tenants: set[str]) -> None:
         """Hear that there may be news of these tenants."""
@@ -111,8 +129,8 @@ class Following:
         self._metrics.note_behind(await self._database.read(SYSTEM, most_behind))
         more = True
         while more:
-            # Those that failed wait until the next look.
-            waiting = await self._waiting()
+            # Those that failed wait until the next look, or longer if nobody knows why.
+            waiting = [each for each in await self._waiting() if not self._is_paused(each)]
             more = any(
                 await asyncio.gather(*(attempt("following", self.follow(each), tenant=each) for each in waiting))
             )
@@ -128,23 +146,28 @@ class Following:
     def _has_rested(self, tenant: str) -> bool:
         return asyncio.get_running_loop().time() >= self._rests.get(tenant, 0.0)
 
+    def _is_paused(self, tenant: str) -> bool:
+        return asyncio.get_running_loop().time() < self._pauses.get(tenant, 0.0)
+
     async def follow(self, tenant: str) -> None:
         """Follow one tenant's log for a while, unless another process does."""
-        lease = Lease(self._database, self._clock, tenant, FOLLOWING)
         async with self._room:
-            if not await lease.take():
-                return
-            self._at_work += 1
             try:
-                await self._follow(lease)
-            except LeaseLost:
-                return
-            finally:
-                self._at_work -= 1
-                with contextlib.suppress(WeftError):
-                    await lease.release()
+                await Lease(self._database, self._clock, tenant, FOLLOWING).do(self._follow)
+            except WeftError:
+                raise
+            except Exception:
+                self._pauses[tenant] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
+                raise
 
     async def _follow(self, lease: Lease) -> None:
+        self._at_work += 1
+        try:
+            await self._take_turn(lease)
+        finally:
+            self._at_work -= 1
+
+    async def _take_turn(self, lease: Lease) -> None:
         loop = asyncio.get_running_loop()
         enough = loop.time() + _TURN_SECONDS
         await self._begin(lease)
@@ -172,21 +195,23 @@ class Following:
         if last is None:
             return
         jobs = SqlJobStore(transaction)
-        under_way = await jobs.standing(REINDEXING)
-        anew = None if under_way is None else Position.of(under_way).anew
-        await go_back(jobs, last, to_micros(self._clock.now()), anew)
+        await go_back(jobs, last)
         await jobs.save(FOLLOWING, Position(last).as_progress())
 
     async def _step(self, lease: Lease, job: str) -> bool:
         """Bring the next few items onto their shelves; tell whether there is more to do now."""
         tenant = lease.tenant
-        found, models = await self._database.read(Scope(tenant), lambda tx: self._next(tx, job), heavy=True)
-        if found is None:
+        step = await lease.read(lambda tx: self._next(tx, job), heavy=True)
+        if step is None:
             return False
+        found = step.found
         async with lease.held():
-            written = await self._written(tenant, found, models)
-        if await lease.write(lambda tx: self._put(tx, job, found, written, models)):
-            self._metrics.count_followed(len(written))
+            cut = await self._cut(tenant, job, found)
+            written = await self._written(tenant, found, cut, step.models)
+        if not await lease.write(lambda tx: self._put(tx, job, step, written)):
+            return True
+        self._tries.pop((tenant, job), None)
+        self._metrics.count_followed(len(written))
         return found.more and (job == FOLLOWING or self._may_go_on(tenant, written))
 
     def _may_go_on(self, tenant: str, written: Sequence[Written]) -> bool:
@@ -197,19 +222,34 @@ class Following:
         self._rests[tenant] = asyncio.get_running_loop().time() + chunks / self._rate
         return not chunks
 
-    async def _next(self, transaction: Transaction, job: str) -> tuple[Round | None, tuple[str, ...]]:
+    async def _next(self, transaction: Transaction, job: str) -> _Step | None:
         progress = await SqlJobStore(transaction).standing(job)
-        said = await SqlTenantModelStore(transaction).listed()
-        models = models_to_fill(said, self._embeddings.models())
         if progress is None and job == REINDEXING:
-            return None, models
-        position = Position() if progress is None else Position.of(progress)
-        follower = self._opened(transaction.tenant, transaction)
-        return await (follower.look(position) if job == FOLLOWING else follower.look_back(position)), models
+            return None
+        begun = progress or Progress()
+        said = await SqlTenantModelStore(transaction).listed()
+        models = known_models_to_fill(said, self._embeddings.models())
+        follower, position = self._followers.within(transaction), Position.of(begun)
+        found = await (follower.look(position) if job == FOLLOWING else follower.look_back(position))
+        return _Step(begun, found, models)
 
-    async def _written(self, tenant: str, found: Round, models: Sequence[str]) -> list[Written]:
+    async def _cut(self, tenant: str, job: str, found: Round) -> list[list[NewChunk]]:
+        """Cut what is said in a round. What fails is tried again later; after so many times it is passed over."""
         # Cutting and counting is work for a thread: it may be a megabyte.
-        cut = await asyncio.to_thread(lambda: [_cut(change) for change in found.changes])
+        cut = await asyncio.to_thread(lambda: [_chunks_or_error(change) for change in found.changes])
+        tried = zip(found.changes, cut, strict=True)
+        failed = {change.subject: some for change, some in tried if isinstance(some, Exception)}
+        before = self._tries.get((tenant, job), {})
+        tries = self._tries[tenant, job] = {subject: before.get(subject, 0) + 1 for subject in failed}
+        for subject, error in failed.items():
+            if tries[subject] < _MOST_TRIES:
+                raise error
+        self._pass_over(tenant, [*failed], "a text cannot be cut and is not searched")
+        return [[] if isinstance(some, Exception) else some for some in cut]
+
+    async def _written(
+        self, tenant: str, found: Round, cut: Sequence[list[NewChunk]], models: Sequence[str]
+    ) -> list[Written]:
         while True:
             try:
                 return await self._with_vectors(tenant, found, cut, models)
@@ -222,7 +262,7 @@ class Following:
         anew = found.reached.anew
         chunks = [chunk for some in cut for chunk in some]
         embed = partial(self._embedded, tenant, chunks, afresh=anew is not None and anew.afresh)
-        vectors = {model: iter(await embed(model)) for model in models}
+        vectors = {model: iter(made) for model, made in (await self._vectors.of(models, embed)).items()}
         return [
             Written(change, some, {model: [next(made) for _ in some] for model, made in vectors.items()})
             for change, some in zip(found.changes, cut, strict=True)
@@ -235,12 +275,14 @@ class Following:
         is_refused = [any(chunk.embedded in refusal.texts for chunk in some) for some in cut]
         if not any(is_refused):
             raise refusal
-        self._metrics.count_passed_over(sum(is_refused))
-        for change, is_one in zip(found.changes, is_refused, strict=True):
-            if is_one:
-                fields = {"tenant": tenant, "source": change.subject.source, "place": change.subject.place}
-                _log.warning("a text is refused by the embedder and not searched", extra={"fields": fields})
+        refused = [change.subject for change, is_one in zip(found.changes, is_refused, strict=True) if is_one]
+        self._pass_over(tenant, refused, "a text is refused by the embedder and not searched")
         return [[] if is_one else some for some, is_one in zip(cut, is_refused, strict=True)]
+
+    def _pass_over(self, tenant: str, subjects: Sequence[Subject], why: str) -> None:
+        self._metrics.count_passed_over(len(subjects))
+        for subject in subjects:
+            _log.warning(why, extra={"fields": {"tenant": tenant, "source": subject.source, "place": subject.place}})
 
     async def _embedded(self, tenant: str, chunks: Sequence[NewChunk], model: str, *, afresh: bool) -> list[bytes]:
         loop = asyncio.get_running_loop()
@@ -253,24 +295,25 @@ class Following:
                 await self._rest(started)
         return vectors
 
-    async def _put(
-        self, transaction: Transaction, job: str, found: Round, written: Sequence[Written], models: Sequence[str]
-    ) -> bool:
-        """Write a round and how far it reaches, together; not at all if a model came into use meanwhile."""
-        known, now = self._embeddings.models(), to_micros(self._clock.now())
-        if written and await models_in_use(SqlTenantModelStore(transaction), known, now) != models:
-            return False
-        await self._opened(transaction.tenant, transaction).put(written)
-        if job == REINDEXING and not found.more:
-            await SqlJobStore(transaction).drop(job)
-        else:
-            await SqlJobStore(transaction).save(job, found.reached.as_progress())
-        return True
+    async def _put(self, transaction: Transaction, job: str, step: _Step, written: Sequence[Written]) -> bool:
+        """Write a round and how far it reaches, together.
 
-    def _opened(self, tenant: str, transaction: Transaction) -> Follower:
-        assert self._follower is not None  # noqa: S101 - the app is put together before it runs
-        opened: Follower = self._follower(Call(system_actor(tenant), transaction))
-        return opened
+        Not at all if another model came into use meanwhile, or if going back was begun anew.
+        """
+        jobs = SqlJobStore(transaction)
+        if job == REINDEXING and not await is_still_at(jobs, step.begun):
+            return False
+        known, now = self._embeddings.models(), to_micros(self._clock.now())
+        if written and not suffices(
+            written[0].vectors, await models_in_use(SqlTenantModelStore(transaction), known, now)
+        ):
+            return False
+        await self._followers.within(transaction).put(written)
+        if job == REINDEXING and not step.found.more:
+            await jobs.drop(job)
+        else:
+            await jobs.save(job, step.found.reached.as_progress())
+        return True
 
 
 async def _long_log(transaction: Transaction) -> int | None:
@@ -281,12 +324,9 @@ async def _long_log(transaction: Transaction) -> int | None:
     return last if is_new and last > EVENTS_AT_ONCE else None
 
 
-def _cut(change: Change) -> list[NewChunk]:
-    """Return the chunks of what an item says. A text that cannot be cut is passed over, for the sake of the rest."""
-    if change.said is None:
-        return []
+def _chunks_or_error(change: Change) -> list[NewChunk] | Exception:
+    """Return the chunks of what an item says, or why there are none."""
     try:
-        return chunks_of(change.subject, change.said)
-    except Exception:  # noqa: BLE001 - logged, without values
-        _log.exception("a text could not be cut", extra={"fields": {"source": change.subject.source}})
-        return []
+        return [] if change.said is None else chunks_of(change.subject, change.said)
+    except Exception as error:  # noqa: BLE001 - what becomes of it is decided for the round as a whole
+        return error

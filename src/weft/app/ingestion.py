@@ -7,38 +7,34 @@ import contextlib
 import logging
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from weft.app.dispatch import log_changes
-from weft.app.needs import Call
-from weft.app.system import system_actor
+from weft.app.filling import ModelVectors
+from weft.app.leases import renewing
+from weft.app.own_transactions import SystemTransactions
 from weft.app.upkeep import attempt
 from weft.capabilities.knowledge.chunks import chunks_of, lay_out
 from weft.capabilities.knowledge.contents import unpack
-from weft.capabilities.knowledge.ingesting import LEASE_MICROS, Batch, Ingest
+from weft.capabilities.knowledge.ingesting import Batch, Ingest
 from weft.capabilities.knowledge.store import Waiting
 from weft.capabilities.retrieval.words import terms_of
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.ids import new_id
 from weft.kernel.threads import DOCUMENTS
-from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-
     from weft.app.metrics import Metrics
-    from weft.app.needs import Resolver, Source
+    from weft.app.needs import Resolver
     from weft.app.reindexing import Reindexing
     from weft.capabilities.chunking.reading import DocumentReader
     from weft.capabilities.embedding.model import Embeddings
     from weft.capabilities.knowledge.chunks import Layout
     from weft.capabilities.knowledge.ingesting import Taken
     from weft.capabilities.knowledge.model import Document
-    from weft.storage.sql.database import Database, Transaction
-
-T = TypeVar("T")
+    from weft.storage.sql.database import Database
 
 _log = logging.getLogger("weft.upkeep")
 # A process that does one thing and ends leaves this work to those that stay.
@@ -50,7 +46,6 @@ _LOOK_SOON_SECONDS = 0.5
 # What is put together is looked at together; and most of what happens is not about documents.
 _GATHER_SECONDS = 0.25
 _COUNT_EVERY_SECONDS = 5.0
-_RENEW_EVERY_SECONDS = LEASE_MICROS / 1_000_000 / 3
 _SETTLE_SECONDS = 5.0
 # What a document waits for after something was away that it needs.
 _REST_MICROS = 15_000_000
@@ -87,7 +82,8 @@ class Ingestion:
         self._reindexing = reindexing
         self._is_reindexing = False
         self._holder = new_id("worker")
-        self._ingest: Source | None = None
+        self._ingests = SystemTransactions(database, Ingest)
+        self._vectors = ModelVectors()
         self._served: dict[_Key, asyncio.Task[None]] = {}
         # Tenants by when one of their documents was last taken up.
         self._turns: dict[str, float] = {}
@@ -103,7 +99,7 @@ class Ingestion:
         self._has_held = False
 
     def use(self, resolver: Resolver) -> None:
-        self._ingest = resolver.source(Ingest)
+        self._ingests.use(resolver)
         self._reindexing.use(resolver)
 
     def note(self, tenants: set[str]) -> None:
@@ -174,7 +170,13 @@ class Ingestion:
         return queues
 
     async def _waiting(self, tenant: str) -> deque[Waiting]:
-        found = await self._read(tenant, lambda ingest: ingest.waiting(2 * _AT_ONCE))
+        found: deque[Waiting] = deque()
+
+        async def look() -> None:
+            found.extend(await self._ingests.read(tenant, lambda ingest: ingest.waiting(2 * _AT_ONCE)))
+
+        # What must be left to other processes keeps no other tenant waiting.
+        await attempt("documents waiting", look(), tenant=tenant)
         return deque(each for each in found if _Key(tenant, each.domain, each.document_id) not in self._shunned)
 
     async def _count(self) -> None:
@@ -203,17 +205,18 @@ class Ingestion:
     async def _index(self, key: _Key) -> None:
         """Index one document, unless it is in other hands."""
         tenant, waiting = key.tenant, Waiting(key.domain, key.document_id)
-        taken = await self._write(tenant, lambda ingest: ingest.take(waiting, self._holder))
+        taken = await self._ingests.write(tenant, lambda ingest: ingest.take(waiting, self._holder))
         if taken is None:
             return
-        async with self._holding(tenant, taken.document):
+        renew = partial(Ingest.renew, document=taken.document, holder=self._holder)
+        async with renewing("documents in hand", tenant, lambda: self._ingests.write(tenant, renew)):
             try:
                 await self._add_all(tenant, taken)
             except Unavailable:
                 # Something is away that will be back.
                 await self._let_go(tenant, taken.document, _REST_MICROS)
             except WeftError as error:
-                await self._fail(tenant, taken.document, error.message)
+                await self._fail(tenant, taken.document, f"{error.message} {error.hint}")
             except Exception:  # noqa: BLE001 - logged; whatever it is, trying again would not help
                 fields = {"tenant": tenant, "domain": taken.document.domain}
                 _log.exception("a document could not be indexed", extra={"fields": fields})
@@ -227,7 +230,7 @@ class Ingestion:
             span = range(start, min(start + _CHUNKS_AT_ONCE, total))
             batch = await self._embedded(tenant, taken, layout, span)
             write = partial(Ingest.write, taken=taken, holder=self._holder, layout=layout, batch=batch)
-            outcome = await self._write(tenant, write)
+            outcome = await self._ingests.write(tenant, write)
             if outcome != "written":
                 # If the tenant needs vectors of other models now, it is taken up with these.
                 await self._let_go(tenant, taken.document)
@@ -250,50 +253,15 @@ class Ingestion:
     async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> Batch:
         chunks = await DOCUMENTS.run(chunks_of, taken.document, taken.domain, layout, span, terms_of)
         texts = [chunk.embedded for chunk in chunks]
-        vectors = {
-            model: await self._embeddings.of_passages(tenant, texts, model, afresh=taken.afresh)
-            for model in taken.models
-        }
-        return Batch(span, chunks, vectors)
-
-    @contextlib.asynccontextmanager
-    async def _holding(self, tenant: str, document: Document) -> AsyncIterator[None]:
-        """Show a sign of life for as long as a document takes; let go of it on the way out."""
-
-        async def renew() -> None:
-            while True:
-                await asyncio.sleep(_RENEW_EVERY_SECONDS)
-                await attempt("ingestion", self._write(tenant, lambda ingest: ingest.renew(document, self._holder)))
-
-        renewing = asyncio.create_task(renew(), name="weft-ingestion-lease")
-        try:
-            yield
-        finally:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
+        embed = partial(self._embeddings.of_passages, tenant, texts, afresh=taken.afresh)
+        return Batch(span, chunks, await self._vectors.of(taken.models, embed))
 
     async def _fail(self, tenant: str, document: Document, reason: str) -> None:
-        await self._write(tenant, lambda ingest: ingest.fail(document, self._holder, reason))
+        await self._ingests.write(tenant, lambda ingest: ingest.fail(document, self._holder, reason))
         self._metrics.count_document("failed")
 
     async def _let_go(self, tenant: str, document: Document, rest_micros: int = 0) -> None:
-        await self._write(tenant, lambda ingest: ingest.release(document, self._holder, rest_micros))
-
-    async def _read(self, tenant: str, work: Callable[[Ingest], Awaitable[T]]) -> T:
-        return await self._database.read(Scope(tenant), lambda tx: work(self._opened(tenant, tx)))
-
-    async def _write(self, tenant: str, work: Callable[[Ingest], Awaitable[T]]) -> T:
-        async def inside(transaction: Transaction) -> tuple[T, Transaction]:
-            return await work(self._opened(tenant, transaction)), transaction
-
-        result, done = await self._database.write(Scope(tenant), inside)
-        log_changes(Scope(tenant), done.published)
-        return result
-
-    def _opened(self, tenant: str, transaction: Transaction) -> Ingest:
-        assert self._ingest is not None  # noqa: S101 - the app is put together before it runs
-        opened: Ingest = self._ingest(Call(system_actor(tenant), transaction))
-        return opened
+        await self._ingests.write(tenant, lambda ingest: ingest.release(document, self._holder, rest_micros))
 
     async def _let_go_of_all(self) -> None:
         """End everything that is under way, so that whoever is left, or comes next, can go on at once."""

@@ -6,15 +6,14 @@ import asyncio
 import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from weakref import WeakValueDictionary
 
 from msgspec import structs
 
-from weft.app.dispatch import log_changes
 from weft.app.leases import Lease, LeaseLost
-from weft.app.needs import Call
-from weft.app.system import system_actor
+from weft.app.own_transactions import Gathered, SystemTransactions, logged_write
 from weft.app.upkeep import attempt
-from weft.capabilities.knowledge.contents import content_of, packed
+from weft.capabilities.knowledge.contents import check_size, content_of, packed
 from weft.capabilities.knowledge.documents import About
 from weft.capabilities.knowledge.model import LARGEST_DOCUMENT_BYTES, DocumentTooLarge
 from weft.capabilities.knowledge.plans import QuotaExceeded
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from weft.app.needs import Resolver
-    from weft.app.needs import Source as Need
     from weft.capabilities.knowledge_sources.hooks import HookBody, SignedCall
     from weft.capabilities.knowledge_sources.model import File, Kind
     from weft.capabilities.knowledge_sources.store import Fetcher, Folders
@@ -59,12 +57,20 @@ _FIRST_LOOK_SECONDS = 1.0
 _LOOK_EVERY_SECONDS = 5.0
 _WATCH_SECONDS = 2.0
 _LEAST_REST_SECONDS = 1.0
-_AT_ONCE = 4
+_AT_ONCE = 8
+_OF_ONE_TENANT = 2
 # So many files, or so many bytes of them, are put together.
 _FILES_AT_ONCE = 20
 _BYTES_AT_ONCE = 4 * 2**20
 _SECOND = 1_000_000
 _WORK = "knowledge.sync"
+
+
+class _Key(NamedTuple):
+    """A source of a tenant."""
+
+    tenant: str
+    source_id: str
 
 
 class _Look(NamedTuple):
@@ -87,14 +93,17 @@ class KnowledgeSources:
         self._folders = folders
         self._private_hosts = private_hosts
         self._known_fetcher: Fetcher | None = None
-        self._sources: Need | None = None
-        self._supply: Need | None = None
+        self._sources = SystemTransactions(database, Sources)
+        self._supplies = Gathered(Supply)
         self._wake = asyncio.Event()
+        self._served: dict[_Key, asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(_AT_ONCE)
+        # Of each tenant only a few are looked at at a time, so that those of others are never all behind them.
+        self._rooms: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
     def use(self, resolver: Resolver) -> None:
-        self._sources = resolver.source(Sources)
-        self._supply = resolver.source(Supply)
+        self._sources.use(resolver)
+        self._supplies.use(resolver)
 
     async def check(self, actor: Actor, kind: Kind, location: str) -> None:
         if kind == "folder":
@@ -109,16 +118,19 @@ class KnowledgeSources:
         """Look at what is due, for as long as the process lives."""
         await asyncio.sleep(_FIRST_LOOK_SECONDS)
         rests_seconds = 0.0
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(rests_seconds):
-                    await self._wake.wait()
-            self._wake.clear()
-            rests_seconds = _LOOK_EVERY_SECONDS
-            with contextlib.suppress(WeftError):
-                found = await self._database.read(SYSTEM, sources_to_look_at)
-                await asyncio.gather(*(self._consider(each) for each in found))
-                rests_seconds = self._rest(found)
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(rests_seconds):
+                        await self._wake.wait()
+                self._wake.clear()
+                rests_seconds = _LOOK_EVERY_SECONDS
+                with contextlib.suppress(WeftError):
+                    found = await self._database.read(SYSTEM, sources_to_look_at)
+                    self._begin(found)
+                    rests_seconds = self._rest(found)
+        finally:
+            await self._end_all()
 
     async def look(self) -> None:
         """Look at everything that is due or has changed, once."""
@@ -128,15 +140,8 @@ class KnowledgeSources:
     async def sync(self, tenant: str, source_id: str) -> None:
         """Bring a domain up to date with a source, unless another process does."""
         lease = Lease(self._database, self._clock, tenant, f"{_WORK} {source_id}")
-        if not await lease.take():
-            return
-        try:
-            await self._sync(lease, source_id)
-        except (LeaseLost, SourceGone):
-            return
-        finally:
-            with contextlib.suppress(WeftError):
-                await lease.release()
+        with contextlib.suppress(SourceGone):
+            await lease.do(partial(self._sync, source_id=source_id))
 
     async def hook(self, tenant: str, source_id: str, token: str) -> Source:
         """Return the source that a hook is of; to whoever guesses, there is none."""
@@ -151,7 +156,7 @@ class KnowledgeSources:
         """Take a call to a source's hook: have the source looked at, or put what the call brings."""
         call = signed_call(source, headers, body, self._now()) if is_signed(headers) else None
         if source.kind != "hook":
-            await self._write(tenant, lambda tx: self._ask(tx, source.source_id))
+            await self._sources.write(tenant, partial(_ask, source_id=source.source_id))
             self.wake()
             return HookAnswer(sync=True)
         if call is None:
@@ -174,16 +179,36 @@ class KnowledgeSources:
         return self._known_fetcher
 
     def _rest(self, found: Sequence[Pending]) -> float:
-        """Return for how long nothing is to be done, as far as is known now."""
+        """Return for how long nothing is to be done, as far as is known now: what is due by now is in hand."""
         now = self._now()
-        due = [(each.source.due_at - now) / _SECOND for each in found if each.source.due_at is not None]
+        due = [(due_at - now) / _SECOND for each in found if (due_at := each.source.due_at or now) > now]
         watched = [_WATCH_SECONDS for each in found if each.source.watch]
         return max(_LEAST_REST_SECONDS, min([_LOOK_EVERY_SECONDS, *due, *watched]))
 
+    def _begin(self, found: Sequence[Pending]) -> None:
+        """Take every source in hand that is not yet: one that is slow keeps none of the others waiting."""
+        for each in found:
+            key = _Key(each.tenant, each.source.source_id)
+            if key not in self._served:
+                self._served[key] = asyncio.create_task(self._serve(key, each), name="weft-source")
+
+    async def _serve(self, key: _Key, each: Pending) -> None:
+        try:
+            async with self._rooms.setdefault(key.tenant, asyncio.Semaphore(_OF_ONE_TENANT)), self._free:
+                await self._consider(each)
+        finally:
+            del self._served[key]
+
+    async def _end_all(self) -> None:
+        """End everything that is under way; whoever comes next goes on with it."""
+        tasks = list(self._served.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def _consider(self, each: Pending) -> None:
-        async with self._free:
-            if each.source.is_due(self._now()) or await self._has_changed(each):
-                await attempt("knowledge sources", self.sync(each.tenant, each.source.source_id), tenant=each.tenant)
+        if each.source.is_due(self._now()) or await self._has_changed(each):
+            await attempt("knowledge sources", self.sync(each.tenant, each.source.source_id), tenant=each.tenant)
 
     async def _has_changed(self, each: Pending) -> bool:
         """Tell whether a folder that is watched looks otherwise than when it was last looked at.
@@ -198,19 +223,19 @@ class KnowledgeSources:
             return True
 
     async def _sync(self, lease: Lease, source_id: str) -> None:
-        source = await lease.write(lambda tx: self._opened(tx).begin(source_id))
+        source = await lease.write(lambda tx: self._sources.within(tx).begin(source_id))
         look = self._look_at_folder if source.kind == "folder" else self._look_at_address
         try:
             done, seen = await look(lease, source)
         except (LeaseLost, SourceGone, Unavailable):
             raise
         except Exception as error:
-            await lease.write(partial(self._fail, source_id=source_id, error=error))
+            await lease.write(self._sources.doing(partial(_fail, source_id=source_id, error=error)))
             if not isinstance(error, Stopped | WeftError | OSError):
                 raise
         else:
             asked = bool(source.asked)
-            await lease.write(lambda tx: self._opened(tx).finish(source_id, done, seen, asked=asked))
+            await lease.write(lambda tx: self._sources.within(tx).finish(source_id, done, seen, asked=asked))
 
     async def _look_at_folder(self, lease: Lease, source: Source) -> _Look:
         files = await self._folders.files(lease.tenant, source)
@@ -240,13 +265,16 @@ class KnowledgeSources:
         content = await asyncio.to_thread(packed, fetched.content)
         known = KnownFile(source.prefix, content.size, self._now(), content.digest)
         item = Item(known, About(media_type=fetched.media_type), content)
-        return _Look(await self._supplied(lease, source, lambda supply: supply.put(source, [item])), fetched.seen)
+        done = await self._supplied(lease, source, lambda supply: supply.put(source, [item]))
+        # What was not taken is to be given again.
+        return _Look(done, "" if done.failed else fetched.seen)
 
     async def _read(self, tenant: str, source: Source, file: File) -> Item:
         """Read a file; one that is too large or cannot be read is noted, and does not keep the others waiting."""
         name = document_of(source, file.path)
         try:
             check_name(name)
+            check_size(file.size)
             content = await self._folders.read(tenant, source, file.path, LARGEST_DOCUMENT_BYTES)
             made = await asyncio.to_thread(packed, content)
         except (OSError, WeftError) as error:
@@ -259,48 +287,36 @@ class KnowledgeSources:
         return await lease.write(lambda tx: self._as_maker(tx, source, work))
 
     async def _as_maker(self, transaction: Transaction, source: Source, work: Callable[[Supply], Awaitable[T]]) -> T:
-        maker = await self._opened(transaction).maker(source)
+        maker = await self._sources.within(transaction).maker(source)
         if isinstance(maker, str):
             raise Stopped(maker)
-        assert self._supply is not None  # noqa: S101 - the app is put together before it runs
-        return await work(self._supply(Call(maker, transaction)))
-
-    async def _fail(self, transaction: Transaction, source_id: str, error: Exception) -> None:
-        await self._opened(transaction).fail(source_id, _reason_of(error), stop=isinstance(error, Stopped))
+        return await work(self._supplies.gathered(maker, transaction))
 
     async def _note(self, tenant: str, source: Source, error: Exception) -> None:
         """Tell those who look after a source why a call to its hook was refused."""
         with contextlib.suppress(SourceGone):
-            await self._write(tenant, partial(self._fail, source_id=source.source_id, error=error))
-
-    async def _ask(self, transaction: Transaction, source_id: str) -> None:
-        store = SqlSourceStore(transaction)
-        source = await store.find_locked(source_id)
-        if source is not None and not source.asked:
-            await store.update(structs.replace(source, asked=ASKED))
+            await self._sources.write(tenant, partial(_fail, source_id=source.source_id, error=error))
 
     async def _take_in(self, tenant: str, source: Source, call: SignedCall, brought: HookBody) -> HookAnswer:
         """Put what a signed call brings, with the rights of whoever made the source."""
         items = await asyncio.to_thread(_items, source, brought)
         removed = [f"{source.prefix}{name}" for name in brought.removed]
         work = partial(Supply.take_in, source=source, call=call, items=items, removed=removed)
-        return await self._write(tenant, lambda tx: self._as_maker(tx, source, work))
-
-    async def _write(self, tenant: str, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        async def inside(transaction: Transaction) -> tuple[T, Transaction]:
-            return await work(transaction), transaction
-
-        result, done = await self._database.write(Scope(tenant), inside)
-        log_changes(Scope(tenant), done.published)
-        return result
-
-    def _opened(self, transaction: Transaction) -> Sources:
-        assert self._sources is not None  # noqa: S101 - the app is put together before it runs
-        opened: Sources = self._sources(Call(system_actor(transaction.tenant), transaction))
-        return opened
+        return await logged_write(self._database, Scope(tenant), lambda tx: self._as_maker(tx, source, work))
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
+
+
+async def _ask(sources: Sources, source_id: str) -> None:
+    """Ask for a source to be looked at, unless somebody did already."""
+    source = await sources.sources.find_locked(source_id)
+    if source is not None and not source.asked:
+        await sources.sources.update(structs.replace(source, asked=ASKED))
+
+
+async def _fail(sources: Sources, source_id: str, error: Exception) -> None:
+    await sources.fail(source_id, _reason_of(error), stop=isinstance(error, Stopped))
 
 
 def _reason_of(error: Exception) -> str:

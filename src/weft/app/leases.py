@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from weft.app.dispatch import log_changes
 from weft.app.jobs import LEASE_MICROS
+from weft.app.own_transactions import logged_write
 from weft.app.upkeep import attempt
 from weft.kernel.clock import to_micros
+from weft.kernel.errors import WeftError
 from weft.kernel.ids import new_id
 from weft.storage.sql.database import Scope
 from weft.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
@@ -41,50 +43,38 @@ class Lease:
         self._work = work
         self._holder = new_id("worker")
 
-    async def take(self) -> bool:
-        """Take the work in hand; False if another process has it."""
-        return await self._database.write(self._scope, self._claim) is not None
+    async def do(self, work: Callable[[Lease], Awaitable[None]]) -> None:
+        """Do the work unless another process does, and no further once another has taken it over; then let go of it."""
+        if await self._database.write(self._scope, self._claim) is None:
+            return
+        try:
+            await work(self)
+        except LeaseLost:
+            return
+        finally:
+            with contextlib.suppress(WeftError):
+                await self._database.write(self._scope, self._let_go)
 
-    async def read(self, look: Callable[[Transaction], Awaitable[T]]) -> T:
-        return await self._database.read(self._scope, look)
+    async def read(self, look: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
+        return await self._database.read(self._scope, look, heavy=heavy)
 
     async def write(self, change: Callable[[Transaction], Awaitable[T]]) -> T:
         """Change something, but only while the work is in this process's hands; hold on to it for longer."""
-        result, done = await self._database.write(self._scope, partial(self._change, change))
-        log_changes(self._scope, done.published)
-        return result
+        return await logged_write(self._database, self._scope, partial(self._change, change))
 
-    @asynccontextmanager
-    async def held(self) -> AsyncIterator[None]:
-        """Show a sign of life now and then, during what takes long between two changes."""
-
-        async def renew() -> None:
-            while True:
-                await asyncio.sleep(_RENEW_EVERY_SECONDS)
-                await attempt(self._work, self._database.write(self._scope, self._renew), tenant=self.tenant)
-
-        renewing = asyncio.create_task(renew(), name="weft-lease")
-        try:
-            yield
-        finally:
-            renewing.cancel()
-            await asyncio.gather(renewing, return_exceptions=True)
-
-    async def release(self) -> None:
-        """Let go of the work, so that any process can go on with it."""
-        await self._database.write(self._scope, self._let_go)
+    def held(self) -> AbstractAsyncContextManager[None]:
+        """Hold on to the work during what takes long between two changes."""
+        return renewing(self._work, self.tenant, lambda: self._database.write(self._scope, self._renew))
 
     async def _claim(self, transaction: Transaction) -> object | None:
         now = self._now()
         return await SqlJobStore(transaction).claim(self._work, self._holder, now, now + LEASE_MICROS, due_by=_WHENEVER)
 
-    async def _change(
-        self, change: Callable[[Transaction], Awaitable[T]], transaction: Transaction
-    ) -> tuple[T, Transaction]:
+    async def _change(self, change: Callable[[Transaction], Awaitable[T]], transaction: Transaction) -> T:
         # First of all, so that nobody else can take over before this transaction ends.
         if not await self._renew(transaction):
             raise LeaseLost
-        return await change(transaction), transaction
+        return await change(transaction)
 
     async def _renew(self, transaction: Transaction) -> bool:
         until = self._now() + LEASE_MICROS
@@ -97,3 +87,20 @@ class Lease:
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
+
+
+@contextlib.asynccontextmanager
+async def renewing(work: str, tenant: str, renew: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Show a sign of life now and then, for as long as something takes."""
+
+    async def go_on() -> None:
+        while True:
+            await asyncio.sleep(_RENEW_EVERY_SECONDS)
+            await attempt(work, renew(), tenant=tenant)
+
+    signs = asyncio.create_task(go_on(), name="weft-lease")
+    try:
+        yield
+    finally:
+        signs.cancel()
+        await asyncio.gather(signs, return_exceptions=True)

@@ -103,7 +103,7 @@ class Metrics(Collector):
         self._followed += items
 
     def count_passed_over(self, items: int) -> None:
-        """Count messages, keys and memories that cannot be embedded and so are not searched."""
+        """Count messages, keys and memories that cannot be cut or embedded and so are not searched."""
         self._passed_over += items
 
     def note_behind(self, events: int) -> None:
@@ -162,7 +162,7 @@ class Metrics(Collector):
             "weft_followed_items", "Messages, keys and memories brought up to date in search", value=self._followed
         )
         yield CounterMetricFamily(
-            "weft_passed_over_items", "Messages, keys and memories that the embedder refuses", value=self._passed_over
+            "weft_passed_over_items", "Messages, keys and memories that cannot be searched", value=self._passed_over
         )
         yield GaugeMetricFamily(
             "weft_follow_lag_events", "Events that search is behind the log, at most of any tenant", value=self._behind

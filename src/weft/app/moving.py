@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import defaultdict, deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from weft.app.leases import Lease, LeaseLost
-from weft.app.needs import Call
+from weft.app.leases import Lease
+from weft.app.own_transactions import SystemTransactions
 from weft.app.system import system_actor
 from weft.app.upkeep import attempt
 from weft.capabilities.models.comparing import FIRST, Answers, Probe, compare
@@ -17,20 +16,19 @@ from weft.capabilities.models.moving import Moves
 from weft.capabilities.retrieval.view import Wish
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
-from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.moves import SqlMoveStore, tenants_moving
 from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
-    from weft.app.needs import Resolver, Source
+    from weft.app.needs import Resolver
     from weft.app.retrieval import SearchedShelves
     from weft.capabilities.embedding.model import Embeddings
     from weft.capabilities.models.model import ModelComparison, Move
-    from weft.capabilities.models.moving import Batch
     from weft.kernel.clock import Clock
-    from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.database import Database
 
 _WORK = "models.move"
 _FIRST_LOOK_SECONDS = 1.0
@@ -53,7 +51,7 @@ class ModelMoves:
         self._clock = clock
         self._embeddings = embeddings
         self._shelves = shelves
-        self._moves: Source | None = None
+        self._moves = SystemTransactions(database, Moves)
         # What was asked lately, in memory alone: asked again of both models, and forgotten.
         self._asked: defaultdict[str, deque[Probe]] = defaultdict(lambda: deque(maxlen=_QUESTIONS_REMEMBERED))
         self._moving: frozenset[str] = frozenset()
@@ -61,7 +59,7 @@ class ModelMoves:
         self.rest = 1.0
 
     def use(self, resolver: Resolver) -> None:
-        self._moves = resolver.source(Moves)
+        self._moves.use(resolver)
 
     def note_question(self, tenant: str, shelf: str, text: str) -> None:
         """Remember what was asked, if it will help to compare."""
@@ -85,25 +83,19 @@ class ModelMoves:
 
     async def go_on(self, tenant: str) -> None:
         """Go on with a tenant's move as far as it can go now, unless another process does."""
-        lease = Lease(self._database, self._clock, tenant, _WORK)
-        if not await lease.take():
-            return
+        await Lease(self._database, self._clock, tenant, _WORK).do(self._go_on)
+
+    async def _go_on(self, lease: Lease) -> None:
         try:
             while await self._step(lease):
                 pass
-        except LeaseLost:
-            return
         except WeftError as error:
             problem = error.message
-            with contextlib.suppress(LeaseLost):
-                await lease.write(self._with_moves(lambda moves: moves.note(problem)))
-        finally:
-            with contextlib.suppress(WeftError):
-                await lease.release()
+            await lease.write(self._moves.doing(lambda moves: moves.note(problem)))
 
     async def _step(self, lease: Lease) -> bool:
         """Do what is next; tell whether there is something left to be done now."""
-        move = await self._database.read(Scope(lease.tenant), lambda tx: SqlMoveStore(tx).find())
+        move = await lease.read(lambda tx: SqlMoveStore(tx).find())
         known = {model.name for model in self._embeddings.models()}
         # A process that does not know both models leaves the work to those that do.
         if move is None or move.finished_at is not None or not move.asked_models <= known:
@@ -120,7 +112,7 @@ class ModelMoves:
 
     async def _embed(self, lease: Lease) -> None:
         started = asyncio.get_running_loop().time()
-        batch: Batch | None = await lease.read(self._with_moves(Moves.next_batch))
+        batch = await lease.read(self._moves.doing(Moves.next_batch))
         if batch is None:
             await self._conclude_embedding(lease)
             return
@@ -128,24 +120,24 @@ class ModelMoves:
         async with lease.held():
             vectors = await self._embeddings.of_passages(lease.tenant, texts, batch.move.to_model)
         numbered = dict(zip((chunk.number for chunk in batch.chunks), vectors, strict=True))
-        await lease.write(self._with_moves(partial(Moves.keep, batch=batch, vectors=numbered)))
+        await lease.write(self._moves.doing(partial(Moves.keep, batch=batch, vectors=numbered)))
         await asyncio.sleep((asyncio.get_running_loop().time() - started) * self.rest)
 
     async def _conclude_embedding(self, lease: Lease) -> None:
-        look = self._with_moves(Moves.whole_up_to)
         async with lease.held():
-            whole = await self._database.read(Scope(lease.tenant), look, heavy=True)
-        await lease.write(self._with_moves(partial(Moves.conclude_embedding, whole_up_to=whole)))
+            whole = await lease.read(self._moves.doing(Moves.whole_up_to), heavy=True)
+        await lease.write(self._moves.doing(partial(Moves.conclude_embedding, whole_up_to=whole)))
 
     async def _compare(self, lease: Lease, move: Move) -> None:
         async with lease.held():
             for model in move.asked_models:
                 await self._shelves.prepare(lease.tenant, await self._names(lease), model)
             comparison = await self._comparison(lease, move) if move.comparable else None
-        await lease.write(self._with_moves(lambda moves: moves.settle(comparison)))
+            whole = await lease.read(self._moves.doing(Moves.whole_up_to), heavy=True)
+        await lease.write(self._moves.doing(partial(Moves.settle, comparison=comparison, whole_up_to=whole)))
 
     async def _comparison(self, lease: Lease, move: Move) -> ModelComparison:
-        probes: list[Probe] = await lease.read(self._with_moves(Moves.probes))
+        probes = await lease.read(self._moves.doing(Moves.probes))
         answers = []
         for probe in [*probes, *self._asked[lease.tenant]]:
             models = (move.from_model, move.to_model)
@@ -154,7 +146,7 @@ class ModelMoves:
         return compare(answers)
 
     async def _nearest(self, tenant: str, probe: Probe, model: str) -> Sequence[int]:
-        vector = await self._embeddings.of_query(tenant, probe.text, model)
+        vector = await self._embeddings.of_query(system_actor(tenant), probe.text, model)
         view = await self._shelves.open(tenant, Wish(probe.shelf), _All(), model)
         near = await view.nearest(vector, FIRST)
         numbers: Sequence[int] = view.columns(near.rows).number.tolist()
@@ -163,15 +155,8 @@ class ModelMoves:
     async def _drop(self, lease: Lease, move: Move) -> None:
         async with lease.held():
             await self._shelves.forget(lease.tenant, await self._names(lease), move.leftover or "")
-        while await lease.write(self._with_moves(Moves.drop_some)):
+        while await lease.write(self._moves.doing(Moves.drop_some)):
             pass
 
     async def _names(self, lease: Lease) -> Sequence[str]:
         return await lease.read(lambda tx: SqlShelfStore(tx).names())
-
-    def _with_moves(self, work: Callable[[Moves], Awaitable[Any]]) -> Callable[[Transaction], Awaitable[Any]]:
-        def run(transaction: Transaction) -> Awaitable[Any]:
-            assert self._moves is not None  # noqa: S101 - the app is put together before it runs
-            return work(self._moves(Call(system_actor(transaction.tenant), transaction)))
-
-        return run

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.app.dispatch import log_changes
-from weft.app.needs import Call
-from weft.app.system import system_actor
+from weft.app.own_transactions import SystemTransactions, logged_write
 from weft.app.upkeep import attempt
 from weft.capabilities.knowledge.ingesting import Ingest
 from weft.kernel.clock import to_micros
@@ -17,7 +15,7 @@ from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import tenants_reindexing
 
 if TYPE_CHECKING:
-    from weft.app.needs import Resolver, Source
+    from weft.app.needs import Resolver
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
 
@@ -38,10 +36,10 @@ class Reindexing:
         self._clock = clock
         self._rate = chunks_a_second
         self._holder = new_id("worker")
-        self._ingest: Source | None = None
+        self._ingests = SystemTransactions(database, Ingest)
 
     def use(self, resolver: Resolver) -> None:
-        self._ingest = resolver.source(Ingest)
+        self._ingests.use(resolver)
 
     async def look(self) -> bool:
         """Go on with what can go on now; tell whether there is anything to be reindexed."""
@@ -51,25 +49,22 @@ class Reindexing:
         return bool(tenants)
 
     async def _go_on(self, tenant: str) -> None:
-        more = True
-        while more:
-            more, done = await self._database.write(Scope(tenant), self._step)
-            log_changes(Scope(tenant), done.published)
+        while await logged_write(self._database, Scope(tenant), self._step):
+            pass
 
-    async def _step(self, transaction: Transaction) -> tuple[bool, Transaction]:
+    async def _step(self, transaction: Transaction) -> bool:
         """Do what is next, unless another process does; tell whether something can be done right after it."""
         jobs, now = SqlJobStore(transaction), to_micros(self._clock.now())
         standing = await jobs.claim(_WORK, self._holder, now, now, due_by=now)
-        assert self._ingest is not None  # noqa: S101 - the app is put together before it runs
-        ingest: Ingest = self._ingest(Call(system_actor(transaction.tenant), transaction))
+        ingest = self._ingests.within(transaction)
         domain = next(iter(await ingest.domains.reindexing()), None)
         if standing is None or domain is None:
-            return False, transaction
+            return False
         if standing.cursor:
-            return await self._rest(jobs, ingest, domain, standing), transaction
+            return await self._rest(jobs, ingest, domain, standing)
         chunks = await ingest.requeue(domain)
         await jobs.save(_WORK, Progress(str(now), str(chunks)) if chunks else Progress())
-        return not chunks, transaction
+        return not chunks
 
     async def _rest(self, jobs: SqlJobStore, ingest: Ingest, domain: str, standing: Progress) -> bool:
         """Let time pass once everything is indexed that was put among what waits."""

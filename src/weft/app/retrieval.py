@@ -119,9 +119,8 @@ class FollowedEvents:
 
     async def events(self, actor: Actor, part: Part) -> int:
         pending = await first_pending(self._transaction, _LOOKED_AT)
-        awaited = sum(is_awaited(recorded, actor, part) for recorded in pending)
-        # What is further behind may be the caller's as well: better to wait in vain than to miss it.
-        return awaited or int(len(pending) == _LOOKED_AT)
+        # Of what is further behind nothing is told: it would tell of what others do.
+        return sum(is_awaited(recorded, actor, part) for recorded in pending)
 
 
 class LowRelevance:

@@ -12,8 +12,8 @@ from weft.storage.sql.following import most_behind
 from weft.storage.sql.search_health import (
     documents_failed,
     documents_waiting,
+    models_of_tenants,
     moves_not_going_on,
-    serving_models,
 )
 from weft.storage.sql.vectors import unfinished_indexes
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _HOUR_MICROS = 3_600_000_000
 # A server that runs is rarely as far behind, and never for long.
 _MANY_EVENTS = 1_000
+# A process that does not know a model that is in use leaves the work to those that do.
+_NOTHING_NEW = "and nothing new of theirs is indexed here"
 
 
 async def check_documents(database: Database, now: datetime) -> list[Finding]:
@@ -52,12 +54,18 @@ async def check_following(database: Database) -> list[Finding]:
 
 async def check_models(database: Database, configured: Sequence[str], now: datetime) -> list[Finding]:
     """Check that the models that tenants search with are there, and that moves to others come to an end."""
-    missing = [model for model in await database.read(SYSTEM, serving_models) if model not in configured]
+    used = await database.read(SYSTEM, models_of_tenants)
+    missing = [model for model, role in used if role == "serving" and model not in configured]
+    awaited = [model for model, role in used if role == "building" and model not in configured]
     stuck = await database.read(SYSTEM, partial(moves_not_going_on, since=to_micros(now) - DAY_MICROS))
     findings = []
     if missing:
         step = "Set WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL to it again, or move: weft knowledge start-move MODEL."
-        detail = f"tenants search with {', '.join(missing)}, which is not configured: by words alone"
+        detail = f"tenants search with {', '.join(missing)}, which is not configured: by words alone, {_NOTHING_NEW}"
+        findings.append(Finding("Search model", State.PROBLEM, detail, step))
+    if awaited:
+        step = "Set WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL to it here too, or cancel: weft knowledge cancel-move."
+        detail = f"tenants move to {', '.join(awaited)}, which is not configured: {_NOTHING_NEW}"
         findings.append(Finding("Search model", State.PROBLEM, detail, step))
     if stuck:
         step = "See why with weft knowledge show-move; cancel it with weft knowledge cancel-move."

@@ -1216,11 +1216,16 @@ class KnowledgeOperations:
         return await self._caller.call("knowledge.show_reindexing", {}, ReindexingShown)
 
     async def embed(
-        self, texts: Sequence[str], *, purpose: Literal["query", "passage"] = "passage", model: str | None = None
+        self,
+        *,
+        text: str | None = None,
+        texts: Sequence[str] | None = None,
+        purpose: Literal["query", "passage"] = "passage",
+        model: str | None = None,
     ) -> TextsEmbedded:
         """Turn texts into vectors, near each other where they mean alike; by the model that searches use."""
         return await self._caller.call(
-            "knowledge.embed", {"texts": texts, "purpose": purpose, **given(model=model)}, TextsEmbedded
+            "knowledge.embed", {"purpose": purpose, **given(text=text, texts=texts, model=model)}, TextsEmbedded
         )
 
     async def add_source(
@@ -1841,6 +1846,7 @@ class SearchOperations:
         types: Sequence[str] | None = None,
         floor: float = 0.7,
         recency_weight: float = 0.02,
+        half_life_days: float = 30.0,
         importance_weight: float = 0.15,
         top_k: int = 10,
         explain: bool = True,
@@ -1856,6 +1862,7 @@ class SearchOperations:
             {
                 "floor": floor,
                 "recency_weight": recency_weight,
+                "half_life_days": half_life_days,
                 "importance_weight": importance_weight,
                 "query": query,
                 "top_k": top_k,
@@ -1888,6 +1895,7 @@ class SearchOperations:
         types: Sequence[str] | None = None,
         floor: float = 0.7,
         recency_weight: float = 0.02,
+        half_life_days: float = 30.0,
         importance_weight: float = 0.15,
         query: str | None = None,
         chunk_id: str | None = None,
@@ -1904,6 +1912,7 @@ class SearchOperations:
             {
                 "floor": floor,
                 "recency_weight": recency_weight,
+                "half_life_days": half_life_days,
                 "importance_weight": importance_weight,
                 "max_tokens": max_tokens,
                 "tokenizer": tokenizer,

@@ -1065,11 +1065,16 @@ class SyncKnowledgeOperations:
         return self._caller.call("knowledge.show_reindexing", {}, ReindexingShown)
 
     def embed(
-        self, texts: Sequence[str], *, purpose: Literal["query", "passage"] = "passage", model: str | None = None
+        self,
+        *,
+        text: str | None = None,
+        texts: Sequence[str] | None = None,
+        purpose: Literal["query", "passage"] = "passage",
+        model: str | None = None,
     ) -> TextsEmbedded:
         """Turn texts into vectors, near each other where they mean alike; by the model that searches use."""
         return self._caller.call(
-            "knowledge.embed", {"texts": texts, "purpose": purpose, **given(model=model)}, TextsEmbedded
+            "knowledge.embed", {"purpose": purpose, **given(text=text, texts=texts, model=model)}, TextsEmbedded
         )
 
     def add_source(
@@ -1690,6 +1695,7 @@ class SyncSearchOperations:
         types: Sequence[str] | None = None,
         floor: float = 0.7,
         recency_weight: float = 0.02,
+        half_life_days: float = 30.0,
         importance_weight: float = 0.15,
         top_k: int = 10,
         explain: bool = True,
@@ -1705,6 +1711,7 @@ class SyncSearchOperations:
             {
                 "floor": floor,
                 "recency_weight": recency_weight,
+                "half_life_days": half_life_days,
                 "importance_weight": importance_weight,
                 "query": query,
                 "top_k": top_k,
@@ -1737,6 +1744,7 @@ class SyncSearchOperations:
         types: Sequence[str] | None = None,
         floor: float = 0.7,
         recency_weight: float = 0.02,
+        half_life_days: float = 30.0,
         importance_weight: float = 0.15,
         query: str | None = None,
         chunk_id: str | None = None,
@@ -1753,6 +1761,7 @@ class SyncSearchOperations:
             {
                 "floor": floor,
                 "recency_weight": recency_weight,
+                "half_life_days": half_life_days,
                 "importance_weight": importance_weight,
                 "max_tokens": max_tokens,
                 "tokenizer": tokenizer,

@@ -5,9 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from weft.kernel.errors import InvalidInput
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 DAY_MICROS = 86_400_000_000
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 class Clock(Protocol):
@@ -26,7 +30,11 @@ class SystemClock:
 
 
 def to_micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // _MICROSECOND
+    """Return a moment as it is stored; refuse one that could not be read again, for want of a year in UTC."""
+    micros = (moment - _EPOCH) // _MICROSECOND
+    if not _FIRST <= micros <= _LAST:
+        raise InvalidInput("A time must lie between 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z.")
+    return micros
 
 
 def from_micros(micros: int) -> datetime:

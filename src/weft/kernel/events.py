@@ -72,3 +72,9 @@ class Outbox(Protocol):
     async def readdress(self, event_type: str, session_id: str, subject: str, readable_by: tuple[str, ...]) -> None:
         """Change who may be told, from now on, of what was published before."""
         ...
+
+    async def readdress_family(
+        self, family: str, subject: str, participants: tuple[str, ...], readable_by: tuple[str, ...]
+    ) -> None:
+        """Do the same for all events of no session whose types begin with ``family``: of a subject and its parts."""
+        ...

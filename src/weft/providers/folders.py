@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _TENANT = "{tenant}"
 _HIDDEN = "."
 _UPWARDS = frozenset({"", ".", ".."})
+_NOT_THERE = "Make it, or bring it back to where it was; until then its documents stay as they are."
 # A link is no folder and no file; something that waits to be written to must not keep us waiting.
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -55,16 +56,18 @@ class NamedFolders:
         return await asyncio.to_thread(self._read, tenant, source, path, most_bytes)
 
     def _place(self, tenant: str, folder: str) -> _Place:
-        """Return where a folder is; refuse one that is not there, or not inside a folder that was named."""
+        """Return where a folder is; refuse one that is not inside a folder that was named, or not there."""
         try:
-            found = Path(folder).resolve(strict=True)
+            found = Path(folder).resolve()
         except (OSError, RuntimeError, ValueError):
             raise FolderRefused(f"'{folder[:200]}' is not a folder that Weft may read.") from None
         roots = (Path(root.replace(_TENANT, tenant)).expanduser().resolve() for root in self._roots)
         root = next((root for root in roots if found.is_relative_to(root)), None)
         # Whether a folder is there that nobody named is nothing to be found out.
-        if root is None or not found.is_dir():
+        if root is None:
             raise FolderRefused(f"'{folder[:200]}' is not a folder that Weft may read.")
+        if not found.is_dir():
+            raise FolderRefused(f"There is no folder '{folder[:200]}'.", hint=_NOT_THERE)
         return _Place(str(root), found.relative_to(root).parts)
 
     def _files(self, tenant: str, source: Source) -> list[File]:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.embedding.choosing import allow_models, serving_model, usable_model, usable_models
+from weft.capabilities.embedding.choosing import (
+    allow_models,
+    known_models_to_fill,
+    models_to_fill,
+    serving_model,
+    suffices,
+    usable_model,
+    usable_models,
+)
 from weft.capabilities.embedding.model import EmbeddingModelUnknown, Model
 from weft.capabilities.embedding.store import Role, TenantModel
 
@@ -52,6 +60,23 @@ async def test_moving_to_a_model_limits_nobody() -> None:
 
 async def test_a_model_that_is_no_longer_there_does_not_serve() -> None:
     assert serving_model(await Said(gone="serving").listed(), MODELS) == A
+
+
+async def test_a_chunk_needs_vectors_of_what_was_written_down_whoever_knows_it() -> None:
+    assert models_to_fill([], MODELS) == ("a",)
+    assert models_to_fill(await Said(gone="serving", b="building", c="allowed").listed(), MODELS) == ("gone", "b")
+    assert known_models_to_fill(await Said(b="serving", a="building").listed(), MODELS) == ("b", "a")
+    for said in (Said(gone="serving"), Said(b="serving", gone="building")):
+        with pytest.raises(EmbeddingModelUnknown, match="gone"):
+            known_models_to_fill(await said.listed(), MODELS)
+
+
+def test_chunks_are_written_with_a_vector_of_the_model_that_serves_and_none_that_nobody_needs() -> None:
+    assert suffices({"a"}, ("a",))
+    assert suffices({"a", "b"}, ("a", "b"))
+    assert suffices({"a"}, ("a", "b"))
+    assert not suffices({"b"}, ("a", "b"))
+    assert not suffices({"a", "b"}, ("a",))
 
 
 async def test_without_a_name_it_is_the_model_of_searches() -> None:

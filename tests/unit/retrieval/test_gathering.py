@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.retrieval.gathering import by_worth
+from weft.capabilities.retrieval.gathering import in_order
 from weft.capabilities.retrieval.model import Ranked
 from weft.capabilities.retrieval.reading import Passage
 from weft.capabilities.retrieval.searching import Hit
 from weft.capabilities.shelves.model import Chunk
 
 
-def hit(number: int, evidence: float, **known: Any) -> Hit:
+def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.5, **known: Any) -> Hit:
     chunk = Chunk(
         **{
             "shelf": "domain:d",
@@ -32,17 +32,30 @@ def hit(number: int, evidence: float, **known: Any) -> Hit:
             **known,
         }
     )
-    ranked = Ranked(shelf="domain:d", number=number, score=0.5, signals={}, evidence=evidence)
-    return Hit(ranked, Passage(chunk=chunk, text="x", title="", uri=""))
+    ranked = Ranked(shelf="domain:d", number=number, score=score, signals={"pinned": pinned}, evidence=evidence)
+    return Hit(ranked, Passage(chunk=chunk, text="x" * chunk.tokens, title="", uri=""))
 
 
-def order(*hits: Hit) -> list[int]:
-    return [each.ranked.number for each in sorted(hits, key=by_worth)]
+def order(*hits: Hit, room: int = 100) -> list[int]:
+    pins, others = in_order(hits, 0.7, room, len)
+    return [each.ranked.number for each in (*pins, *others)]
 
 
 @pytest.mark.req("CE-F12")
 def test_what_is_pinned_goes_first() -> None:
     assert order(hit(1, 1.2), hit(2, 0.0, pinned=True)) == [2, 1]
+
+
+@pytest.mark.req("CE-F12")
+def test_what_is_pinned_takes_no_more_than_the_room_for_it() -> None:
+    pins = [hit(number, 0.1 * number, pinned=True) for number in range(9)]
+    assert order(*pins, hit(9, 0.0), room=60) == [8, 7, 6, 9]
+
+
+@pytest.mark.req("CE-F12")
+def test_what_is_pinned_and_relevant_has_its_place_like_anything_else() -> None:
+    pins = [hit(1, 0.5, pinned=True), hit(2, 1.5, pinned=True, score=0.9)]
+    assert order(*pins, hit(3, 1.0), room=0) == [2, 3]
 
 
 def test_what_is_better_goes_before_what_is_shorter() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+
+from weft.kernel.clock import to_micros
+from weft.kernel.errors import InvalidInput
 
 ISO_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,6})?)?(?:Z|[+-]\d\d:?\d\d)?"
 _ISO = re.compile(ISO_TIME)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECONDS = 10**11
 
 
@@ -19,8 +21,8 @@ def microseconds(written: object) -> int | None:
         return None
     try:
         moment = datetime.fromisoformat(written.strip().replace(",", "."))
-        return (moment.replace(tzinfo=moment.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1)
-    except (ValueError, OverflowError):
+        return to_micros(moment.replace(tzinfo=moment.tzinfo or UTC))
+    except (ValueError, InvalidInput):
         return None
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.embedding.model import EmbeddingModelUnknown
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from weft.capabilities.embedding.model import Model
     from weft.capabilities.embedding.store import TenantModel, TenantModelStore
@@ -27,10 +27,30 @@ def serving_model(said: Sequence[TenantModel], models: Sequence[Model]) -> Model
 
 
 def models_to_fill(said: Sequence[TenantModel], models: Sequence[Model]) -> tuple[str, ...]:
-    """Return the models that a new chunk needs a vector of: the one that serves, and one that is being moved to."""
-    there = {model.name for model in models}
-    building = (each.model for each in said if each.role == "building" and each.model in there)
-    return tuple(dict.fromkeys([serving_model(said, models).name, *building]))
+    """Return the models that a new chunk needs a vector of: the one that serves, then one that is being moved to.
+
+    What was said holds for every process, also for one that does not know these models.
+    """
+    serving = next((each.model for each in said if each.role == "serving"), models[0].name)
+    return (serving, *(each.model for each in said if each.role == "building"))
+
+
+def known_models_to_fill(said: Sequence[TenantModel], models: Sequence[Model]) -> tuple[str, ...]:
+    """Return the same to whoever makes these vectors; a process that does not know the models leaves it to others."""
+    known = {model.name for model in models}
+    names = models_to_fill(said, models)
+    for name in names:
+        if name not in known:
+            raise EmbeddingModelUnknown(f"'{name[:100]}' is in use and not known to this process.")
+    return names
+
+
+def suffices(made: Collection[str], needed: Sequence[str]) -> bool:
+    """Tell whether chunks may be written with vectors of these models.
+
+    One of the model that serves there must be. A move makes up for those of its own model before it concludes.
+    """
+    return needed[0] in made and set(made) <= set(needed)
 
 
 def usable_models(said: Sequence[TenantModel], models: Sequence[Model]) -> list[Model]:

@@ -42,7 +42,8 @@ class EmbeddingModelUnknown(NotFound):
     """There is no such embedding model, or not for this tenant."""
 
     code = "EMBEDDING_MODEL_UNKNOWN"
-    hint = "Leave the model out to use the one your searches use; an admin says which models a tenant may use."
+    hint = "See the models you may use with the action list_models; an admin says which these are."
+    related = ("knowledge",)
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -86,8 +87,8 @@ class Embeddings(Protocol):
         """Return the models there are, the default one first."""
         ...
 
-    async def of_query(self, tenant: str, text: str, model: str) -> Vectors:
-        """Return the vector of a question."""
+    async def of_query(self, actor: Actor, text: str, model: str) -> Vectors:
+        """Return the vector of a question; whether anybody else asked the same does not show."""
         ...
 
     async def of_passages(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 ENDINGS = frozenset({"session.archived", "session.deleted"})
 
 
-# With this, who may be told of earlier events is another question than before.
-READDRESSING = "message.visibility_changed"
+# With these, who may be told of earlier events is another question than before.
+READDRESSING = frozenset({"message.visibility_changed", "domain.updated"})
 
 
 # What these are about is a snapshot's label, which may read like a key.

@@ -27,11 +27,15 @@ _CHARACTERS_OF_A_TEXT = 1_000
 
 
 class Change(NamedTuple):
-    """An item that stands otherwise than it should: what it says now, and the chunks that are to go."""
+    """An item that stands otherwise than it should: what it says now, and the chunks that are to go.
+
+    ``stands`` if these say what it says now, and are only to be put there anew.
+    """
 
     subject: Subject
     said: Said | None
     outdated: Sequence[int]
+    stands: bool = False
 
     @property
     def texts(self) -> int:
@@ -53,6 +57,11 @@ class Written(NamedTuple):
     change: Change
     chunks: Sequence[NewChunk]
     vectors: Mapping[str, Sequence[bytes]]
+
+    @property
+    def outdated(self) -> Sequence[int]:
+        """Return the chunks that are to go. Those that say what is so stay if none could be made anew."""
+        return [] if self.change.stands and not self.chunks else self.change.outdated
 
 
 class Follower(msgspec.Struct, frozen=True):
@@ -91,7 +100,7 @@ class Follower(msgspec.Struct, frozen=True):
                 vectors.setdefault(model, []).extend(given)
         await self.shelves.add(shelf, [chunk for each in written for chunk in each.chunks], vectors)
         # Only then: what says the same as before keeps its vector, which is forgotten with the last that says so.
-        await self.shelves.remove(shelf, [number for each in written for number in each.change.outdated])
+        await self.shelves.remove(shelf, [number for each in written for number in each.outdated])
 
     async def _still_says(self, change: Change) -> bool:
         return await self.contents.said(change.subject) == change.said
@@ -144,9 +153,10 @@ class Follower(msgspec.Struct, frozen=True):
         """Return how an item stands otherwise than it should; None if it stands as it should."""
         said = await self.contents.said(subject)
         standing = await self.shelves.of_item(subject.shelf, subject.place, subject.item)
-        if _stands(standing, said) and not _is_old(standing, anew):
+        stands = _stands(standing, said)
+        if stands and not _is_old(standing, anew):
             return None
-        return Change(subject, said, [chunk.number for chunk in standing])
+        return Change(subject, said, [chunk.number for chunk in standing], stands)
 
 
 def _further(sweep: Sweep) -> Sweep | None:

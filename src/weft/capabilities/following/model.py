@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FOLLOWING = "sessions.follow"
 REINDEXING = "sessions.reindex"
 IMPORTED = "session.imported"
+_NOBODY = ""
 _WHENEVER = 2**62
 _TO_MESSAGES = frozenset({"message.added", "message.visibility_changed"})
 _TO_KEYS = frozenset({"board.written", "board.deleted", "board.expired"})
@@ -127,11 +128,21 @@ def standing_of(item_id: str) -> StandingOf | None:
     return StandingOf(Subject("board", session_id, item_of_key(version.key)), version_of(version))
 
 
-async def go_back(jobs: JobStore, last_seq: int, now: int, anew: Anew | None = None) -> None:
-    """Have everything gone through that the log told so far: what was told last comes first."""
-    # Who goes through the log holds another job: this one says only how far that is.
-    await jobs.claim(REINDEXING, "", now, now, due_by=_WHENEVER)
+async def go_back(jobs: JobStore, last_seq: int, anew: Anew | None = None) -> None:
+    """Have everything gone through that the log told so far: what was told last comes first.
+
+    What is to be put there anew stays so, unless this says otherwise.
+    """
+    # Who goes through the log holds another job: this one says only how far that is, and is always to be had.
+    standing = await jobs.claim(REINDEXING, _NOBODY, _WHENEVER, 0, due_by=_WHENEVER)
+    if anew is None and standing is not None:
+        anew = Position.of(standing).anew
     await jobs.save(REINDEXING, Position(last_seq + 1, anew=anew).as_progress())
+
+
+async def is_still_at(jobs: JobStore, progress: Progress) -> bool:
+    """Tell whether going back is where it was, and was not begun anew; that stays so until the transaction ends."""
+    return await jobs.renew(REINDEXING, _NOBODY, 0) == progress
 
 
 def pending_of(progress: Progress | None, last_seq: int) -> int:

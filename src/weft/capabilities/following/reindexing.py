@@ -52,10 +52,12 @@ class Everything(msgspec.Struct, frozen=True):
 
     async def begin(self, *, afresh: bool) -> None:
         domains, shelves = self.shown.domains, self.shown.shelves
-        for domain in await domains.domains.all():
-            await begin_anew(await domains.lock(domain.domain), self.shown, afresh=afresh)
+        # All of them before anything is told: whoever puts a document locks its domain first and tells then, too.
+        locked = [await domains.domains.find_locked(each.domain) for each in await domains.domains.all()]
+        for domain in filter(None, locked):
+            await begin_anew(domain, self.shown, afresh=afresh)
         sessions, memory = [(await shelves.state(shelf)).number for shelf in (SESSIONS, MEMORY)]
-        await go_back(self.jobs, await self.events.last_seq(), domains.now, Anew(sessions, memory, afresh))
+        await go_back(self.jobs, await self.events.last_seq(), Anew(sessions, memory, afresh))
 
     async def left(self) -> ReindexingShown:
         found = [await self.shown.info(domain) for domain in await self.shown.domains.admitting()]

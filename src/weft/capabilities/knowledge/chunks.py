@@ -28,7 +28,7 @@ class Layout(NamedTuple):
     """A document's text, and where it is to be cut.
 
     ``cut`` is the same for the same text cut at the same places. ``kept`` is the text as it is kept, None where it is
-    the content itself.
+    the content itself; ``size`` is how many bytes it has.
     """
 
     text: str
@@ -37,6 +37,7 @@ class Layout(NamedTuple):
     pieces: Sequence[Piece]
     cut: str
     kept: bytes | None
+    size: int
 
 
 def lay_out(document: Document, domain: Domain, reading: Reading, content: bytes) -> Layout:
@@ -44,7 +45,8 @@ def lay_out(document: Document, domain: Domain, reading: Reading, content: bytes
     text = storable(reading.text)
     pieces = cut(structs.replace(reading, text=text), domain.cutting, approximate_tokens)
     title = document.title or storable(" ".join(reading.title.split()))[:_LONGEST_TITLE]
-    return Layout(text, title, reading.media_type, pieces, _fingerprint(text, pieces), kept_text(text, content))
+    kept, size = kept_text(text, content), len(text.encode())
+    return Layout(text, title, reading.media_type, pieces, _fingerprint(text, pieces), kept, size)
 
 
 def chunks_of(document: Document, domain: Domain, layout: Layout, span: range, terms_of: Terms) -> list[NewChunk]:

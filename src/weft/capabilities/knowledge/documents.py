@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import UTC, datetime
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -33,6 +33,8 @@ from weft.kernel.operation import Response
 # What can be asked for by equality.
 Value = str | int | float | bool | None
 _encode = msgspec.json.Encoder(order="deterministic").encode
+# What searches find of a document stays while another version of it is being indexed.
+_FOUND = ("indexed_version", "indexed_content", "indexed_at", "indexed_title", "indexed_type", "text_bytes", "chunks")
 
 
 Title = Annotated[ShortText | None, msgspec.Meta(description="Its title; the one it has itself if left out.")]
@@ -103,7 +105,7 @@ class Documents(msgspec.Struct, frozen=True):
         return found
 
     async def put(self, domain: str, document_id: str, about: About, content: Content) -> Put:
-        """Keep a document and have it indexed, unless it is there just so."""
+        """Keep a document and have it indexed, unless it is there just so. What failed is tried again."""
         check_document_id(document_id)
         # Before anything is made of them.
         metadata_json(about.metadata)
@@ -112,11 +114,11 @@ class Documents(msgspec.Struct, frozen=True):
             check_may_pin(self.domains.actor)
         before = await self.documents.find_locked(domain, document_id)
         fingerprint = _fingerprint(about, content)
-        if before is not None and before.fingerprint == fingerprint:
+        if before is not None and before.fingerprint == fingerprint and before.state != "failed":
             return Put(before, unchanged=True)
         document = self._next(place, document_id, before, about, content, fingerprint)
         await self.documents.put(document, content.packed, self.domains.now)
-        size = document.bytes - (before.bytes if before else 0)
+        size = document.counted - (before.counted if before else 0)
         await self.domains.domains.count(domain, documents=int(before is None), size=size)
         event = "document.added" if before is None else "document.updated"
         await self.domains.tell(document_event(event, place, document, self.domains.actor.participant))
@@ -132,7 +134,7 @@ class Documents(msgspec.Struct, frozen=True):
             raise _unknown(place, document_id)
         await self.documents.delete(domain, document_id)
         await self.shelves.remove_item(shelf_of_domain(domain), domain, document_id)
-        await self.domains.domains.count(domain, documents=-1, size=-document.bytes)
+        await self.domains.domains.count(domain, documents=-1, size=-document.counted)
         await self.domains.tell(document_event("document.removed", place, document, self.domains.actor.participant))
         return document
 
@@ -151,6 +153,7 @@ class Documents(msgspec.Struct, frozen=True):
         fingerprint: str,
     ) -> Document:
         now, version = self.domains.now, before.version + 1 if before else 1
+        found: dict[str, Any] = {name: getattr(before, name) for name in _FOUND} if before else {}
         return Document(
             domain=place.domain,
             document_id=document_id,
@@ -168,10 +171,7 @@ class Documents(msgspec.Struct, frozen=True):
             added_by=self.domains.actor.principal_id,
             created_at=before.created_at if before else now,
             updated_at=now,
-            indexed_version=before.indexed_version if before else 0,
-            indexed_content=before.indexed_content if before else 0,
-            indexed_at=before.indexed_at if before else None,
-            chunks=before.chunks if before else 0,
+            **found,
         )
 
 

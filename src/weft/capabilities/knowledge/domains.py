@@ -47,6 +47,11 @@ class Domains(msgspec.Struct, frozen=True):
     async def tell(self, event: NewEvent) -> None:
         await self.outbox.publish(event)
 
+    async def readdress(self, domain: Domain) -> None:
+        """Have the past of a domain told only to those who may look into it now."""
+        for family in ("domain", "document"):
+            await self.outbox.readdress_family(family, domain.domain, domain.agents, domain.cleared)
+
     async def _admitted(self, name: str, domain: Domain | None) -> Domain:
         if domain is None or not may_look_into(domain, self.actor):
             raise await self._unknown(name, denied=domain is not None)

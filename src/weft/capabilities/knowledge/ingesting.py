@@ -13,14 +13,15 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.embedding.choosing import models_to_fill
+from weft.capabilities.embedding.choosing import known_models_to_fill, suffices
 from weft.capabilities.embedding.model import Embeddings
 from weft.capabilities.embedding.store import TenantModelStore
 from weft.capabilities.knowledge.chunks import Layout
 from weft.capabilities.knowledge.documents import document_event
 from weft.capabilities.knowledge.domains import domain_event
 from weft.capabilities.knowledge.model import Document, Domain
-from weft.capabilities.knowledge.store import DocumentStore, DomainStore, Waiting
+from weft.capabilities.knowledge.plans import KnowledgeLimits, check_bytes
+from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore, Waiting
 from weft.capabilities.models.moving import models_in_use
 from weft.capabilities.shelves.model import NewChunk, shelf_of_domain
 from weft.capabilities.shelves.store import ShelfStore
@@ -71,6 +72,8 @@ class Ingest(msgspec.Struct, frozen=True):
 
     actor: Actor
     domains: DomainStore
+    plans: PlanStore
+    limits: KnowledgeLimits
     documents: DocumentStore
     shelves: ShelfStore
     models: TenantModelStore
@@ -83,10 +86,15 @@ class Ingest(msgspec.Struct, frozen=True):
         return to_micros(self.clock.now())
 
     async def waiting(self, limit: int) -> Sequence[Waiting]:
-        return await self.documents.waiting(self.now, limit)
+        """Return the next documents to be indexed; refused if that must be left to processes that know other models."""
+        waiting = await self.documents.waiting(self.now, limit)
+        if waiting:
+            await self._models()
+        return waiting
 
     async def take(self, waiting: Waiting, holder: str) -> Taken | None:
         """Take a document in hand; None if there is nothing to do for it, or somebody else has it."""
+        models = await self._models()
         domain = await self.domains.held(waiting.domain)
         now = self.now
         held = await self.documents.claim(waiting.domain, waiting.document_id, holder, now, now + LEASE_MICROS)
@@ -99,7 +107,6 @@ class Ingest(msgspec.Struct, frozen=True):
         kept = await self.documents.kept(document.domain, document.document_id, document.content_version)
         if kept is None:
             return None
-        models = models_to_fill(await self.models.listed(), self.embeddings.models())
         return Taken(document, domain, held.cut, kept.content, models)
 
     async def renew(self, document: Document, holder: str) -> bool:
@@ -108,21 +115,24 @@ class Ingest(msgspec.Struct, frozen=True):
 
     async def write(self, taken: Taken, holder: str, layout: Layout, batch: Batch) -> Outcome:
         """Add a batch to what is there of the version at work; the last one is what searches find from then on."""
-        document = await self._held(taken.document, holder)
+        total, grown = len(layout.pieces), _growth(taken.document, layout)
+        is_last = batch.span.stop >= total
+        document = await self._held(taken.document, holder, to_count=is_last and grown != 0)
         if document is None:
             return "lost"
-        if await models_in_use(self.models, self.embeddings.models(), self.now) != taken.models:
+        if batch.span.start == 0 and grown > 0:
+            await self._check_room(grown)
+        if not suffices(batch.vectors, await models_in_use(self.models, self.embeddings.models(), self.now)):
             return "other_models"
         if document.chunks_done > batch.span.start:
             await self._begin_anew(document)
         await self.shelves.add(shelf_of_domain(document.domain), batch.chunks, batch.vectors)
-        total = len(layout.pieces)
-        if batch.span.stop < total:
+        if is_last:
+            await self._finish(document, layout)
+        else:
             await self.documents.advance(
                 document.domain, document.document_id, done=batch.span.stop, total=total, cut=layout.cut
             )
-        else:
-            await self._finish(document, layout)
         return "written"
 
     async def fail(self, document: Document, holder: str, reason: str) -> None:
@@ -156,9 +166,14 @@ class Ingest(msgspec.Struct, frozen=True):
         waiting = await self.documents.requeued(domain)
         return max(waiting)
 
-    async def _held(self, document: Document, holder: str) -> Document | None:
+    async def _models(self) -> tuple[str, ...]:
+        return known_models_to_fill(await self.models.listed(), self.embeddings.models())
+
+    async def _held(self, document: Document, holder: str, *, to_count: bool = False) -> Document | None:
+        # Who counts locks the domain before anything else, as everyone does.
+        find = self.domains.find_locked if to_count else self.domains.held
         # Documents of a domain that was deleted are there for a while, if there are many.
-        if await self.domains.held(document.domain) is None:
+        if await find(document.domain) is None:
             return None
         until = self.now + LEASE_MICROS
         held = await self.documents.held(document.domain, document.document_id, document.version, holder, until)
@@ -171,6 +186,11 @@ class Ingest(msgspec.Struct, frozen=True):
         unfinished = [chunk.number for chunk in there if chunk.version != document.indexed_version]
         await self.shelves.remove(shelf, unfinished)
 
+    async def _check_room(self, grown: int) -> None:
+        """Refuse a text that is so much longer than what was counted for it, if the plan does not allow that."""
+        plan = await self.plans.plan() or self.limits.default_plan
+        check_bytes(plan, grown + sum(each.bytes for each in await self.domains.all()))
+
     async def _finish(self, document: Document, layout: Layout) -> None:
         domain = await self.domains.find(document.domain)
         assert domain is not None  # noqa: S101 - a document that is held is in a domain
@@ -180,10 +200,18 @@ class Ingest(msgspec.Struct, frozen=True):
             indexed_at=self.now,
             title=layout.title,
             media_type=layout.media_type,
+            text_bytes=layout.size,
         )
         await self.documents.finish(done, layout.kept)
+        if done.counted != document.counted:
+            await self.domains.count(document.domain, documents=0, size=done.counted - document.counted)
         await self.shelves.remove_item(
             shelf_of_domain(document.domain), document.domain, document.document_id, before=document.version
         )
         event = document_event("document.indexed", domain, done, self.actor.participant, chunks=done.chunks)
         await self.outbox.publish(event)
+
+
+def _growth(document: Document, layout: Layout) -> int:
+    """Return how many bytes a document counts for more, or fewer, once its text is known."""
+    return structs.replace(document, text_bytes=layout.size).counted - document.counted

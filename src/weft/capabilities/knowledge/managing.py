@@ -265,6 +265,8 @@ async def update_domain(request: UpdateDomain, shown: Shown) -> DomainInfo:
     if (after.cutting, after.importance) != (before.cutting, before.importance):
         after = structs.replace(after, reindex_after="", reindex_afresh=False)
     await domains.domains.update(after)
+    if (after.agents, after.clearance) != (before.agents, before.clearance):
+        await domains.readdress(after)
     reindexing = after.reindex_after is not None
     await domains.tell(domain_event("domain.updated", after, domains.actor.participant, reindexing=reindexing))
     return await shown.info(after)

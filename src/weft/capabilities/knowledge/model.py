@@ -22,7 +22,10 @@ PINNING_CLEARANCE = 3
 State = Literal["pending", "indexed", "failed"]
 
 DomainName = Annotated[
-    Name, msgspec.Meta(description="The domain's name.", extra_json_schema={"examples": ["handbook"]})
+    Name,
+    msgspec.Meta(
+        description="The domain's name: letters, digits, _ and -.", extra_json_schema={"examples": ["handbook"]}
+    ),
 ]
 DocumentId = Annotated[
     str,
@@ -150,9 +153,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """A document as it was put last, and what searches find of it.
 
     ``version`` rises with whatever is put and with each new cutting; ``content_version`` is the version that brought
-    its content. ``indexed_version`` is the one that searches find, 0 while there is none, of ``chunks`` chunks;
-    ``chunks_done`` of ``chunks_total`` are there of the one at work. Digest is the SHA-256 of the content, fingerprint
-    that of everything that was put.
+    its content. ``indexed_version`` is the one that searches find, 0 while there is none, of ``chunks`` chunks, made of
+    ``text_bytes`` of text; ``chunks_done`` of ``chunks_total`` are there of the one at work. Digest is the SHA-256 of
+    the content, fingerprint that of everything that was put.
     """
 
     domain: str
@@ -175,6 +178,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     indexed_version: int = 0
     indexed_content: int = 0
     indexed_at: int | None = None
+    indexed_title: str = ""
+    indexed_type: str = ""
+    text_bytes: int = 0
     chunks: int = 0
     chunks_done: int = 0
     chunks_total: int | None = None
@@ -184,6 +190,11 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     def is_reindexed(self) -> bool:
         """Tell whether its last version brought no other content."""
         return self.version > self.content_version
+
+    @property
+    def counted(self) -> int:
+        """Return how many bytes it counts for: a short content can stand for a long text."""
+        return max(self.bytes, self.text_bytes)
 
 
 def check_document_id(document_id: str) -> None:

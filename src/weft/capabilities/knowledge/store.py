@@ -130,7 +130,10 @@ class DocumentStore(Protocol):
         ...
 
     async def matching(self, domain: str, metadata: Mapping[str, object], media_types: Sequence[str]) -> Sequence[str]:
-        """Return the names of those whose metadata say all of this, and are of one of these types if any is named."""
+        """Return the names of those whose metadata say all of this, and are of one of these types if any is named.
+
+        What counts is what was said of the version that searches find.
+        """
         ...
 
     async def backlog(self, domain: str) -> Backlog: ...

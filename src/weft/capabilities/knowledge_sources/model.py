@@ -107,8 +107,9 @@ class Synced(msgspec.Struct, frozen=True):
 class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where documents of a domain come from. ``location`` is a folder or an address; a hook has none.
 
-    ``error`` is why the last look failed, the last of so many ``failures`` in a row; a source that is not enabled says
-    why it was stopped there. ``seen`` is what it looked like when it was last looked at as a whole.
+    ``error`` is why the last look failed; a source that is not enabled says why it was stopped there. ``failures`` is
+    how many looks in a row failed, or could not take everything. ``seen`` is what it looked like when it was last
+    looked at as a whole.
     """
 
     source_id: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated
 
@@ -31,13 +32,14 @@ from weft.capabilities.knowledge_sources.model import (
 )
 from weft.capabilities.knowledge_sources.store import SourceDesk
 from weft.capabilities.knowledge_sources.syncing import Sources, Supply
-from weft.capabilities.webhooks.model import AddressRefused, Secret, Url, check_secret, check_url, new_secret
+from weft.capabilities.webhooks.model import AddressRefused, Secret, Url, check_url, secret_of
 from weft.kernel.clock import from_micros, optional_moment
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import ANYONE, Actor, Permission
 from weft.kernel.ids import new_id
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
+_ONE_PLACE = "With the kind folder give folder, with the kind url give url, with the kind hook neither."
 Include = Annotated[
     Globs, msgspec.Meta(min_length=1, description="Files to take, such as *.md or guides/*; all if left out.")
 ]
@@ -194,13 +196,8 @@ class Registered(msgspec.Struct, frozen=True):
 
 async def _check_place(request: AddSource, actor: Actor, desk: SourceDesk) -> None:
     """Refuse what could not be read, before a transaction waits for it."""
-    given = {"folder": request.folder, "url": request.url, "hook": None}
-    for field in ("folder", "url"):
-        if (getattr(request, field) is not None) != (request.kind == field):
-            raise InvalidInput(f"{field}: goes with the kind {field}, and only with that", field=field)
-    if request.url is not None:
-        check_url(request.url)
-    await desk.check(actor, request.kind, given[request.kind] or "")
+    _check_terms(request)
+    await desk.check(actor, request.kind, _location_of(request))
 
 
 @operation(
@@ -226,7 +223,6 @@ async def add_source(request: AddSource, registered: Registered, desk: SourceDes
         raise TooManySources(f"There are {MOST_SOURCES} sources already.")
     token = new_token()
     source = _made(request, sources, token)
-    check_prefix(source.prefix)
     if any(could_name_alike(source, each) for each in await sources.sources.of_domain(domain.domain)):
         raise InvalidInput(
             "prefix: another source of this domain could name its documents like this: neither may begin the other.",
@@ -331,28 +327,35 @@ async def sync_source(request: SyncSource, registered: Registered, desk: SourceD
     return SourceAsked(source_id=source.source_id)
 
 
-def _made(request: AddSource, sources: Sources, token: str) -> Source:
-    if request.secret is not None:
-        check_secret(request.secret)
+def _check_terms(request: AddSource) -> None:
+    """Refuse what does not go with the kind of source."""
+    for field in ("folder", "url"):
+        is_given, is_meant = getattr(request, field) is not None, request.kind == field
+        if is_meant and not is_given:
+            raise InvalidInput(f"{field}: give {field}: where the documents are.", hint=_ONE_PLACE, field=field)
+        if is_given and not is_meant:
+            raise InvalidInput(f"{field}: goes only with the kind {field}.", hint=_ONE_PLACE, field=field)
+    if request.url is not None:
+        check_url(request.url)
     if request.watch and request.kind != "folder":
         raise InvalidInput("watch: only a folder can be watched; give every_seconds.", field="watch")
     if request.kind == "hook" and request.every_seconds is not None:
         raise InvalidInput("every_seconds: documents of a hook come when it is called.", field="every_seconds")
-    prefix = request.prefix
-    if request.url is not None:
-        prefix = prefix or document_of_url(request.url)
-        check_document_id(prefix)
+    check_prefix(request.prefix)
+
+
+def _made(request: AddSource, sources: Sources, token: str) -> Source:
     return Source(
         source_id=new_id("source"),
         domain=request.domain,
         kind=request.kind,
-        location=request.folder or request.url or "",
-        prefix=prefix,
+        location=_location_of(request),
+        prefix=_prefix_of(request),
         include=request.include,
         exclude=request.exclude,
         every_seconds=request.every_seconds,
         watch=request.watch,
-        secret=request.secret or new_secret(),
+        secret=secret_of(request.secret),
         token_digest=token_digest(token),
         principal_id=sources.actor.principal_id,
         created_at=sources.now,
@@ -360,20 +363,37 @@ def _made(request: AddSource, sources: Sources, token: str) -> Source:
     )
 
 
-def _changed(source: Source, changes: dict[str, object], now: int) -> Source:
+def _location_of(request: AddSource) -> str:
+    return request.folder or request.url or ""
+
+
+def _prefix_of(request: AddSource) -> str:
+    """Return what names of documents begin with; of an address, what its one document is called."""
+    if request.url is None:
+        return request.prefix
+    name = request.prefix or document_of_url(request.url)
+    check_document_id(name)
+    return name
+
+
+def _check_changes(source: Source, changes: Mapping[str, object]) -> None:
     every = changes.get("every_seconds")
-    if every == 0:
-        changes["every_seconds"] = None
-    elif isinstance(every, int) and every < LEAST_SECONDS:
+    if isinstance(every, int) and 0 < every < LEAST_SECONDS:
         raise InvalidInput(f"every_seconds: at least {LEAST_SECONDS}, or 0 for never.", field="every_seconds")
     if (changes.get("watch") and source.kind != "folder") or (every and source.kind == "hook"):
         raise InvalidInput(f"A source of the kind {source.kind} is not looked at like this.", field="watch")
+
+
+def _changed(source: Source, changes: Mapping[str, object], now: int) -> Source:
+    _check_changes(source, changes)
     after = structs.replace(source, **changes)
+    # 0 stands for never.
+    after = structs.replace(after, every_seconds=after.every_seconds or None)
     if after.enabled and not source.enabled:
         after = structs.replace(after, error=None, asked=0 if source.kind == "hook" else ASKED)
     if (after.include, after.exclude) != (source.include, source.exclude):
         after = structs.replace(after, seen="", asked=max(after.asked, ASKED))
-    return structs.replace(after, due_at=after.next_due(now) if every is not None else after.due_at)
+    return structs.replace(after, due_at=after.next_due(now) if "every_seconds" in changes else after.due_at)
 
 
 def _info(source: Source) -> SourceInfo:

@@ -93,9 +93,10 @@ class Sources(msgspec.Struct, frozen=True):
     async def finish(self, source_id: str, done: Synced, seen: str, *, asked: bool) -> None:
         """Note that everything was looked at, and what that changed."""
         source = await self._locked(source_id)
-        synced = structs.replace(source, error=None, failures=0, seen=seen, done=done, synced_at=self.now)
+        failures = source.failures + 1 if done.failed else 0
+        synced = structs.replace(source, error=None, failures=failures, seen=seen, done=done, synced_at=self.now)
         await self.sources.update(structs.replace(synced, due_at=synced.next_due(self.now)))
-        if asked or done.changed or done.failed or source.error:
+        if asked or done.changed or source.error or done.failures != source.done.failures:
             await self.tell("knowledge_source.synced", synced, **done.figures)
 
     async def fail(self, source_id: str, reason: str, *, stop: bool = False) -> None:
@@ -144,11 +145,12 @@ class Supply(msgspec.Struct, frozen=True):
     async def remove(self, source: Source, document_ids: Sequence[str]) -> int:
         """Take documents away that their source no longer has; return how many were there."""
         await self._check(source)
-        return sum([await self._remove(source, document_id) for document_id in document_ids])
+        return await self._remove_each(source, document_ids)
 
     async def remove_all(self, source: Source) -> int:
-        """Take away every document that came from a source; return how many there were."""
-        return await self.remove(source, sorted(await self.sources.files(source.source_id)))
+        """Take away every document that came from a source, stopped or not; return how many there were."""
+        await self._locked(source)
+        return await self._remove_each(source, sorted(await self.sources.files(source.source_id)))
 
     async def take_in(
         self, source: Source, call: SignedCall, items: Sequence[Item], removed: Sequence[str]
@@ -173,7 +175,14 @@ class Supply(msgspec.Struct, frozen=True):
         return HookAnswer(accepted=len(items) - done.failed, removed=gone, refused=tuple(refused))
 
     async def _check(self, source: Source) -> Source:
-        """Make sure that a source is still there, and stays so: whoever removes it locks its domain first, too."""
+        """Make sure that nobody has removed a source or stopped it, and nobody does before this is done."""
+        found = await self._locked(source)
+        if not found.enabled:
+            raise SourceGone
+        return found
+
+    async def _locked(self, source: Source) -> Source:
+        # Whoever changes or removes a source locks its domain first, too.
         await self.documents.domains.lock(source.domain)
         found = await self.sources.find_locked(source.source_id)
         if found is None:
@@ -200,6 +209,9 @@ class Supply(msgspec.Struct, frozen=True):
         await self.sources.put_file(source.source_id, structs.replace(file, digest=digest))
         return Synced(failed=1, failures=(NotTaken(file.document_id, file.error or ""),))
 
+    async def _remove_each(self, source: Source, document_ids: Sequence[str]) -> int:
+        return sum([await self._remove(source, document_id) for document_id in document_ids])
+
     async def _remove(self, source: Source, document_id: str) -> bool:
         known = await self.sources.file(source.source_id, document_id)
         await self.sources.forget_file(source.source_id, document_id)
@@ -219,7 +231,8 @@ def planned(source: Source, files: Sequence[File], known: Mapping[str, KnownFile
 
 
 def _is_known(file: File, known: KnownFile | None) -> bool:
-    return known is not None and (known.size, known.changed_at) == (file.size, file.changed_at)
+    """Tell whether a file is as it was put; one that could not be put is tried again at every look."""
+    return known is not None and (known.size, known.changed_at, known.error) == (file.size, file.changed_at, None)
 
 
 def _is_own(document: Document, known: KnownFile | None) -> bool:

@@ -36,7 +36,7 @@ class AlreadyServing(Conflict):
     """The tenant's searches use this model."""
 
     code = "MODEL_IN_USE"
-    hint = "Name another model: list_models shows those you may use."
+    hint = "Name another model: see those you may use with the action list_models."
     related = ("knowledge",)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.embedding.choosing import models_to_fill, serving_model
+from weft.capabilities.embedding.choosing import models_to_fill
 from weft.capabilities.embedding.model import Model
 from weft.capabilities.embedding.store import TenantModelStore
 from weft.capabilities.models.comparing import Probe, probes_in
@@ -53,7 +53,7 @@ class Moves(msgspec.Struct, frozen=True):
         last = await self.moves.find_locked()
         if last is not None and last.finished_at is None:
             raise MoveUnderWay(to_model=last.to_model, state=last.state)
-        serving = await self._serving(known)
+        serving, *_ = models_to_fill(await self.models.listed(), known)
         if serving == model.name:
             raise AlreadyServing(model=model.name)
         # Both are written, so that whoever adds chunks under what was said before has ended when this is done.
@@ -117,11 +117,10 @@ class Moves(msgspec.Struct, frozen=True):
         if move is None:
             return
         begun_anew = structs.replace(move, shelf="", number=0)
-        for shelf in await self.shelves.names():
-            if await self.shelves.without_vector(shelf, move.to_model, whole_up_to.get(shelf, 0), 1):
-                await self.moves.save(begun_anew)
-                return
-        await self._save(structs.replace(begun_anew, state="comparing"), "model_move.comparing")
+        if await self._is_whole(move, whole_up_to):
+            await self._save(structs.replace(begun_anew, state="comparing"), "model_move.comparing")
+        else:
+            await self.moves.save(begun_anew)
 
     async def probes(self) -> list[Probe]:
         """Return questions for chunks of every shelf, always the same ones of what stands there."""
@@ -132,10 +131,18 @@ class Moves(msgspec.Struct, frozen=True):
         """Return how many chunks there are."""
         return sum([(await self.shelves.state(shelf)).chunks for shelf in await self.shelves.names()])
 
-    async def settle(self, comparison: ModelComparison | None) -> None:
-        """Take over with the new model if it finds as much as the old one, and stay with the old one if not."""
+    async def settle(self, comparison: ModelComparison | None, whole_up_to: Mapping[str, int]) -> None:
+        """Take over with the new model if it finds as much as the old one, and stay with the old one if not.
+
+        Chunks that were added meanwhile without a vector of the new model get one first; then both are compared again.
+        """
         move = await self._standing("comparing")
         if move is None:
+            return
+        # It is what it was; but whoever adds chunks has ended when this is done, and nobody begins.
+        await self.models.set(move.to_model, "building", self.now)
+        if not await self._is_whole(move, whole_up_to):
+            await self.moves.save(structs.replace(move, state="embedding", problem=None))
             return
         compared = structs.replace(move, comparison=comparison, problem=None)
         if comparison is not None and not comparison.is_parity:
@@ -168,11 +175,12 @@ class Moves(msgspec.Struct, frozen=True):
         if move is not None and move.finished_at is None:
             await self.moves.save(structs.replace(move, problem=problem[:_LONGEST_PROBLEM]))
 
-    async def _serving(self, known: Sequence[Model]) -> str:
-        """Return the model that chunks have vectors of, whether or not it is still there."""
-        said = await self.models.listed()
-        written = next((each.model for each in said if each.role == "serving"), None)
-        return serving_model(said, known).name if written is None else written
+    async def _is_whole(self, move: Move, up_to: Mapping[str, int]) -> bool:
+        """Tell whether every chunk has a vector of the new model, if those up to these numbers have."""
+        for shelf in await self.shelves.names():
+            if await self.shelves.without_vector(shelf, move.to_model, up_to.get(shelf, 0), 1):
+                return False
+        return True
 
     async def _set_aside(self, model: str) -> None:
         """Use a model no longer. Where the tenant may use some models only, it goes on being one of them."""
@@ -207,7 +215,7 @@ async def models_in_use(store: TenantModelStore, known: Sequence[Model], now: in
     """
     said = await store.held()
     if not any(each.role == "serving" for each in said):
-        await store.set(serving_model(said, known).name, "serving", now)
+        await store.set(models_to_fill(said, known)[0], "serving", now)
         # Somebody may have set out for another model meanwhile, who waits for this row from now on.
         said = await store.held()
     return models_to_fill(said, known)

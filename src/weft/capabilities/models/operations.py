@@ -167,8 +167,9 @@ async def start_move(request: StartMove, actor: Actor, moves: Moves, embeddings:
     audience=Audience.NOT_SUBAGENTS,
     errors=(NoMove,),
 )
-async def show_move(_: ShowMove, moves: Moves) -> MoveInfo:
+async def show_move(_: ShowMove, actor: Actor, moves: Moves) -> MoveInfo:
     """Show how far the last move to another embedding model is, and how the two compare."""
+    check_highest_clearance(actor)
     move = await moves.moves.find()
     if move is None:
         raise NoMove

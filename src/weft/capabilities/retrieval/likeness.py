@@ -57,7 +57,7 @@ class Likeness:
         itself = None if chunk_id is None else await self._passage(chunk_id)
         outlook, views = await self.retriever.look(self.actor, self.part)
         said = text if itself is None else itself.chunk.embedded
-        vector = await self.retriever.embeddings.of_query(self.actor.tenant, said or "", outlook.model)
+        vector = await self.retriever.embeddings.of_query(self.actor, said or "", outlook.model)
         most = top_k if outlook.most is None else min(top_k, outlook.most)
         hits: list[Hit] = []
         for spare in _SPARE:

@@ -130,7 +130,8 @@ async def _documents(domain: str, chunks: Sequence[Chunk], library: Library) -> 
         if document is None or chunk.version != document.indexed_version:
             continue
         uri = document_uri(domain, document.document_id, document.indexed_version)
-        found.append(Passage(chunk=chunk, text=chunk.text, title=document.title or document.document_id, uri=uri))
+        title = document.indexed_title or document.document_id
+        found.append(Passage(chunk=chunk, text=chunk.text, title=title, uri=uri))
     return found
 
 

@@ -109,7 +109,7 @@ class Retriever:
         question = _within(asked.question, outlook)
         for wish in outlook.wishes:
             self.note(actor.tenant, wish.shelf, question.text)
-        embed = partial(self._meanings, actor.tenant, outlook.model)
+        embed = partial(self._meanings, actor, outlook.model)
         ranking, hits = await self._ranked(actor, question, outlook, views, embed)
         if ranking.fallback is not None and not outlook.in_part:
             await self.unanswered.tell(actor, _low_relevance(actor, asked, ranking))
@@ -148,9 +148,9 @@ class Retriever:
             sight.wishes, model.name, most, sight.pending_documents, await library.lag.events(library.actor, part)
         )
 
-    async def _meanings(self, tenant: str, model: str, texts: Sequence[str]) -> Vectors | None:
+    async def _meanings(self, actor: Actor, model: str, texts: Sequence[str]) -> Vectors | None:
         try:
-            found = await asyncio.gather(*(self.embeddings.of_query(tenant, text, model) for text in texts))
+            found = await asyncio.gather(*(self.embeddings.of_query(actor, text, model) for text in texts))
         except (EmbedderUnavailable, TextRefused):
             return None
         from numpy import stack  # noqa: PLC0415 - whoever embeds has it loaded

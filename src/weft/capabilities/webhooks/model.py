@@ -183,11 +183,15 @@ def host_of(url: str) -> str:
     return urlsplit(url).hostname or ""
 
 
-def new_secret() -> str:
-    return _SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+def secret_of(given: str | None) -> str:
+    """Return what calls are signed with: the secret that was given, if it can be used, or else a new one."""
+    if given is None:
+        return _SECRET_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+    _check_secret(given)
+    return given
 
 
-def check_secret(secret: str) -> None:
+def _check_secret(secret: str) -> None:
     """Refuse a secret that no library for receivers could use."""
     try:
         fits = len(_key(secret)) in _SECRET_BYTES

@@ -24,11 +24,10 @@ from weft.capabilities.webhooks.model import (
     WebhookCannotRun,
     WebhookId,
     WebhookNotFound,
-    check_secret,
     check_url,
     delivery_id_of,
     maker_of,
-    new_secret,
+    secret_of,
 )
 from weft.capabilities.webhooks.store import Courier, Delivery, WebhookStore
 from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
@@ -257,8 +256,7 @@ async def create_webhook(
     The webhook is told what you may be told, for as long as you are an admin. A receiver that does not answer with a
     status of success within ten seconds is tried again for most of a day.
     """
-    if request.secret is not None:
-        check_secret(request.secret)
+    secret = secret_of(request.secret)
     if request.session_id is not None:
         await find_session(request.session_id, registered.actor, sessions)
     if len(await registered.webhooks.all()) >= MOST_WEBHOOKS:
@@ -269,7 +267,7 @@ async def create_webhook(
         types=request.types,
         session_id=request.session_id,
         description=request.description,
-        secret=request.secret or new_secret(),
+        secret=secret,
         principal_id=registered.actor.principal_id,
         created_at=to_micros(clock.now()),
     )

@@ -32,7 +32,8 @@ CREATE TABLE domains (
 -- Several versions may be cut from the same content. Only the holder indexes, until its lease ends; a lease nobody holds
 -- is a pause. How the version at work was cut is kept, so that whoever goes on with it can tell whether it still fits.
 -- Starts counts how often it was taken up since it got any further, so that what ends the process does not for ever.
--- Unfinished is 1 while there are chunks of versions that searches must not find.
+-- Unfinished is 1 while there are chunks of versions that searches must not find. What the indexed version was said to be
+-- is kept beside what was put last, so that searches judge and show what they find; text_bytes is how long its text is.
 CREATE TABLE documents (
     tenant          TEXT NOT NULL,
     domain          TEXT NOT NULL,
@@ -55,6 +56,10 @@ CREATE TABLE documents (
     indexed_version {bigint} NOT NULL,
     indexed_content {bigint} NOT NULL,
     indexed_at      {bigint},
+    indexed_title   TEXT NOT NULL DEFAULT '',
+    indexed_type    TEXT NOT NULL DEFAULT '',
+    indexed_metadata TEXT,
+    text_bytes      {bigint} NOT NULL DEFAULT 0,
     chunks          {bigint} NOT NULL,
     chunks_done     {bigint} NOT NULL,
     chunks_total    {bigint},

@@ -155,6 +155,25 @@ class SqlOutbox:
             event_type,
         )
 
+    async def readdress_family(
+        self, family: str, subject: str, participants: tuple[str, ...], readable_by: tuple[str, ...]
+    ) -> None:
+        part = f"{subject}/"
+        await self._tx.run(
+            """
+            UPDATE events SET participants = $1, readable_by = $2
+            WHERE tenant = $3 AND session_id IS NULL AND type LIKE $4
+              AND (subject = $5 OR SUBSTR(subject, 1, $6) = $7)
+            """,
+            encode_patterns(participants),
+            encode_patterns(readable_by),
+            self._tx.tenant,
+            f"{family}.%",
+            subject,
+            len(part),
+            part,
+        )
+
 
 class SqlEventStore:
     """Committed events, as rows of one tenant."""

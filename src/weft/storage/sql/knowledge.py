@@ -29,7 +29,7 @@ FROM domains
 _DOCUMENT = """
 SELECT domain, document_id, version, content_version, digest, fingerprint, bytes, media_type, title, metadata, pinned,
        importance, moment, added_by, created_at, updated_at, state, indexed_version, indexed_content, indexed_at,
-       chunks, chunks_done, chunks_total, error, cut, starts
+       indexed_title, indexed_type, text_bytes, chunks, chunks_done, chunks_total, error, cut, starts
 FROM documents
 """
 _DOCUMENT_FIELDS = Document.__struct_fields__
@@ -268,8 +268,9 @@ class SqlDocumentStore:
         while True:
             rows = await self._tx.all(
                 """
-                SELECT document_id, metadata, media_type FROM documents
-                WHERE tenant = $1 AND domain = $2 AND document_id > $3 ORDER BY document_id LIMIT $4
+                SELECT document_id, indexed_metadata, indexed_type FROM documents
+                WHERE tenant = $1 AND domain = $2 AND document_id > $3 AND indexed_version > 0
+                ORDER BY document_id LIMIT $4
                 """,
                 self._tenant,
                 domain,
@@ -409,8 +410,9 @@ class SqlDocumentStore:
             """
             UPDATE documents SET state = 'indexed', indexed_version = $1, indexed_content = $2, indexed_at = $3,
                                  chunks = $4, chunks_done = $4, chunks_total = $4, media_type = $5, title = $6,
+                                 indexed_type = $5, indexed_title = $6, indexed_metadata = metadata, text_bytes = $7,
                                  error = NULL, holder = NULL, lease_until = 0, starts = 0, unfinished = 0
-            WHERE tenant = $7 AND domain = $8 AND document_id = $9
+            WHERE tenant = $8 AND domain = $9 AND document_id = $10
             """,
             document.version,
             document.content_version,
@@ -418,6 +420,7 @@ class SqlDocumentStore:
             document.chunks,
             document.media_type,
             document.title,
+            document.text_bytes,
             self._tenant,
             document.domain,
             document.document_id,

@@ -33,10 +33,12 @@ async def documents_waiting(transaction: Transaction, since: int) -> int:
     return sum(row[0] for row in rows)
 
 
-async def serving_models(transaction: Transaction) -> list[str]:
-    """Return the models that searches use, of those tenants for which one was written down."""
-    rows = await transaction.all("SELECT DISTINCT model FROM tenant_models WHERE role = 'serving' ORDER BY model")
-    return [row[0] for row in rows]
+async def models_of_tenants(transaction: Transaction) -> list[tuple[str, str]]:
+    """Return the models that tenants search with or move to, each with which of these it is."""
+    rows = await transaction.all(
+        "SELECT DISTINCT model, role FROM tenant_models WHERE role IN ('serving', 'building') ORDER BY model, role"
+    )
+    return [(row[0], row[1]) for row in rows]
 
 
 async def moves_not_going_on(transaction: Transaction, since: int) -> int:

@@ -129,7 +129,9 @@ class DocumentStoreContract:
         assert [each.error for each in await stores.documents.page("handbook", "failed", "", 9)] == ["no text"]
         assert await stores.documents.backlog("handbook") == Backlog(pending=2, failed=1)
 
-    async def test_what_is_written_of_a_version_is_unfinished_until_that_is_found_or_failed(self, stores: Stores) -> None:
+    async def test_what_is_written_of_a_version_is_unfinished_until_that_is_found_or_failed(
+        self, stores: Stores
+    ) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert list(await stores.documents.unfinished("handbook")) == []
         await stores.documents.advance(*NAMES, done=1, total=2, cut="so")
@@ -146,10 +148,18 @@ class DocumentStoreContract:
     async def test_documents_are_found_by_what_their_metadata_say(self, stores: Stores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         matching = stores.documents.matching
+        assert list(await matching("handbook", {"team": "people"}, ())) == []
+        await stores.documents.finish(DOCUMENT, None)
+        # Until the next one is finished, what was said of this one counts.
+        second = structs.replace(later(DOCUMENT, 2), metadata='{"year":2025}', media_type="text/html")
+        await stores.documents.put(second, b"y", 6)
         assert list(await matching("handbook", {"team": "people"}, ())) == ["guides/start.md"]
         assert list(await matching("handbook", {"team": "people", "year": 2025}, ())) == []
         assert list(await matching("handbook", {}, ("text/markdown",))) == ["guides/start.md"]
         assert list(await matching("handbook", {}, ("text/html",))) == []
+        await stores.documents.finish(second, None)
+        assert list(await matching("handbook", {"year": 2025}, ("text/html",))) == ["guides/start.md"]
+        assert list(await matching("handbook", {"team": "people"}, ())) == []
 
     async def test_a_document_is_in_one_hand_until_it_is_let_go_of_or_the_lease_ends(self, stores: Stores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
@@ -205,13 +215,18 @@ class DocumentStoreContract:
 
     async def test_a_finished_version_is_the_one_that_is_found(self, stores: Stores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
-        await stores.documents.finish(structs.replace(DOCUMENT, chunks=3, indexed_at=9, title="Found"), b"text")
+        done = structs.replace(DOCUMENT, chunks=3, indexed_at=9, title="Found", text_bytes=4)
+        await stores.documents.finish(done, b"text")
         found = await stores.documents.find(*NAMES)
         assert found is not None
         assert (found.state, found.indexed_version, found.indexed_content, found.indexed_at) == ("indexed", 1, 1, 9)
         assert (found.chunks, found.chunks_done, found.chunks_total, found.title) == (3, 3, 3, "Found")
+        assert (found.indexed_title, found.indexed_type, found.text_bytes) == ("Found", "text/markdown", 4)
         assert await stores.documents.kept(*NAMES, 1) == Kept(b"x", b"text")
-        await stores.documents.put(structs.replace(later(found, 2), state="pending"), b"y", 11)
+        await stores.documents.put(structs.replace(later(found, 2), state="pending", title="Next"), b"y", 11)
+        pending = await stores.documents.find(*NAMES)
+        assert pending is not None
+        assert (pending.title, pending.indexed_title) == ("Next", "Found")
         # Until the next one is finished, what is found can be read.
         assert await stores.documents.kept(*NAMES, 1) == Kept(b"x", b"text")
         await stores.documents.finish(structs.replace(later(found, 2), chunks=1), None)

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from weft.transports.cli import documents, events, history, missing, policies, record_forms, records, retrieval
-from weft.transports.cli.commands import JSON, Command, Group
+from weft.transports.cli import (
+    documents,
+    events,
+    history,
+    knowledge_sources,
+    missing,
+    policies,
+    record_forms,
+    records,
+    retrieval,
+)
+from weft.transports.cli.commands import JSON, Command, Group, GroupWithUsual
 from weft.transports.cli.failures import FAILED
 from weft.transports.cli.fields import given, parameters
 from weft.transports.cli.render import show
@@ -34,6 +44,7 @@ IRREVERSIBLE = frozenset(
 _FORMS = {
     **documents.FORMS,
     **history.FORMS,
+    **knowledge_sources.FORMS,
     **missing.FORMS,
     **policies.FORMS,
     **records.FORMS,
@@ -55,8 +66,10 @@ def group_of(name: str, summary: str, operations: Iterable[Operation]) -> Group:
     """Return the group that holds these operations, in the order of their definition, what creates things first."""
     ordered = sorted(operations, key=lambda operation: operation.verb != "create")
     commands = {dashed(operation.verb): command_for(operation) for operation in ordered}
-    group = Group(name, commands=commands, help=summary, no_args_is_help=True)
-    group.usual = _USUAL.get(name)
+    if name not in _USUAL:
+        return Group(name, commands=commands, help=summary, no_args_is_help=True)
+    group = GroupWithUsual(name, commands=commands, help=summary, no_args_is_help=True)
+    group.usual = commands[_USUAL[name]]
     return group
 
 

@@ -1,12 +1,12 @@
-"""``weft knowledge add`` and ``watch``: files and folders into a domain; and how domains and models are shown."""
+"""``weft knowledge add``: files and folders into a domain; and how domains, documents and models are shown."""
 
 from __future__ import annotations
 
 import asyncio
 import io
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
@@ -15,7 +15,9 @@ import msgspec
 
 from weft.transports.cli.commands import JSON, Command
 from weft.transports.cli.failures import FAILED
+from weft.transports.cli.knowledge_sources import sync_source, watch
 from weft.transports.cli.render import counted, harmless, show, table
+from weft.transports.cli.waiting import Failure, bar, documents_in, told, wait_until_indexed
 
 if TYPE_CHECKING:
     from weft.capabilities.following.reindexing import ReindexingShown
@@ -28,21 +30,11 @@ if TYPE_CHECKING:
 
 _STANDARD_INPUT = "-"
 _HIDDEN = "."
-_LOOK_EVERY_SECONDS = 0.5
-# Beyond this many it is told only how many there are.
-_LISTED = 1_000
 _AT_ONCE = 4
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """A document that could not be indexed, and why."""
-
-    document_id: str
-    error: str
-
-
 class Added(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of the files. Searches find those that are indexed; ``pending`` ones soon."""
+    """What became of the files. Searches find those that are indexed; so many ``pending`` ones of them soon."""
 
     domain: str
     documents: list[str]
@@ -61,7 +53,9 @@ class _File(NamedTuple):
         return io.BytesIO(sys.stdin.buffer.read()) if self.path == _STANDARD_INPUT else Path(self.path).open("rb")
 
 
-@click.command("add", cls=Command, params=[JSON])
+@click.command(
+    "add", cls=Command, params=[JSON], short_help="Put files, and folders with all that is in them, into a domain."
+)
 @click.argument("domain", help="The domain to put them into.")
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...", help="Files and folders; - is standard input.")
 @click.option("--prefix", default="", help="What the names of the documents begin with, such as guides/.")
@@ -95,27 +89,6 @@ def add(
         ctx.exit(FAILED)
 
 
-@click.command("watch", cls=Command, params=[JSON])
-@click.argument("domain", help="The domain that takes its documents from there.")
-@click.argument("folder", type=click.Path(path_type=Path), help="A folder that the server may read.")
-@click.option("--every", "every_seconds", type=int, help="Look every so many seconds instead of watching.")
-@click.option("--prefix", default="", help="What the names of the documents begin with, such as guides/.")
-@click.pass_obj
-def watch(
-    target: Target, /, *, domain: str, folder: Path, every_seconds: int | None, prefix: str, as_json: bool
-) -> None:
-    """Have a domain keep up with a folder by itself: files that come, change and go.
-
-    The folder is one of the server's, inside of those that WEFT_KNOWLEDGE_FOLDERS names.
-    """
-    from weft.app.operations import all_operations  # noqa: PLC0415 - help needs no operations
-
-    place = folder if target.url is not None else folder.absolute()
-    how = {"watch": True} if every_seconds is None else {"every_seconds": every_seconds}
-    raw = {"domain": domain, "kind": "folder", "folder": str(place), "prefix": prefix, **how}
-    show(target.call(all_operations()["knowledge.add_source"], raw), as_json=as_json)
-
-
 def _files(paths: Iterable[str], prefix: str, name: str | None) -> list[_File]:
     found = [file for path in paths for file in _files_of(path)]
     if name is not None:
@@ -124,8 +97,8 @@ def _files(paths: Iterable[str], prefix: str, name: str | None) -> list[_File]:
         return [_File(f"{prefix}{name}", found[0].path)]
     if any(file.document_id == _STANDARD_INPUT for file in found):
         raise click.UsageError("Say with --name what standard input is called.")
-    names = [file.document_id for file in found]
-    twice = next((each for each in names if names.count(each) > 1), None) if len(set(names)) < len(names) else None
+    uses = Counter(file.document_id for file in found)
+    twice = next((each for each, number in uses.items() if number > 1), None)
     if twice is not None:
         raise click.UsageError(f"Two of the files would be called '{twice}': add them apart, with --prefix.")
     return [_File(f"{prefix}{file.document_id}", file.path) for file in found]
@@ -151,12 +124,15 @@ async def _add(target: Target, domain: str, files: list[_File], *, create: bool,
     async with target.weft() as weft:
         if create:
             await _ensure(weft, domain)
-        with _bar(len(files), "Uploading") as progress:
+        with bar(len(files), "Uploading") as progress:
             turns = asyncio.Semaphore(_AT_ONCE)
             unchanged = sum(await asyncio.gather(*(_put(weft, domain, file, turns, progress) for file in files)))
         names = [file.document_id for file in files]
-        pending = await _wait(weft, domain, set(names)) if wait else (await weft.knowledge.show_domain(domain)).pending
-        failed = await _failed(weft, domain, set(names)) if wait else []
+        is_ours = set(names).__contains__
+        if wait:
+            failed, pending = await wait_until_indexed(weft, domain, is_ours, len(names)), 0
+        else:
+            failed, pending = [], len(await documents_in(weft, domain, "pending", is_ours))
         return Added(domain=domain, documents=names, unchanged=unchanged, pending=pending, failed=failed)
 
 
@@ -183,50 +159,13 @@ async def _put(
         return put.unchanged
 
 
-async def _wait(weft: Client | Weft, domain: str, names: set[str]) -> int:
-    """Wait until none of these is to be indexed any more; return how many still are, which is none."""
-    total = min(len(names), (await weft.knowledge.show_domain(domain)).pending)
-    with _bar(total, "Indexing") as progress:
-        left = total
-        while left:
-            pending = await weft.knowledge.list_documents(domain, state="pending", limit=_LISTED)
-            ours = sum(document.document_id in names for document in pending.documents)
-            now = max(ours, 1) if pending.has_more else ours
-            progress(max(0, left - now))
-            left = min(left, now)
-            if left:
-                await asyncio.sleep(_LOOK_EVERY_SECONDS)
-    return left
-
-
-async def _failed(weft: Client | Weft, domain: str, names: set[str]) -> list[Failure]:
-    failed: list[Failure] = []
-    cursor: str | None = None
-    while True:
-        page = await weft.knowledge.list_documents(domain, state="failed", cursor=cursor, limit=_LISTED)
-        failed += [Failure(each.document_id, each.error or "") for each in page.documents if each.document_id in names]
-        if page.next_cursor is None:
-            return failed
-        cursor = page.next_cursor
-
-
-@contextmanager
-def _bar(total: int, label: str) -> Iterator[Callable[[int], None]]:
-    """Show how far it is to whoever watches; a pipe or log is shown nothing."""
-    if not total or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    with click.progressbar(length=total, label=f"{label:<9}", file=sys.stderr, show_pos=True) as bar:
-        yield bar.update
-
-
 def _render_added(added: Added) -> str:
+    put = counted(len(added.documents) - len(added.failed), "document")
     known = f", {added.unchanged} unchanged" if added.unchanged else ""
-    lines = [f"{counted(len(added.documents), 'document')} in {harmless(added.domain)}{known}."]
+    lost = f"; {len(added.failed)} could not be indexed:" if added.failed else "."
+    lines = [f"{put} in {harmless(added.domain)}{known}{lost}", *told(added.failed)]
     if added.pending:
-        waiting = counted(added.pending, "document")
-        lines.append(f"{waiting} of the domain still to be indexed: weft knowledge show-domain tells how far that is.")
-    lines += [harmless(f"{each.document_id} could not be indexed: {each.error}") for each in added.failed]
+        lines.append(f"{added.pending} of them still to be indexed: weft knowledge show-domain tells how far that is.")
     return "\n".join(lines)
 
 
@@ -300,4 +239,4 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "knowledge.reindex_all": _render_reindexing,
     "knowledge.show_reindexing": _render_reindexing,
 }
-COMMANDS = (add, watch)
+COMMANDS = (add, watch, sync_source)

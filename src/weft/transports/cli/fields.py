@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _ALSO_POSITIONAL = frozenset({"version", "from_version", "to_version"})
 # What work is part of is called the same by every command.
 _PARTS_OF_WORK = {"turn_id": "--turn", "task_id": "--task", "tool_call_id": "--tool-call"}
+# What looks everywhere does so unless it is told otherwise, each time.
+_EVERYWHERE = frozenset({"search.everything", "search.get_context", "search.find_similar"})
 _SWITCHED_TO = ("history.switch", "branch")
 
 
@@ -168,7 +170,7 @@ def _parameter(operation: Operation, field: Field) -> click.Parameter:
     if field.name == "session_id" and operation.group != "session":
         return click.Option(
             ["--session", "-s", "session_id"],
-            envvar="WEFT_SESSION" if operation.session is SessionUse.WORKS_IN else None,
+            envvar="WEFT_SESSION" if _works_where_named(operation) else None,
             show_envvar=True,
             required=field.required,
             type=Text(),
@@ -180,6 +182,11 @@ def _parameter(operation: Operation, field: Field) -> click.Parameter:
         count = -1 if shape.many else 1
         return click.Argument([field.name], nargs=count, required=True, type=_click_type(shape), help=_help(shape))
     return _option(field, shape)
+
+
+def _works_where_named(operation: Operation) -> bool:
+    """Tell whether an operation works in the session that the environment names, if no other is said."""
+    return operation.session is SessionUse.WORKS_IN and operation.name not in _EVERYWHERE
 
 
 def _option(field: Field, shape: _Shape) -> click.Option:

@@ -131,8 +131,7 @@ class Root(Group):
 
         group = group_of(cmd_name, _summary(cmd_name), operations)
         added = import_module(f"weft.transports.cli.{_ADDED[cmd_name]}").COMMANDS if cmd_name in _ADDED else ()
-        for command in added:
-            group.add_command(command)
+        group.lead_with(added)
         return group
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

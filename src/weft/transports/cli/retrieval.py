@@ -108,7 +108,8 @@ def _why(signals: Mapping[str, Any]) -> str:
 def _behind(pending: Pending) -> str:
     waiting = [counted(pending.documents, "document")] if pending.documents else []
     waiting += [counted(pending.events, "event")] if pending.events else []
-    return f"; {' and '.join(waiting)} not looked at yet" if waiting else ""
+    missing = f"; {' and '.join(waiting)} not looked at yet" if waiting else ""
+    return f"{missing}; an index is being made anew, so this is not all" if pending.in_part else missing
 
 
 FORMS: dict[str, Callable[[Any], str]] = {

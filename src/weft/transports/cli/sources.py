@@ -24,7 +24,9 @@ _STANDARD_INPUT = "-"
 _COLOURS = {"exact": "green", "moved": "yellow", "lost": "red"}
 
 
-@click.command(cls=Command, params=[JSON])
+@click.command(
+    cls=Command, params=[JSON], short_help="Find the passage that a source ref means in what its source says now."
+)
 @click.argument(
     "ref", required=False, help="A file with a source ref (- is standard input), or the id of one recorded."
 )
