@@ -18,10 +18,11 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _nothing_is_indexed_meanwhile() -> Iterator[None]:
-    """Leave documents as they were put, so that answers do not depend on how far a worker got."""
+def _nothing_happens_meanwhile() -> Iterator[None]:
+    """Leave documents as they were put and reads uncounted, so that answers do not depend on how far a worker got."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+        patch.setattr("weft.app.app._TALLY_EVERY_SECONDS", 3_600.0)
         yield
 
 

@@ -130,13 +130,6 @@ async def states(world: World) -> dict[str, str]:
     return dict(await world.rows("SELECT path, state FROM objects WHERE tenant = $1", world.tenant))
 
 
-async def swept(world: World, objects: Objects) -> int:
-    """Sweep, and return how many objects of this tenant went; others may be in the same database."""
-    before = await states(world)
-    await objects.sweep()
-    return len(before.keys() - (await states(world)).keys())
-
-
 def files(folder: Path) -> set[str]:
     return {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
 
@@ -342,9 +335,9 @@ async def test_a_process_killed_around_its_upload_leaves_nothing_behind(
         await objects.stage(world.tenant, "planner", [VALUE])
     assert await states(world) == {pointer_in(world).object: "pending"}
     successor = Objects(world.app.database, ObjectFolder(folder), world.clock)
-    assert await swept(world, successor) == 0
+    assert await successor.sweep() == 0
     world.clock.advance(hours=1)
-    assert await swept(world, successor) == 1
+    assert await successor.sweep() == 1
     await check_nothing_is_amiss(world, folder)
 
 
@@ -356,7 +349,7 @@ async def test_a_process_killed_between_upload_and_keeping_leaves_nothing_behind
     await keep(world, pointer_in(world, OTHER))
     world.clock.advance(hours=1)
     successor = Objects(world.app.database, ObjectFolder(folder), world.clock)
-    assert await swept(world, successor) == 1
+    assert await successor.sweep() == 1
     await check_nothing_is_amiss(world, folder, [pointer_in(world, OTHER)])
     with refused("OBJECT_MISSING"):
         await keep(world, pointer_in(world))
@@ -374,9 +367,9 @@ async def test_a_process_killed_around_a_removal_leaves_it_to_the_next(
         await objects.sweep()
     assert (await states(world))[doomed.object] == "deleting"
     successor = Objects(world.app.database, ObjectFolder(folder), world.clock)
-    assert await swept(world, successor) == 0
+    assert await successor.sweep() == 0
     world.clock.advance(minutes=5)
-    assert await swept(world, successor) == 1
+    assert await successor.sweep() == 1
     await check_nothing_is_amiss(world, folder, [other])
 
 
@@ -395,10 +388,10 @@ async def test_an_interrupted_upload_can_simply_be_repeated(
 async def test_a_doomed_value_stays_readable_for_those_who_are_reading(world: World, objects: Objects) -> None:
     [pointer] = await stage_and_keep(world, objects, VALUE)
     await doom(world, pointer)
-    assert await swept(world, objects) == 0
+    assert await objects.sweep() == 0
     assert await objects.fetch(world.tenant, pointer) == VALUE
     world.clock.advance(minutes=5)
-    assert await swept(world, objects) == 1
+    assert await objects.sweep() == 1
     with refused("OBJECT_MISSING"):
         await objects.fetch(world.tenant, pointer)
 
@@ -412,7 +405,7 @@ async def test_a_doomed_value_that_is_wanted_again_is_uploaded_again_and_stays(
         await keep(world, pointer)
     kept = await stage_and_keep(world, objects, VALUE)
     world.clock.advance(hours=2)
-    assert await swept(world, objects) == 0
+    assert await objects.sweep() == 0
     assert store.acts.count("put") == 2
     await check_nothing_is_amiss(world, folder, kept)
 
@@ -429,7 +422,7 @@ async def test_a_value_that_is_just_being_removed_is_waited_for(
             staging.append(asyncio.create_task(objects.stage(world.tenant, "planner", [VALUE])))
 
     store.before = stage_too
-    assert await swept(world, objects) == 1
+    assert await objects.sweep() == 1
     await staging[0]
     await keep(world, pointer)
     await check_nothing_is_amiss(world, folder, [pointer])
@@ -441,12 +434,12 @@ async def test_a_removal_that_does_not_end_is_told_as_a_conflict(
     [pointer] = await stage_and_keep(world, objects, VALUE)
     await doom_long_ago(world, objects, pointer)
     store.before = unreachable
-    assert await swept(world, objects) == 0
+    assert await objects.sweep() == 0
     store.before = lambda _: None
     with refused("OBJECT_BUSY"):
         await objects.stage(world.tenant, "planner", [VALUE])
     world.clock.advance(minutes=5)
-    assert await swept(world, objects) == 1
+    assert await objects.sweep() == 1
     kept = await stage_and_keep(world, objects, VALUE)
     await check_nothing_is_amiss(world, folder, kept)
 
@@ -462,7 +455,7 @@ async def test_an_upload_overtaken_by_a_removal_is_made_again(
         other = Objects(world.app.database, ObjectFolder(folder), world.clock)
         await stage_and_keep(world, other, VALUE)
         await doom_long_ago(world, other, pointer)
-        assert await swept(world, other) == 1
+        assert await other.sweep() == 1
 
     class Slow(Stumbling):
         async def put(self, path: str, content: bytes) -> str | None:
@@ -484,7 +477,7 @@ async def test_a_process_that_slept_on_its_claim_removes_nothing(
     kept = await stage_and_keep(world, objects, *(f"{number}".encode() for number in range(9)))
     await doom_long_ago(world, objects, *kept)
     store.behind = lambda _: world.clock.advance(minutes=3)
-    assert 1 <= await swept(world, objects) <= 4
+    assert 1 <= await objects.sweep() <= 4
     assert len(files(folder)) >= 5
 
 
@@ -526,7 +519,7 @@ async def test_each_tenant_is_swept(world: World, objects: Objects, folder: Path
     await objects.stage(world.tenant, "planner", [VALUE])
     await objects.stage(world.other_tenant, "planner", [VALUE])
     world.clock.advance(hours=1)
-    assert await swept(world, objects) == 1
+    assert await objects.sweep() == 2
     assert files(folder) == set()
 
 

@@ -350,7 +350,7 @@ async def test_until_a_new_version_is_indexed_the_old_one_is_found(world: World)
     found = await searched(world.planner, "gate", floor=0.0)
     assert ([r["text"] for r in found["results"]], found["pending"]) == (
         ["The gate is at the north."],
-        {"documents": 1},
+        {"documents": 1, "events": 0, "in_part": False},
     )
     await world.app.ingestion.catch_up()
     assert await texts(world.planner, "gate", floor=0.0) == ["The gate is at the south."]
