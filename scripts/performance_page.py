@@ -209,13 +209,15 @@ def _exchange(results: Results) -> str:
 
 
 def _searching(results: Results, benchmark: str, sizes: dict[str, str]) -> str:
+    measured = {size: title for size, title in sizes.items() if results.value(f"{benchmark}.{size}.nearest")}
     body = [
-        [title, *(results.value(f"{benchmark}.{size}.{name}") for size in sizes)] for name, title in SEARCHING.items()
+        [title, *(results.value(f"{benchmark}.{size}.{name}") for size in measured)]
+        for name, title in SEARCHING.items()
     ]
     for name, title in BARE.items():
-        rows = [results.row(f"{benchmark}.{size}.{name}") for size in sizes]
+        rows = [results.row(f"{benchmark}.{size}.{name}") for size in measured]
         body.append([title, *(_number(row["baseline"]["value"]) for row in rows)])
-    return _table(["chunks", *sizes.values()], body)
+    return _table(["chunks", *measured.values()], body)
 
 
 def _ten_millions(results: Results) -> str:
