@@ -90,7 +90,8 @@ def _extrapolated(rows: Sequence[Row], sizes: Sequence[int]) -> list[Row]:
     (less, more), found = sorted(sizes)[-2:], []
     for figure, unit in (("cpu", "ms a search"), ("1_callers.p50", "ms"), ("files", "MB"), ("build", "s")):
         low, high = known[f"{_NAME}.{less}.{figure}"], known[f"{_NAME}.{more}.{figure}"]
-        value = high + (high - low) / (more - less) * (_EXTRAPOLATED - more)
+        # Small sizes are all noise: nothing is taken to fall as chunks become more.
+        value = high + max(high - low, 0.0) / (more - less) * (_EXTRAPOLATED - more)
         found.append(Row(f"{_NAME}.{_EXTRAPOLATED}.by_a_line.{figure}", round(value, 1), unit))
     return found
 

@@ -28,6 +28,7 @@ LONGEST_WAIT_SECONDS = 0.05
 WITH_BODY = frozenset({"patch", "post", "put"})
 BUNDLE = small_bundle().decode()
 A_SOURCE = {"schema_version": "0.1.0", "source_id": "x", "uri": "board://s1/goal", "source_kind": "board_entry"}
+A_PAGE = {"kind": "url", "url": "https://93.184.215.14/", "every_seconds": 3600}
 CUTTING = {"chunk_tokens": 64, "overlap_tokens": 8}
 SOMEWHERE = {"domain": None, "domains": None, "since": None, "until": None}
 # Requests that keep to more than a schema says: of these fields one is needed and another is not, or what is in them
@@ -38,8 +39,9 @@ SAID_IN_WORDS: dict[str, dict[str, Any]] = {
     "/v1/domains/{domain}": {"cutting": CUTTING},
     "/v1/domains/{domain}/documents": {"text": "Ship.", "content": None, "moment": None},
     "/v1/domains/{domain}/documents/batch": {"documents": [{"document_id": "plan.md", "text": "Ship."}]},
-    "/v1/domains/{domain}/sources": {"kind": "url", "url": "https://93.184.215.14/", "folder": None, "secret": None},
+    "/v1/domains/{domain}/sources": {**A_PAGE, "folder": None, "watch": False, "secret": None},
     "/v1/domains/{domain}/sources/{source_id}": {"enabled": True},
+    "/v1/embed": {"text": "price", "texts": None},
     "/v1/export": {"scope": "session", "session_id": "nowhere"},
     "/v1/history/{context_id}/snapshots": {"label": "before_migration"},
     "/v1/import": {"bundle": BUNDLE, "expected_digest": None, "session_id": None},
