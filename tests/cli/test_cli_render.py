@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import click
@@ -49,6 +49,11 @@ def test_a_list_becomes_a_table_without_its_empty_columns() -> None:
         "  goal  2026-07-01 12:30:15Z",
         "  b     2026-07-01 12:30:15Z",
     ]
+
+
+def test_a_moment_that_is_in_no_year_elsewhere_is_shown_as_it_is() -> None:
+    first = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
+    assert "0001-01-01T00:00:00+14:00" in render(_Items(items=[_Item(key="goal", at=first)], total=1))
 
 
 def test_an_empty_list_is_said_to_be_empty() -> None:

@@ -115,13 +115,21 @@ def cell(value: Any) -> str:  # noqa: ANN401 - whatever an answer holds
         case bool():
             return "yes" if value else "no"
         case datetime():
-            return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+            return _moment(value)
         case dict():
             return _object(value)
         case list() | tuple():
             return ", ".join(map(cell, value))
         case _:
             return harmless(str(value))
+
+
+def _moment(moment: datetime) -> str:
+    try:
+        return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    except OverflowError:
+        # In the first and the last hours of all it is another year elsewhere, which no calendar has.
+        return moment.isoformat()
 
 
 def _object(value: dict[Any, Any]) -> str:
