@@ -12,13 +12,14 @@ from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 import apsw
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+P = ParamSpec("P")
 SECOND_IN_MICROS = 1_000_000
 
 
@@ -95,9 +96,14 @@ def compared(pairs: Sequence[tuple[float, float]]) -> Compared:
 
 
 def run_apart(name: str, *, quick: bool) -> list[Row]:
-    """Run one benchmark in a process of its own, so that none leaves its heap or its caches to the next."""
+    """Run one benchmark in a process of its own."""
+    return apart(_run_here, name, quick)
+
+
+def apart(measure: Callable[P, list[Row]], *args: P.args, **kwargs: P.kwargs) -> list[Row]:
+    """Measure in a process of its own, so that nothing leaves its heap or its caches to the next."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(_run_here, name, quick).result()
+        return pool.submit(measure, *args, **kwargs).result()
 
 
 def _run_here(name: str, quick: bool) -> list[Row]:  # noqa: FBT001 - called by position in another process

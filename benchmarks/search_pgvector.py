@@ -7,23 +7,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from benchmarks.harness import apart
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.search_scale import FEW_SEARCHES, SEARCHES, TENANTS, measured, sizes_asked
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from benchmarks.harness import Row
 
 
 def run(*, quick: bool) -> list[Row]:
     sizes = sizes_asked("WEFT_BENCH_PGVECTOR", "200" if quick else "100000,1000000")
     searches = FEW_SEARCHES if quick else SEARCHES
-    rows = [row for size in sizes for row in run_async(_in_postgres(size, 1, searches))]
-    return [*rows, *run_async(_in_postgres(max(sizes), TENANTS, searches))]
+    rows = [row for size in sizes for row in apart(_in_postgres, size, 1, searches)]
+    return [*rows, *apart(_in_postgres, max(sizes), TENANTS, searches)]
 
 
-async def _in_postgres(size: int, tenants: int, searches: int) -> list[Row]:
+def _in_postgres(size: int, tenants: int, searches: int) -> list[Row]:
     with postgres_server() as server, folder() as data:
-        url = await postgres_database(server, "grown")
-        return await measured("search_pgvector", url, data, size, tenants, searches)
+        return run_async(_on(server, data, size, tenants, searches))
+
+
+async def _on(server: str, data: Path, size: int, tenants: int, searches: int) -> list[Row]:
+    url = await postgres_database(server, "grown")
+    return await measured("search_pgvector", url, data, size, tenants, searches)

@@ -20,7 +20,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from benchmarks.harness import Baseline, Row, limited, resident_bytes
+from benchmarks.harness import Baseline, Row, apart, limited, resident_bytes
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
 from weft.app.app import App
@@ -73,9 +73,9 @@ VALUES ($1, $2, $3, 1, 1, 'indexed', '', '', 0, 'text/plain', '', '{{}}', 0, NUL
 def run(*, quick: bool) -> list[Row]:
     sizes = sizes_asked("WEFT_BENCH_CHUNKS", "200,400" if quick else "1000,10000,100000,1000000")
     searches = FEW_SEARCHES if quick else SEARCHES
-    rows = [row for size in sizes for row in run_async(_in_files(size, 1, searches))]
+    rows = [row for size in sizes for row in apart(_in_files, size, 1, searches)]
     rows += _extrapolated(rows, sizes)
-    return [*rows, *run_async(_in_files(max(sizes), TENANTS, searches))]
+    return [*rows, *apart(_in_files, max(sizes), TENANTS, searches)]
 
 
 def sizes_asked(variable: str, default: str) -> list[int]:
@@ -195,9 +195,9 @@ class _Anyone:
         return ANYONE[0] in patterns
 
 
-async def _in_files(size: int, tenants: int, searches: int) -> list[Row]:
+def _in_files(size: int, tenants: int, searches: int) -> list[Row]:
     with folder() as data:
-        return await measured(_NAME, str(data / "weft.db"), data, size, tenants, searches)
+        return run_async(measured(_NAME, str(data / "weft.db"), data, size, tenants, searches))
 
 
 async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int, searches: int) -> list[Row]:

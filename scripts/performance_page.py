@@ -103,7 +103,12 @@ IN_FILES = {
     "1000000": "1,000,000",
     "1000000_in_10_tenants": "1,000,000 in ten tenants",
 }
-IN_POSTGRES = {"100000": "100,000", "1000000": "1,000,000", "1000000_in_10_tenants": "1,000,000 in ten tenants"}
+IN_POSTGRES = {
+    "100000": "100,000",
+    "100000_in_10_tenants": "100,000 in ten tenants",
+    "1000000": "1,000,000",
+    "1000000_in_10_tenants": "1,000,000 in ten tenants",
+}
 BARE = {"nearest": "numpy scan over all, ms", "nearest_to_graph": "usearch, HNSW over halves, ms"}
 INGESTION = {"long_documents": "long documents", "short_documents": "documents of one chunk"}
 PEER = ("create_session", "add_message", "get_messages", "search_context", "set_memory", "get_memory")
