@@ -87,7 +87,7 @@ from weft.storage.sql.switches import SqlSwitchStore
 from weft.storage.sql.webhooks import SqlWebhookStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from weft.storage.sql.database import Transaction
 
@@ -150,76 +150,54 @@ class Services:
     known_sessions: SessionsOfTenants
 
 
+# What is opened anew in the transaction of each call.
+_STORES: Mapping[type, Callable[[Transaction], Any]] = {
+    AccessStore: SqlAccessStore,
+    AuditStore: SqlAuditStore,
+    ConventionStore: SqlConventionStore,
+    DocumentStore: SqlDocumentStore,
+    DomainStore: SqlDomainStore,
+    EntryStore: SqlEntryStore,
+    EventStore: SqlEventStore,
+    JobStore: SqlJobStore,
+    Lag: FollowedEvents,
+    LineStore: SqlLineStore,
+    MemoryStore: SqlMemoryStore,
+    MessageStore: SqlMessageStore,
+    MoveStore: SqlMoveStore,
+    ObjectIndex: SqlObjectIndex,
+    PlanStore: SqlPlanStore,
+    PolicyStore: SqlPolicyStore,
+    PruningLog: SqlPruningLog,
+    RecordStore: SqlRecordStore,
+    RetentionRules: SqlRetentionRules,
+    RetentionStore: SqlRetentionRules,
+    ReviewStore: SqlReviewStore,
+    SessionStore: SqlSessionStore,
+    ShelfStore: SqlShelfStore,
+    SnapshotIndex: SqlSnapshotIndex,
+    SnapshotStore: SqlSnapshotStore,
+    SourceStore: SqlSourceStore,
+    SwitchStore: SqlSwitchStore,
+    TenantModelStore: SqlTenantModelStore,
+    WebhookStore: SqlWebhookStore,
+}
+
+
 class Resolver:
     """Prepares, once for each operation, how its needs are met."""
 
     def __init__(self, services: Services) -> None:
         self._sources: dict[type, Source] = {
             Actor: lambda call: call.actor,
-            Clock: lambda _: services.clock,
-            TokenCodec: lambda _: services.codec,
-            TokenLifetimes: lambda _: services.lifetimes,
-            TokenCounters: lambda _: services.counters,
-            ReadTally: lambda _: services.tally,
-            Feed: lambda _: services.feed,
-            Measurements: lambda _: services.measurements,
-            Outbox: lambda call: SqlOutbox(call.transaction, services.clock, call.during),
-            AccessStore: lambda call: SqlAccessStore(call.transaction),
-            AuditStore: lambda call: SqlAuditStore(call.transaction),
-            SessionStore: lambda call: SqlSessionStore(call.transaction),
-            LineStore: lambda call: SqlLineStore(call.transaction),
-            SwitchStore: lambda call: SqlSwitchStore(call.transaction),
-            EntryStore: lambda call: SqlEntryStore(call.transaction),
-            ConventionStore: lambda call: SqlConventionStore(call.transaction),
-            MemoryStore: lambda call: SqlMemoryStore(call.transaction),
-            MemoryLimits: lambda _: services.memory_limits,
-            DomainStore: lambda call: SqlDomainStore(call.transaction),
-            DocumentStore: lambda call: SqlDocumentStore(call.transaction),
-            PlanStore: lambda call: SqlPlanStore(call.transaction),
-            KnowledgeLimits: lambda _: services.knowledge_limits,
-            Desk: lambda _: services.knowledge_desk,
-            SnapshotStore: lambda call: SqlSnapshotStore(call.transaction),
-            ContextLimits: lambda _: services.context_limits,
-            ContextReads: lambda _: services.context_reads,
-            MessageStore: lambda call: SqlMessageStore(call.transaction),
-            MessagePages: lambda _: services.pages,
-            Searcher: lambda _: services.searcher,
-            Retriever: lambda _: services.retriever,
-            Lag: lambda call: FollowedEvents(call.transaction),
-            KnownSessions: lambda call: SessionsOfCall(services.known_sessions, call.transaction),
-            Offers: lambda _: services.offers,
-            Errands: lambda _: services.errands,
-            GapErrands: lambda _: services.gap_errands,
-            ChoiceDesk: lambda _: services.choice_desk,
-            Lookups: lambda _: services.lookups,
-            MarkupReader: lambda _: services.markup,
-            Pruner: lambda _: services.pruner,
-            ReviewStore: lambda call: SqlReviewStore(call.transaction),
-            SnapshotIndex: lambda call: SqlSnapshotIndex(call.transaction),
-            RetentionStore: lambda call: SqlRetentionRules(call.transaction),
-            RetentionRules: lambda call: SqlRetentionRules(call.transaction),
-            PruningLog: lambda call: SqlPruningLog(call.transaction),
-            EventStore: lambda call: SqlEventStore(call.transaction),
             Turns: lambda call: call.transaction,
+            Outbox: lambda call: SqlOutbox(call.transaction, services.clock, call.during),
             PastEvents: lambda call: SqlOutbox(call.transaction, services.clock),
-            RecordStore: lambda call: SqlRecordStore(call.transaction),
-            ObjectIndex: lambda call: SqlObjectIndex(call.transaction),
-            Staging: lambda _: services.staging,
-            ExportDesk: lambda _: services.export_desk,
-            ImportDesk: lambda _: services.import_desk,
             Policies: lambda call: TenantPolicies(SqlPolicyStore(call.transaction)),
-            PolicyStore: lambda call: SqlPolicyStore(call.transaction),
-            ShelfStore: lambda call: SqlShelfStore(call.transaction),
-            SourceStore: lambda call: SqlSourceStore(call.transaction),
-            SourceDesk: lambda _: services.source_desk,
-            WebhookStore: lambda call: SqlWebhookStore(call.transaction),
-            Courier: lambda _: services.courier,
-            Embeddings: lambda _: services.embeddings,
-            TenantModelStore: lambda call: SqlTenantModelStore(call.transaction),
-            JobStore: lambda call: SqlJobStore(call.transaction),
-            MoveStore: lambda call: SqlMoveStore(call.transaction),
+            KnownSessions: lambda call: SessionsOfCall(services.known_sessions, call.transaction),
         }
-
+        self._sources |= {need: _opened(store) for need, store in _STORES.items()}
+        self._sources |= {need: _always(getattr(services, name)) for name, need in _hints_of(Services).items()}
         self._sources[Discretion] = self.source(DomainDiscretion)
 
     def prepare(self, needs: Iterable[type]) -> Callable[[Call], list[Any]]:
@@ -235,12 +213,20 @@ class Resolver:
         if not issubclass(need, msgspec.Struct):
             raise TypeError(f"nothing provides {need!r}")
         # A struct of needs is itself a need: it is built from its fields.
-        parts = [self.source(part) for part in _parts_of(need)]
+        hints = _hints_of(need)
+        parts = [self.source(hints[name]) for name in need.__struct_fields__]
         return lambda call: need(*[part(call) for part in parts])
 
 
 @cache
-def _parts_of(need: type[msgspec.Struct]) -> tuple[type, ...]:
-    """Return the types of a struct's fields, in order. Many needs share parts, and reading annotations takes long."""
-    hints = get_type_hints(need)
-    return tuple(hints[name] for name in need.__struct_fields__)
+def _hints_of(kind: type) -> dict[str, type]:
+    """Return what the fields of a type are. Many needs share parts, and reading annotations takes long."""
+    return get_type_hints(kind)
+
+
+def _opened(store: Callable[[Transaction], Any]) -> Source:
+    return lambda call: store(call.transaction)
+
+
+def _always(service: object) -> Source:
+    return lambda _: service
