@@ -47,7 +47,7 @@ class HistoryMachine(RuleBasedStateMachine):
         self.run(self.world.planner.create_session(SESSION, keep_versions=1_000_000))
         self.now = 0.0
         self.lines: dict[str, Line] = {"main": Line(MAIN)}
-        self.current = "main"
+        self.current, self.is_stranded = "main", False
         self.named = 0
         self.kept: dict[tuple[Line, str], dict[str, str]] = {}
         self.since: dict[tuple[Line, str], float] = {}
@@ -63,6 +63,11 @@ class HistoryMachine(RuleBasedStateMachine):
             return self.run(caller.call(operation, **raw)), None
         except WeftError as error:
             return None, error.code
+
+    @property
+    def worked_on(self) -> Line | None:
+        """Return the line of the branch that planner is on; None if that was deleted, even if another has its name."""
+        return None if self.is_stranded else self.lines[self.current]
 
     def line(self, data: st.DataObject) -> tuple[str, Line]:
         branch = data.draw(st.sampled_from(sorted(self.lines)))
@@ -127,8 +132,7 @@ class HistoryMachine(RuleBasedStateMachine):
     @rule(data=st.data(), key=KEYS, value=VALUES, ttl=TTLS)
     def write(self, data: st.DataObject, key: str, value: str, ttl: int | None) -> None:
         by = data.draw(st.sampled_from(["planner", "analysis"]))
-        # Whoever is on a branch that is gone is told so, until it is switched or there is one of that name again.
-        branch, line = self.line(data) if by == "analysis" else (self.current, self.lines.get(self.current))
+        branch, line = self.line(data) if by == "analysis" else (self.current, self.worked_on)
         named = {"branch": branch} if by == "analysis" else {}
         answer, code = self.ask("board.write", by, session_id=SESSION, key=key, value=value, ttl_seconds=ttl, **named)
         if line is None:
@@ -184,7 +188,7 @@ class HistoryMachine(RuleBasedStateMachine):
         branch, _ = self.line(data)
         answer, code = self.ask("history.switch", context_id=MAIN, branch=branch)
         assert (answer["branch"], code) == (branch, None)
-        self.current = branch
+        self.current, self.is_stranded = branch, False
 
     @precondition(lambda self: len(self.lines) > 1)
     @rule(data=st.data(), force=st.booleans())
@@ -208,6 +212,7 @@ class HistoryMachine(RuleBasedStateMachine):
             assert code is None
             line.deleted = True
             del self.lines[branch]
+            self.is_stranded |= branch == self.current
 
     @rule(data=st.data())
     def roll_back(self, data: st.DataObject) -> None:

@@ -44,14 +44,15 @@ def of_length(shape: tuple[str, str, str], length: int) -> str:
 
 
 def grows_faster_than_the_text(work: Callable[[int], None]) -> bool:
-    """Tell whether twice the text takes much more than twice the time: each time, not just when others were busy."""
+    """Tell whether four times the text takes far more than four times the time: each time, not just for once."""
 
     def seconds(length: int) -> float:
         started = time.thread_time()
         work(length)
         return time.thread_time() - started
 
-    return any(all(seconds(2 * size) > 3 * seconds(size) for _ in range(5)) for size in (10_000, 100_000))
+    # What grows with the square of the text takes sixteen times as long.
+    return any(all(seconds(4 * size) > 10 * seconds(size) for _ in range(5)) for size in (10_000, 50_000))
 
 
 @pytest.mark.parametrize("media_type", MEDIA_TYPES)
