@@ -30,7 +30,13 @@ from weft.capabilities.knowledge.model import (
     DomainNotFound,
 )
 from weft.capabilities.knowledge.plans import QuotaExceeded
-from weft.capabilities.knowledge_sources.model import FolderRefused, HookRefused, SourceNotFound, TooManySources
+from weft.capabilities.knowledge_sources.model import (
+    FolderRefused,
+    HookRefused,
+    SourceNotFound,
+    SourcesOverlap,
+    TooManySources,
+)
 from weft.capabilities.memory.lines import MemoryForgets
 from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weft.capabilities.messages.model import MessageNotFound
@@ -152,6 +158,7 @@ __all__ = [
     "SnapshotNotFound",
     "SourceElsewhere",
     "SourceNotFound",
+    "SourcesOverlap",
     "StorageFull",
     "StoreFull",
     "SystemUnavailable",

@@ -857,7 +857,7 @@ async def test_what_makes_no_source_is_refused(library: World, what: dict[str, A
 @pytest.mark.parametrize(("one", "other"), [("", ""), ("", "a/"), ("a/b/", "a/"), ("a", "ab/")])
 async def test_two_sources_of_a_domain_never_name_their_documents_alike(library: World, one: str, other: str) -> None:
     await add(library.admin, "hook", prefix=one)
-    with refused("INVALID_INPUT_FORMAT"):
+    with refused("SOURCES_OVERLAP"):
         await add(library.admin, "hook", prefix=other)
 
 
@@ -866,7 +866,7 @@ async def test_addresses_have_one_document_each_and_only_its_name_is_taken(libra
         await add(library.admin, "url", url=there.url, prefix="docs/start")
         await add(library.admin, "url", url=there.url, prefix="docs/start/more.md")
         for kind, what in (("url", {"url": there.url, "prefix": "docs/start"}), ("hook", {"prefix": "docs/"})):
-            with refused("INVALID_INPUT_FORMAT"):
+            with refused("SOURCES_OVERLAP"):
                 await add(library.admin, kind, **what)
 
 

@@ -59,6 +59,14 @@ class TooManySources(Conflict):
     related = ("knowledge",)
 
 
+class SourcesOverlap(Conflict):
+    """Another source of the domain could give a document the same name."""
+
+    code = "SOURCES_OVERLAP"
+    hint = "Choose a prefix that neither begins the other source's prefix nor is begun by it, or remove that source."
+    related = ("knowledge",)
+
+
 class FolderRefused(Rejected):
     """Weft does not read this folder."""
 

@@ -22,6 +22,7 @@ from weft.capabilities.knowledge_sources.model import (
     Source,
     SourceId,
     SourceNotFound,
+    SourcesOverlap,
     Synced,
     TooManySources,
     check_prefix,
@@ -212,7 +213,7 @@ async def _check_place(request: AddSource, actor: Actor, desk: SourceDesk) -> No
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
     off_record=("url", "secret"),
-    errors=(DomainNotFound, TooManySources, FolderRefused, AddressRefused),
+    errors=(DomainNotFound, TooManySources, SourcesOverlap, FolderRefused, AddressRefused),
     prepare=_check_place,
 )
 async def add_source(request: AddSource, registered: Registered, desk: SourceDesk) -> SourceAdded:
@@ -224,10 +225,7 @@ async def add_source(request: AddSource, registered: Registered, desk: SourceDes
     token = new_token()
     source = _made(request, sources, token)
     if any(could_name_alike(source, each) for each in await sources.sources.of_domain(domain.domain)):
-        raise InvalidInput(
-            "prefix: another source of this domain could name its documents like this: neither may begin the other.",
-            field="prefix",
-        )
+        raise SourcesOverlap("Another source of this domain could name its documents like this.", field="prefix")
     await sources.sources.add(source)
     await sources.tell("knowledge_source.added", source)
     desk.wake()
