@@ -53,10 +53,14 @@ SAID_IN_WORDS: dict[str, dict[str, Any]] = {
     "/v1/search": SOMEWHERE,
     "/v1/search/context": {"query": "price", "chunk_id": None, **SOMEWHERE},
     "/v1/search/similar": {"text": "price", "chunk_id": None, **SOMEWHERE},
+    "/v1/sessions/{session_id}/read-batch": {"keys": ["goal"]},
+    "/v1/sessions/{session_id}/snapshots": {"label": "before_migration"},
     "/v1/webhooks": {"url": "https://93.184.215.14/", "secret": None, "session_id": "nowhere"},
     "/v1/webhooks/{webhook_id}/replay": {"dead": True, "seqs": [], "from_seq": None},
 }
 TIMES = frozenset({"start_time", "end_time", "since", "until"})
+# What one route leaves on the server meets another route's requests, so they are sent in one order, by one worker.
+pytestmark = pytest.mark.xdist_group("openapi")
 # What no parameter takes.
 REFUSED = "\x00"
 
