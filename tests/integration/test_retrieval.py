@@ -313,6 +313,39 @@ async def test_where_all_that_was_relevant_is_gone_the_most_recent_comes(world: 
     assert (found["fallback"], [r["text"] for r in found["results"]]) == ("recency", ["The train leaves at noon."])
 
 
+@pytest.mark.req("CE-O")
+async def test_the_floor_of_a_call_goes_before_the_one_of_its_agent_and_that_before_the_default(world: World) -> None:
+    await world.planner.write("drink", "We drink tea in the garden.")
+    await world.followed()
+
+    async def floor(**how: Any) -> float:
+        found = await searched(world.planner, "Where do we drink tea?", **how)
+        return (2 if found["widened"] else 1) * found["floor"]
+
+    assert await floor() == pytest.approx(0.7)
+    told = await world.admin.call("agent.update", agent_id="planner", relevance_floor=0.0)
+    assert (told["relevance_floor"], await floor(), await floor(floor=0.2)) == (0.0, 0.0, 0.2)
+    kept = await world.admin.call("agent.update", agent_id="planner", clearance=2)
+    assert kept["relevance_floor"] == 0.0
+    born = await world.admin.call("agent.create", agent_id="strict", relevance_floor=1.0)
+    assert born["relevance_floor"] == 1.0
+    with refused("PERMISSION_DENIED"):
+        await world.planner.call("agent.update", agent_id="planner", relevance_floor=1.0)
+
+
+@pytest.mark.req("CE-O")
+async def test_the_floor_of_an_agent_decides_what_it_finds_and_gathers(world: World) -> None:
+    await world.planner.write("drink", "We drink tea in the garden.")
+    await world.planner.say("The train leaves at noon.")
+    await world.followed()
+    question = "We drink tea in the garden at noon, or not?"
+    found = await texts(world.planner, question, **BARE)
+    await world.admin.call("agent.update", agent_id="planner", relevance_floor=1.0)
+    strict = await searched(world.planner, question, **BARE)
+    assert (found[0], strict["fallback"]) == ("We drink tea in the garden.", "recency")
+    assert (await gathered(world.planner, query=question, **BARE))["fallback"] == "recency"
+
+
 async def test_until_a_new_version_is_indexed_filters_judge_the_old_one(world: World) -> None:
     async def found(**filters: Any) -> list[tuple[str, str]]:
         results = (await searched(world.planner, "gate", domain="handbook", floor=0.0, **filters))["results"]

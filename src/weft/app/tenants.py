@@ -62,7 +62,7 @@ class Tenants:
             raise InvalidInput("tenant: use letters, digits, underscores and dashes, at most 100", field="tenant")
         now = to_micros(self._clock.now())
         key = new_key(tenant, ADMIN, now, None)
-        admin = Principal(ADMIN, Kind.HUMAN, ADMIN, None, False, _HIGHEST_CLEARANCE, frozenset(Permission), now, None)  # noqa: FBT003
+        admin = Principal(ADMIN, Kind.HUMAN, ADMIN, None, False, _HIGHEST_CLEARANCE, frozenset(Permission), now)  # noqa: FBT003
 
         async def insert(transaction: Transaction) -> bool:
             if not await add_tenant(transaction, tenant, now):

@@ -297,6 +297,7 @@ class AgentOperations:
         parent_id: str | None = None,
         clearance: int = 1,
         permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
+        relevance_floor: float | None = None,
     ) -> AgentCreated:
         """Add an agent or a human to the tenant, with an API key that is shown this once.
 
@@ -311,7 +312,7 @@ class AgentOperations:
                 "kind": kind,
                 "clearance": clearance,
                 "permissions": permissions,
-                **given(agent_type=agent_type, parent_id=parent_id),
+                **given(agent_type=agent_type, parent_id=parent_id, relevance_floor=relevance_floor),
             },
             AgentCreated,
         )
@@ -327,6 +328,7 @@ class AgentOperations:
         permissions: Sequence[Literal["read", "write", "admin"]] | None = None,
         clearance: int | None = None,
         disabled: bool | None = None,
+        relevance_floor: float | None = None,
     ) -> AgentInfo:
         """Change what a principal may do, or lock it out. Acts on its next call, in every process.
 
@@ -335,7 +337,12 @@ class AgentOperations:
         """
         return await self._caller.call(
             "agent.update",
-            {"agent_id": agent_id, **given(permissions=permissions, clearance=clearance, disabled=disabled)},
+            {
+                "agent_id": agent_id,
+                **given(
+                    permissions=permissions, clearance=clearance, disabled=disabled, relevance_floor=relevance_floor
+                ),
+            },
             AgentInfo,
         )
 
@@ -1844,7 +1851,7 @@ class SearchOperations:
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
-        floor: float = 0.7,
+        floor: float | None = None,
         recency_weight: float = 0.02,
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
@@ -1860,7 +1867,6 @@ class SearchOperations:
         return await self._caller.call(
             "search.everything",
             {
-                "floor": floor,
                 "recency_weight": recency_weight,
                 "half_life_days": half_life_days,
                 "importance_weight": importance_weight,
@@ -1877,6 +1883,7 @@ class SearchOperations:
                     until=until,
                     metadata=metadata,
                     types=types,
+                    floor=floor,
                 ),
             },
             EverythingFound,
@@ -1893,7 +1900,7 @@ class SearchOperations:
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
-        floor: float = 0.7,
+        floor: float | None = None,
         recency_weight: float = 0.02,
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
@@ -1910,7 +1917,6 @@ class SearchOperations:
         return await self._caller.call(
             "search.get_context",
             {
-                "floor": floor,
                 "recency_weight": recency_weight,
                 "half_life_days": half_life_days,
                 "importance_weight": importance_weight,
@@ -1925,6 +1931,7 @@ class SearchOperations:
                     until=until,
                     metadata=metadata,
                     types=types,
+                    floor=floor,
                     query=query,
                     chunk_id=chunk_id,
                 ),

@@ -158,6 +158,7 @@ class SyncAgentOperations:
         parent_id: str | None = None,
         clearance: int = 1,
         permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
+        relevance_floor: float | None = None,
     ) -> AgentCreated:
         """Add an agent or a human to the tenant, with an API key that is shown this once.
 
@@ -172,7 +173,7 @@ class SyncAgentOperations:
                 "kind": kind,
                 "clearance": clearance,
                 "permissions": permissions,
-                **given(agent_type=agent_type, parent_id=parent_id),
+                **given(agent_type=agent_type, parent_id=parent_id, relevance_floor=relevance_floor),
             },
             AgentCreated,
         )
@@ -188,6 +189,7 @@ class SyncAgentOperations:
         permissions: Sequence[Literal["read", "write", "admin"]] | None = None,
         clearance: int | None = None,
         disabled: bool | None = None,
+        relevance_floor: float | None = None,
     ) -> AgentInfo:
         """Change what a principal may do, or lock it out. Acts on its next call, in every process.
 
@@ -196,7 +198,12 @@ class SyncAgentOperations:
         """
         return self._caller.call(
             "agent.update",
-            {"agent_id": agent_id, **given(permissions=permissions, clearance=clearance, disabled=disabled)},
+            {
+                "agent_id": agent_id,
+                **given(
+                    permissions=permissions, clearance=clearance, disabled=disabled, relevance_floor=relevance_floor
+                ),
+            },
             AgentInfo,
         )
 
@@ -1693,7 +1700,7 @@ class SyncSearchOperations:
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
-        floor: float = 0.7,
+        floor: float | None = None,
         recency_weight: float = 0.02,
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
@@ -1709,7 +1716,6 @@ class SyncSearchOperations:
         return self._caller.call(
             "search.everything",
             {
-                "floor": floor,
                 "recency_weight": recency_weight,
                 "half_life_days": half_life_days,
                 "importance_weight": importance_weight,
@@ -1726,6 +1732,7 @@ class SyncSearchOperations:
                     until=until,
                     metadata=metadata,
                     types=types,
+                    floor=floor,
                 ),
             },
             EverythingFound,
@@ -1742,7 +1749,7 @@ class SyncSearchOperations:
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
-        floor: float = 0.7,
+        floor: float | None = None,
         recency_weight: float = 0.02,
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
@@ -1759,7 +1766,6 @@ class SyncSearchOperations:
         return self._caller.call(
             "search.get_context",
             {
-                "floor": floor,
                 "recency_weight": recency_weight,
                 "half_life_days": half_life_days,
                 "importance_weight": importance_weight,
@@ -1774,6 +1780,7 @@ class SyncSearchOperations:
                     until=until,
                     metadata=metadata,
                     types=types,
+                    floor=floor,
                     query=query,
                     chunk_id=chunk_id,
                 ),

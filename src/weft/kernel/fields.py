@@ -18,5 +18,6 @@ Step = Annotated[
     Name | None,
     msgspec.Meta(description="The workflow step this belongs to; what the last step left gets a snapshot of its own."),
 ]
+Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]
 Ordinal = Annotated[int, msgspec.Meta(ge=1, le=LARGEST)]

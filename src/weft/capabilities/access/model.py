@@ -83,7 +83,8 @@ class Principal:
     clearance: int
     permissions: frozenset[Permission]
     created_at: int
-    disabled_at: int | None
+    disabled_at: int | None = None
+    relevance_floor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +187,5 @@ def actor_for(
         epoch=epoch,
         valid_until=valid_until,
         token_id=token_id,
+        relevance_floor=principal.relevance_floor,
     )

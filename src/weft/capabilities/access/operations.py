@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -36,11 +36,17 @@ from weft.capabilities.access.model import (
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
-from weft.kernel.fields import ShortText
+from weft.kernel.fields import Fraction, ShortText
 from weft.kernel.identity import Actor, Kind, Permission, participant_name
 from weft.kernel.ids import new_id
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
+Floor = Annotated[
+    Fraction | None,
+    msgspec.Meta(
+        description="From which relevance on its searches find something; 0.7 unless set, or given by a call."
+    ),
+]
 DAY_SECONDS = 86_400
 YEAR_SECONDS = 31_536_000
 
@@ -109,6 +115,7 @@ class CreateAgent(Request):
     ] = None
     clearance: Clearance = 1
     permissions: Annotated[tuple[PermissionName, ...], msgspec.Meta(description="What it may do.")] = ("read", "write")
+    relevance_floor: Floor = None
 
 
 class UpdateAgent(Request):
@@ -118,6 +125,7 @@ class UpdateAgent(Request):
     permissions: Annotated[list[PermissionName] | None, msgspec.Meta(description="The new full set.")] = None
     clearance: Clearance | None = None
     disabled: Annotated[bool | None, msgspec.Meta(description="True locks it out at once; false lets it in.")] = None
+    relevance_floor: Floor = None
 
 
 class ListAgents(Request):
@@ -139,6 +147,7 @@ class AgentInfo(Response, kw_only=True, omit_defaults=False):
     permissions: list[str]
     created_at: datetime
     disabled: bool
+    relevance_floor: float | None
 
 
 class AgentCreated(AgentInfo):
@@ -351,7 +360,7 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
         clearance=request.clearance,
         permissions=frozenset(map(Permission, request.permissions)),
         created_at=now,
-        disabled_at=None,
+        relevance_floor=request.relevance_floor,
     )
     await check_reach(actor, principal, access)
     check_may_hold_key(actor, principal)
@@ -399,14 +408,9 @@ async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, 
     """
     principal = await _find(request.agent_id, access)
     await check_may_edit(actor, principal, access)
-    clearance = request.clearance or principal.clearance
     asked = frozenset(map(Permission, request.permissions or ()))
-    check_may_grant(actor, clearance, asked)
-    permissions = principal.permissions if request.permissions is None else asked
-    disabled_at = principal.disabled_at
-    if request.disabled is not None:
-        disabled_at = to_micros(clock.now()) if request.disabled else None
-    await access.update_principal(principal.principal_id, permissions, clearance, disabled_at)
+    check_may_grant(actor, request.clearance or principal.clearance, asked)
+    await access.update_principal(_changed(principal, request, to_micros(clock.now())))
     await access.advance_epoch()
     return _info(await _find(request.agent_id, access))
 
@@ -600,6 +604,16 @@ async def _find(agent_id: str, access: AccessStore) -> Principal:
     return principal
 
 
+def _changed(principal: Principal, request: UpdateAgent, now: int) -> Principal:
+    changes: dict[str, Any] = {"clearance": request.clearance, "relevance_floor": request.relevance_floor}
+    if request.permissions is not None:
+        changes["permissions"] = frozenset(map(Permission, request.permissions))
+    kept = {name: value for name, value in changes.items() if value is not None}
+    if request.disabled is not None:
+        kept["disabled_at"] = now if request.disabled else None
+    return replace(principal, **kept)
+
+
 def _info(principal: Principal) -> AgentInfo:
     return AgentInfo(
         agent_id=principal.principal_id,
@@ -613,4 +627,5 @@ def _info(principal: Principal) -> AgentInfo:
         permissions=sorted(principal.permissions),
         created_at=from_micros(principal.created_at),
         disabled=principal.disabled_at is not None,
+        relevance_floor=principal.relevance_floor,
     )

@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
-    from weft.kernel.identity import Permission
 
 
 class AccessStore(Protocol):
@@ -35,9 +34,9 @@ class AccessStore(Protocol):
         """Add a principal; False if the id is taken."""
         ...
 
-    async def update_principal(
-        self, principal_id: str, permissions: frozenset[Permission], clearance: int, disabled_at: int | None
-    ) -> None: ...
+    async def update_principal(self, principal: Principal) -> None:
+        """Keep what can change of a principal: its permissions, clearance, state and floor."""
+        ...
 
     async def key(self, key_id: str) -> StoredKey | None: ...
 

@@ -36,6 +36,7 @@ from weft.capabilities.sessions.model import SessionArchived, SessionId, Session
 from weft.capabilities.shelves.model import Source
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.kernel.fields import Fraction
 from weft.kernel.given_json import encode_given
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -61,9 +62,6 @@ TopK = Annotated[
 ]
 MediaType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[ -~]+\Z")]
 DomainField = Annotated[DomainName | None, msgspec.Meta(description="Only this domain of knowledge.")]
-
-
-Relevance = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Filtered(Request):
@@ -103,16 +101,20 @@ class Weighed(Filtered, kw_only=True):
     """What counts beside relevance, and from which relevance on something is a result."""
 
     floor: Annotated[
-        Relevance, msgspec.Meta(description="What is less relevant is left out, unless too little would be left.")
-    ] = DEFAULT_FLOOR
-    recency_weight: Annotated[Relevance, msgspec.Meta(description="How much it counts that something is new.")] = (
+        Fraction | None,
+        msgspec.Meta(
+            description="What is less relevant is left out, unless too little would be left: 0.7, or what an admin set "
+            "for you."
+        ),
+    ] = None
+    recency_weight: Annotated[Fraction, msgspec.Meta(description="How much it counts that something is new.")] = (
         DEFAULT_RECENCY_WEIGHT
     )
     half_life_days: Annotated[
         float, msgspec.Meta(gt=0, le=36_500, description="After so many days something counts as half as new.")
     ] = DEFAULT_HALF_LIFE_DAYS
     importance_weight: Annotated[
-        Relevance, msgspec.Meta(description="How much it counts that something is important.")
+        Fraction, msgspec.Meta(description="How much it counts that something is important.")
     ] = DEFAULT_IMPORTANCE_WEIGHT
 
 
@@ -203,7 +205,7 @@ class FindSimilar(Filtered, kw_only=True):
         msgspec.Meta(description="Or a text of your own."),
     ] = None
     top_k: TopK = DEFAULT_TOP_K
-    floor: Annotated[Relevance, msgspec.Meta(description="What is less alike is left out.")] = 0.0
+    floor: Annotated[Fraction, msgspec.Meta(description="What is less alike is left out.")] = 0.0
 
 
 class SimilarFound(Response, kw_only=True, omit_defaults=False):
@@ -234,7 +236,7 @@ async def search_everything(request: SearchEverything, actor: Actor, retriever: 
     """
     started = timing.perf_counter()
     _check_record(request, actor)
-    found = await retriever.find(actor, _asked(request, request.query, request.top_k, retriever))
+    found = await retriever.find(actor, _asked(request, actor, request.query, request.top_k, retriever))
     return EverythingFound(
         results=[passage_shown(hit, explain=request.explain) for hit in found.hits],
         confidence=found.ranking.confidence,
@@ -271,7 +273,7 @@ async def get_context(
     if (request.query is None) == (request.chunk_id is None):
         raise InvalidInput("query: give either query or chunk_id", field="query")
     if request.query is not None:
-        asked = _asked(request, request.query, DEFAULT_TOP_K, retriever)
+        asked = _asked(request, actor, request.query, DEFAULT_TOP_K, retriever)
         gathered = await gather(retriever, actor, asked, request.max_tokens, count)
     else:
         likeness = Likeness(retriever, actor, _part(request))
@@ -304,15 +306,20 @@ async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever)
     )
 
 
-def _asked(request: Weighed, query: str, top_k: int, retriever: Retriever) -> Asked:
+def _asked(request: Weighed, actor: Actor, query: str, top_k: int, retriever: Retriever) -> Asked:
     weighing = Weighing(
-        floor=request.floor,
+        floor=_floor(request, actor),
         recency_weight=request.recency_weight,
         importance_weight=request.importance_weight,
         half_life_days=request.half_life_days,
     )
     text = _said("query", query) or ""
     return Asked(Question(text=text, asked_at=retriever.now(), top_k=top_k, weighing=weighing), _part(request))
+
+
+def _floor(request: Weighed, actor: Actor) -> float:
+    floors = (request.floor, actor.relevance_floor, DEFAULT_FLOOR)
+    return next(floor for floor in floors if floor is not None)
 
 
 def _said(name: str, text: str | None) -> str | None:

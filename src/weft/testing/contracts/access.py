@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from weft.capabilities.access.audit import AuditRow
 from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
 from weft.kernel.identity import Kind, Permission
@@ -12,7 +14,7 @@ BOTH = frozenset({Permission.READ, Permission.WRITE})
 
 
 def principal(principal_id: str, parent_id: str | None = None, *, below_agent: bool = False) -> Principal:
-    return Principal(principal_id, Kind.AGENT, "custom", parent_id, below_agent, 2, BOTH, 1, None)
+    return Principal(principal_id, Kind.AGENT, "custom", parent_id, below_agent, 2, BOTH, 1)
 
 
 def key(key_id: str, principal_id: str = "planner") -> StoredKey:
@@ -63,10 +65,11 @@ class AccessStoreContract:
 
     async def test_a_principal_can_be_changed(self, stores: Stores) -> None:
         await stores.access.add_principal(principal("planner"))
-        await stores.access.update_principal("planner", frozenset(), 5, 7)
-        found = await stores.access.principal("planner")
-        assert found is not None
-        assert (found.permissions, found.clearance, found.disabled_at) == (frozenset(), 5, 7)
+        changed = replace(
+            principal("planner"), permissions=frozenset(), clearance=5, disabled_at=7, relevance_floor=0.3
+        )
+        await stores.access.update_principal(changed)
+        assert await stores.access.principal("planner") == changed
 
     async def test_revoking_a_key_revokes_the_tokens_it_was_used_to_get(self, stores: Stores) -> None:
         for key_id in ("key_1", "key_2"):
