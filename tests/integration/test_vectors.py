@@ -260,17 +260,38 @@ async def test_many_vectors_are_fetched_by_one_statement(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    run = PostgresTransaction.all
+    run = PostgresTransaction.one
 
     async def noted(self: PostgresTransaction, sql: str, *values: Any) -> Any:
         asked.extend([sql] if "FROM chunk_vectors" in sql else [])
         return await run(self, sql, *values)
 
-    monkeypatch.setattr(PostgresTransaction, "all", noted)
+    monkeypatch.setattr(PostgresTransaction, "one", noted)
     search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
     assert search is not None
-    assert len(await search.find(range(1, COUNT + 1))) == COUNT
+    found = await search.find(range(COUNT + 1, 0, -1), vectors.shape[1])
+    assert found.numbers == [*range(1, COUNT + 1)]
+    assert np.array_equal(np.frombuffer(found.vectors, "<f2").reshape(vectors.shape), vectors)
     assert len(asked) == 1
+
+
+async def test_cosines_with_several_questions_are_worked_out_at_once(world: World, vectors: np.ndarray) -> None:
+    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    assert search is not None
+    random = np.random.default_rng(4)
+    questions = np.array([question_of(random) for _ in range(3)])
+    found = await search.cosines([question.astype("<f2").tobytes() for question in questions], [7, 3, 3, COUNT + 1])
+    assert found.keys() == {3, 7}
+    for number, cosines in found.items():
+        assert np.allclose(cosines, questions @ vectors[number - 1], atol=2e-3)
+
+
+async def test_whoever_builds_an_index_tells_the_planner_how_much_there_is(world: World, vectors: np.ndarray) -> None:
+    connection = await asyncpg.connect(world.url)
+    try:
+        assert await connection.fetchval("SELECT reltuples FROM pg_class WHERE relname = 'chunks'") >= COUNT
+    finally:
+        await connection.close()
 
 
 async def test_where_few_of_many_are_visible_none_is_missed(

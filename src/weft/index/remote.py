@@ -30,11 +30,9 @@ class RemoteShelfView(ShelfView):
     def __init__(self, shelf: str, moment: Moment, wish: Wish, audiences: Audiences, search: VectorSearch) -> None:
         super().__init__(shelf, moment, wish, audiences)
         self._search = search
-        # Of vectors that were fetched some are looked at again.
-        self._known: dict[int, bytes] = {}
 
     async def nearest(self, vector: Floats, limit: int) -> Near:
-        halves = np.asarray(vector, "<f2").reshape(-1).tobytes()
+        halves = _halves(vector)
         asked = round(limit * _SPARE * self.everything / max(self.size, 1))
         while self.size > (_MANY if asked > _FAR else _FEW):
             found = await self._search.nearest(halves, asked)
@@ -46,21 +44,28 @@ class RemoteShelfView(ShelfView):
         return self._seen(await self._search.nearest_among(halves, limit, self.numbers()))
 
     async def cosines(self, rows: Rows, questions: Floats) -> Floats:
-        found = await self.vectors(rows, questions.shape[1])
-        return questions @ found.T
+        numbers = self.columns(rows).number.tolist()
+        known = await self._search.cosines([_halves(question) for question in questions], numbers)
+        without = [0.0] * len(questions)
+        return np.array([known.get(number, without) for number in numbers], np.float32).reshape(-1, len(questions)).T
 
     async def vectors(self, rows: Rows, dimensions: int) -> Floats:
-        numbers = self.columns(rows).number.tolist()
-        known = await self._search.find(numbers)
-        found = np.zeros((len(rows), dimensions), np.float32)
-        for place, number in enumerate(numbers):
-            vector = known.get(number, b"")
-            if len(vector) == dimensions * 2:
-                found[place] = np.frombuffer(vector, "<f2")
-        return found
+        numbers = self.columns(rows).number
+        packed = await self._search.find(numbers.tolist(), dimensions)
+        known = np.array(packed.numbers, np.int64)
+        # Those without a vector are given the one behind all others, which is zero.
+        vectors = np.zeros((len(known) + 1, dimensions), np.float32)
+        vectors[:-1] = np.frombuffer(packed.vectors, "<f2").reshape(-1, dimensions)
+        places = np.searchsorted(known, numbers)
+        places[~np.isin(numbers, known)] = len(known)
+        return vectors[places]
 
     def _seen(self, found: Sequence[NearChunk]) -> Near:
         """Return those of the chunks that are visible here."""
         rows = self.rows_of(np.array([chunk.number for chunk in found], np.int64))
         cosines = np.array([chunk.cosine for chunk in found], np.float32)
         return Near(rows[rows >= 0], cosines[rows >= 0])
+
+
+def _halves(vector: Floats) -> bytes:
+    return np.asarray(vector, "<f2").reshape(-1).tobytes()

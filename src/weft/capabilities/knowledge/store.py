@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -120,6 +120,10 @@ class DocumentStore(Protocol):
         ...
 
     async def find(self, domain: str, document_id: str) -> Document | None: ...
+
+    async def find_all(self, domain: str, document_ids: Iterable[str]) -> Mapping[str, Document]:
+        """Return those of the documents that there are, by their ids."""
+        ...
 
     async def find_locked(self, domain: str, document_id: str) -> Document | None:
         """Return a document, before anyone else can change it."""

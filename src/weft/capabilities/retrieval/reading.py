@@ -124,9 +124,9 @@ async def _documents(domain: str, chunks: Sequence[Chunk], library: Library) -> 
     if await visible_domain(domain, library) is None:
         return []
     found = []
-    documents = {item: await library.documents.find(domain, item) for item in {chunk.item for chunk in chunks}}
+    documents = await library.documents.find_all(domain, (chunk.item for chunk in chunks))
     for chunk in chunks:
-        document = documents[chunk.item]
+        document = documents.get(chunk.item)
         if document is None or chunk.version != document.indexed_version:
             continue
         uri = document_uri(domain, document.document_id, document.indexed_version)

@@ -133,6 +133,13 @@ class NearChunk(msgspec.Struct, frozen=True, gc=False):
     cosine: float
 
 
+class PackedVectors(msgspec.Struct, frozen=True, gc=False):
+    """Vectors in halves, one behind the other, in the order of the numbers of their chunks: thousands at once."""
+
+    numbers: list[int]
+    vectors: bytes
+
+
 class Standing(msgspec.Struct, frozen=True, gc=False):
     """What a copy of a shelf keeps of one chunk: everything that ranking asks for. The vector is in halves."""
 

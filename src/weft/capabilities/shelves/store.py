@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from weft.capabilities.shelves.model import Chunk, NearChunk, NewChunk, Removal, Return, ShelfState, Standing
+from weft.capabilities.shelves.model import (
+    Chunk,
+    NearChunk,
+    NewChunk,
+    PackedVectors,
+    Removal,
+    Return,
+    ShelfState,
+    Standing,
+)
 
 
 class ShelfStore(Protocol):
@@ -118,7 +127,13 @@ class VectorSearch(Protocol):
         """Return the nearest of these chunks, the nearest first; none is missed."""
         ...
 
-    async def find(self, numbers: Sequence[int]) -> Mapping[int, bytes]: ...
+    async def cosines(self, vectors: Sequence[bytes], numbers: Sequence[int]) -> Mapping[int, Sequence[float]]:
+        """Return the cosines of these chunks with each of the vectors, by their numbers."""
+        ...
+
+    async def find(self, numbers: Sequence[int], dimensions: int) -> PackedVectors:
+        """Return the vectors of these chunks, those that have so many dimensions."""
+        ...
 
     async def prepare(self) -> bool:
         """Have the nearest of many found fast, and tell whether they are: not if another process is still at it.

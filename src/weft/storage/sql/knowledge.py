@@ -15,7 +15,7 @@ from weft.storage.sql.knowledge_sources import erase_sources
 from weft.storage.sql.patterns import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.knowledge.model import State
     from weft.capabilities.knowledge.plans import Plan
@@ -229,6 +229,15 @@ class SqlDocumentStore:
             _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id = $3", self._tenant, domain, document_id
         )
         return None if row is None else _document(row)
+
+    async def find_all(self, domain: str, document_ids: Iterable[str]) -> Mapping[str, Document]:
+        rows = await self._tx.all(
+            _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id {among_texts}$3{end_among_texts}",
+            self._tenant,
+            domain,
+            msgspec.json.encode(sorted(set(document_ids))).decode(),
+        )
+        return {document.document_id: document for document in map(_document, rows)}
 
     async def find_locked(self, domain: str, document_id: str) -> Document | None:
         row = await self._tx.one(

@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.shelves.model import NearChunk
+from weft.capabilities.shelves.model import NearChunk, PackedVectors
 from weft.storage.sql.database import Scope
-from weft.storage.sql.dialects.postgres_vectors import partition_of
+from weft.storage.sql.dialects.postgres_vectors import in_our_order, partition_of
 from weft.storage.sql.shelves import SqlShelfStore, in_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.storage.sql.database import Transaction
+    from weft.storage.sql.database import Row, Transaction
     from weft.storage.sql.dialects.postgres import PostgresDatabase
 
 # Measured against exact search: see docs/decisions/0036.
@@ -28,6 +28,15 @@ _SEARCH_SO = """
 SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.iterative_scan', 'relaxed_order', true),
        set_config('hnsw.max_scan_tuples', '200000', true), set_config('plan_cache_mode', 'force_custom_plan', true)
 """
+_OF_THESE = """
+FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3 AND number {among}$4{end_among}
+"""
+# Thousands of vectors in one value: as rows, most of the time would go into taking each of them for itself. The first
+# four bytes of each say how many numbers follow.
+_PACKED = """
+SELECT COALESCE(array_agg(number ORDER BY number), '{{}}'),
+       COALESCE(string_agg(substring(halfvec_send(vector) FROM 5), ''::bytea ORDER BY number), '')
+"""
 _IS_INDEXED = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
 _DIMENSIONS = """
 SELECT vector_dims(vector) FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3 LIMIT 1
@@ -36,6 +45,7 @@ _INDEXES = """
 SELECT indexname FROM pg_indexes
 WHERE schemaname = current_schema() AND tablename = $1 AND starts_with(indexname, 'nearest_')
 """
+_GROWN = ("chunks (tenant, shelf, number, place, item, version)", "documents (tenant, domain, document_id, state)")
 _QUOTED = "SELECT quote_literal($1), quote_literal($2)"
 
 
@@ -88,10 +98,23 @@ class PgVectors:
 
         return await self._database.read(self._scope, look) if numbers else []
 
-    async def find(self, numbers: Sequence[int]) -> Mapping[int, bytes]:
-        return await self._database.read(
-            self._scope, lambda transaction: SqlShelfStore(transaction).vectors(self._shelf, self._model, numbers)
-        )
+    async def cosines(self, vectors: Sequence[bytes], numbers: Sequence[int]) -> Mapping[int, Sequence[float]]:
+        dimensions = len(vectors[0]) // 2
+        each = ", ".join(f"-({_column(dimensions)} <#> ${place})" for place in range(5, 5 + len(vectors)))
+        sql = f"SELECT number, {each} {_OF_THESE} AND {_fitting(dimensions)}"
+
+        async def look(transaction: Transaction) -> Sequence[Row]:
+            asked = (self._tenant, self._shelf, self._model, in_json(numbers))
+            return await transaction.all(sql, *asked, *vectors)
+
+        return {number: cosines for number, *cosines in await self._database.read(self._scope, look)}
+
+    async def find(self, numbers: Sequence[int], dimensions: int) -> PackedVectors:
+        sql = f"{_PACKED} {_OF_THESE} AND {_fitting(dimensions)}"
+        values = (self._tenant, self._shelf, self._model, in_json(numbers))
+        row = await self._database.read(self._scope, lambda transaction: transaction.one(sql, *values))
+        found, vectors = row if row is not None else ([], b"")
+        return PackedVectors(found, in_our_order(vectors))
 
     async def prepare(self) -> bool:
         name = _index_name(self._tenant, self._shelf, self._model)
@@ -129,6 +152,9 @@ class PgVectors:
             )
         finally:
             await connection.execute("RESET maintenance_work_mem")
+        # There is much that was not there: until the planner knows, it reads whole shelves where a few rows are wanted.
+        for table in _GROWN:
+            await connection.execute(f"ANALYZE {table}")
         return True
 
 

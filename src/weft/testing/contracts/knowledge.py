@@ -111,6 +111,17 @@ class DomainStoreContract:
 class DocumentStoreContract:
     """Documents are in one hand at a time, and what searches find changes only when a version is finished."""
 
+    async def test_many_documents_are_found_at_once(self, stores: Stores, elsewhere: Stores) -> None:
+        odd = structs.replace(DOCUMENT, document_id='a "quoted", {braced} \\ [name].md')
+        for document in (DOCUMENT, odd):
+            await stores.documents.put(document, b"x", 5)
+        wanted = [DOCUMENT.document_id, odd.document_id, odd.document_id, "nowhere.md"]
+        found = await stores.documents.find_all(DOCUMENT.domain, wanted)
+        assert found == {document.document_id: document for document in (DOCUMENT, odd)}
+        assert await stores.documents.find_all("elsewhere", wanted) == {}
+        assert await stores.documents.find_all(DOCUMENT.domain, []) == {}
+        assert await elsewhere.documents.find_all(DOCUMENT.domain, wanted) == {}
+
     async def test_a_document_is_found_as_it_was_put(self, stores: Stores, elsewhere: Stores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert await stores.documents.find(*NAMES) == DOCUMENT

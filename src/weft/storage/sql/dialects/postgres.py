@@ -46,6 +46,9 @@ DIALECT = {
     # A column is one of the numbers in a JSON list, which stands between the two.
     "among": "= ANY(translate(",
     "end_among": ", '[]', '{}')::bigint[])",
+    # And one of the texts.
+    "among_texts": "= ANY(ARRAY(SELECT jsonb_array_elements_text(",
+    "end_among_texts": "::jsonb)))",
     # What only SQLite needs is a comment here.
     "sqlite_only": "/*",
     "end_sqlite_only": "*/",

@@ -64,15 +64,15 @@ def is_missing(error: asyncpg.PostgresError) -> bool:
 
 
 def _encoded(vector: bytes) -> bytes:
-    return _HEADER.pack(len(vector) // 2, 0) + _other_order(vector)
+    return _HEADER.pack(len(vector) // 2, 0) + in_our_order(vector)
 
 
 def _decoded(sent: bytes) -> bytes:
-    return _other_order(bytes(sent[_HEADER.size :]))
+    return in_our_order(bytes(sent[_HEADER.size :]))
 
 
-def _other_order(halves: bytes) -> bytes:
-    """Swap the bytes of each number: ours come little end first, those on the way big end first."""
+def in_our_order(halves: bytes) -> bytes:
+    """Swap the bytes of each number: ours come little end first, those on the way big end first (and back)."""
     numbers = array("H", halves)
     numbers.byteswap()
     return numbers.tobytes()

@@ -58,6 +58,9 @@ DIALECT = {
     # A column is one of the numbers in a JSON list, which stands between the two.
     "among": "IN (SELECT value FROM json_each(",
     "end_among": "))",
+    # And one of the texts.
+    "among_texts": "IN (SELECT value FROM json_each(",
+    "end_among_texts": "))",
     "sqlite_only": "",
     "end_sqlite_only": "",
     # What only PostgreSQL needs is a comment here.
