@@ -9,13 +9,17 @@ import pytest
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.shelved import expect_whole, standing
 from support.world import SESSION, refused
+from weft.app.clearing import _clear_some
 from weft.capabilities.board.branch_entries import BranchEntries
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from support.knowledge import QuickEmbedder
     from support.world import World
+    from weft.storage.sql.database import Transaction
 
 pytestmark = pytest.mark.req("CE-N")
 
@@ -116,7 +120,7 @@ async def test_clearing_goes_on_where_it_was_left(world: World, monkeypatch: pyt
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     left = await rows(world, "chunks")
     with monkeypatch.context() as patched:
-        patched.setattr("weft.app.clearing.asyncio.sleep", _killed)
+        patched.setattr("weft.app.clearing._clear_some", _ending_after(2))
         await world.app.clearing.look()
     assert 0 < await rows(world, "chunks") < left
     other = await world.another_app()
@@ -125,8 +129,15 @@ async def test_clearing_goes_on_where_it_was_left(world: World, monkeypatch: pyt
     assert await rows(world, "chunks") == 0
 
 
-async def _killed(_: float) -> None:
-    raise RuntimeError("as if the process had ended")
+def _ending_after(steps: int) -> Callable[[Transaction], Awaitable[bool]]:
+    left = iter(range(steps))
+
+    async def clear_some(transaction: Transaction) -> bool:
+        if next(left, None) is None:
+            raise RuntimeError("as if the process had ended")
+        return await _clear_some(transaction)
+
+    return clear_some
 
 
 @pytest.mark.usefixtures("slowly")

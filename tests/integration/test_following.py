@@ -13,6 +13,7 @@ from support.bundles import exported, imported
 from support.hooks import until
 from support.shelved import MODEL, ScriptedEmbeddings, expect_whole, scripted, standing, vector_of
 from support.world import SESSION
+from weft.app.following import Following
 from weft.capabilities.embedding.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.following import following as going_through
 from weft.capabilities.following.contents import chunks_of
@@ -380,18 +381,20 @@ async def test_batches_are_small_and_work_is_followed_by_rest(
 ) -> None:
     for number in range(80):
         await world.planner.say(f"message {number}")
-    rests: list[float] = []
-    sleep = asyncio.sleep
+    loop, rest = asyncio.get_running_loop(), Following._rest
+    rests: list[bool] = []
 
-    async def noted(seconds: float) -> None:
-        rests.append(seconds)
-        await sleep(0)
+    async def noted(self: Following, started: float) -> None:
+        worked, since = loop.time() - started, loop.time()
+        await rest(self, started)
+        rests.append(loop.time() - since >= worked)
 
-    monkeypatch.setattr("weft.app.following.asyncio.sleep", noted)
+    monkeypatch.setattr(Following, "_rest", noted)
     world.app.following.rest = 1.0
     await world.app.following.catch_up()
     assert max(embeddings.batches) <= 32
-    assert sum(rest > 0 for rest in rests) >= 3
+    assert len(rests) >= 3
+    assert all(rests)
     assert len(await standing(world)) == 80
 
 
