@@ -163,9 +163,11 @@ async def _few_at_once(work: Callable[[T], Awaitable[R]], items: Iterable[T]) ->
         async with free:
             return await work(item)
 
+    # Not a TaskGroup: where one failed, early Pythons 3.11 take the next timeout for a cancellation.
+    tasks = [asyncio.ensure_future(one(item)) for item in items]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(item)) for item in items]
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
