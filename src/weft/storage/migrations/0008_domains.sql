@@ -87,6 +87,3 @@ CREATE TABLE document_contents (
     text        {blob},
     PRIMARY KEY (tenant, domain, document_id, version)
 ) {rows_table};
-
--- Searches of this principal leave out what is less relevant; null stands for the floor that everyone has.
-ALTER TABLE principals ADD COLUMN relevance_floor {real};

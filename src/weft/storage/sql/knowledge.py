@@ -13,6 +13,7 @@ from weft.capabilities.shelves.model import shelf_of_domain
 from weft.storage.sql.clearings import Deleted, SqlClearings
 from weft.storage.sql.knowledge_sources import erase_sources
 from weft.storage.sql.patterns import decode_patterns, encode_patterns
+from weft.storage.sql.shelves import in_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -235,7 +236,7 @@ class SqlDocumentStore:
             _DOCUMENT + "WHERE tenant = $1 AND domain = $2 AND document_id {among_texts}$3{end_among_texts}",
             self._tenant,
             domain,
-            msgspec.json.encode(sorted(set(document_ids))).decode(),
+            in_json(document_ids),
         )
         return {document.document_id: document for document in map(_document, rows)}
 

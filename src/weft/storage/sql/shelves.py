@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from weft.capabilities.shelves.model import Chunk, Removal, Return, ShelfState, Standing
 from weft.storage.sql.clearings import CLEARED_AT_ONCE, Deleted, SqlClearings
@@ -14,6 +16,8 @@ if TYPE_CHECKING:
 
     from weft.capabilities.shelves.model import NewChunk
     from weft.storage.sql.database import Row, Transaction
+
+NumberOrText = TypeVar("NumberOrText", int, str)
 
 _CHUNK = """
 SELECT number, source, place, scope, item, version, ordinal, start_at, end_at, kind, heading, speaker, moment, tokens,
@@ -470,9 +474,9 @@ class SqlShelfStore:
         )
 
 
-def in_json(numbers: Iterable[int]) -> str:
-    """Return numbers as one value, in order, whatever their number."""
-    return f"[{','.join(map(str, sorted(set(numbers))))}]"
+def in_json(values: Iterable[NumberOrText]) -> str:
+    """Return numbers or texts as one value, in order, however many they are."""
+    return msgspec.json.encode(sorted(set(values))).decode()
 
 
 def _standing(row: Row) -> Standing:
