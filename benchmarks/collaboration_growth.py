@@ -23,7 +23,7 @@ from benchmarks.grown_tenant import READER, Size, fill, query
 from benchmarks.harness import SECOND_IN_MICROS, Row, compared, cpu_seconds
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import TENANT, folder, open_app
-from weft.app.callers import Local
+from weft.app.authentication import Local
 from weft.app.dispatch import Arrival
 from weft.storage.sql.database import Scope
 

@@ -15,7 +15,7 @@ import apsw
 import asyncpg
 
 from benchmarks.servers import AGENT, TENANT, open_app, prepare
-from weft.app.callers import Local
+from weft.app.authentication import Local
 from weft.app.dispatch import Arrival
 
 if TYPE_CHECKING:

@@ -16,17 +16,17 @@ from benchmarks.harness import Row, compared
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, call, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weft.app import ingestion
-from weft.capabilities.shelves.model import embedded_text, shelf_of_domain
-from weft.providers.embedders.configured import configured_embedders
+from weft.capabilities.indexing.collections.model import embedded_text, shelf_of_domain
+from weft.jobs import ingestion
+from weft.providers.embedders.factory import configured_embedders
+from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
-from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from weft.app.app import App
-    from weft.capabilities.embedding.model import Embedder
+    from weft.capabilities.indexing.embeddings.model import Embedder
     from weft.storage.sql.database import Transaction
 
 _AT_LEAST = 0.8

@@ -25,11 +25,11 @@ from benchmarks.harness import SECOND_IN_MICROS, Row
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weft.app import needs
+from weft.app import injection as needs
 from weft.kernel.clock import to_micros
 from weft.kernel.correlation import UNRELATED, Correlation
+from weft.storage.sql.acl_column import encode_patterns
 from weft.storage.sql.events import SqlOutbox
-from weft.storage.sql.patterns import encode_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

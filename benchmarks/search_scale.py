@@ -24,17 +24,17 @@ from benchmarks.harness import Baseline, Row, apart, limited, resident_bytes
 from benchmarks.servers import folder
 from benchmarks.wire import run_async
 from weft.app.app import App
-from weft.app.callers import Local
+from weft.app.authentication import Local
 from weft.app.dispatch import Arrival
+from weft.capabilities.indexing.collections.model import NewChunk, shelf_of_domain
 from weft.capabilities.knowledge.model import Domain
-from weft.capabilities.retrieval.view import Wish
-from weft.capabilities.retrieval.words import terms_of
-from weft.capabilities.shelves.model import NewChunk, shelf_of_domain
+from weft.capabilities.search.index_view import Wish
+from weft.capabilities.search.query_terms import terms_of
 from weft.kernel.identity import ANYONE
 from weft.settings import Settings
+from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.knowledge import SqlDomainStore
-from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.capabilities.retrieval.view import View
+    from weft.capabilities.search.index_view import View
     from weft.storage.sql.database import Transaction
 
     Floats = NDArray[np.float32]

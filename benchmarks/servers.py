@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.app.app import App
-from weft.app.callers import Local
+from weft.app.authentication import Local
 from weft.app.dispatch import Arrival
 from weft.kernel.operation import RateClass
 from weft.settings import Settings

@@ -16,8 +16,8 @@ import numpy as np
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
 from evals.retrieval_sets import is_right
-from weft.capabilities.retrieval.calibration import SURE, relevance
-from weft.capabilities.retrieval.model import DEFAULT_FLOOR
+from weft.capabilities.search.calibration import SURE, relevance
+from weft.capabilities.search.model import DEFAULT_FLOOR
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from rapidfuzz import fuzz, process
 
 from evals.results import Row
-from weft.capabilities.search.index import Index
-from weft.capabilities.search.ranking import search
-from weft.capabilities.search.words import STOP_WORDS, tokens
+from weft.capabilities.indexing.text_analysis import STOP_WORDS, tokens
+from weft.capabilities.messages.search.fuzzy_ranking import search
+from weft.capabilities.messages.search.inverted_index import Index
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -18,9 +18,9 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from evals.results import Row
 from weft import Weft
-from weft.capabilities.records.checking import check_document
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.schemas import published_schema
+from weft.capabilities.records.validation import check_document
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -15,11 +15,11 @@ from msgspec import structs
 
 from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
-from weft.capabilities.retrieval.gathering import TOKEN_PRICE
-from weft.capabilities.retrieval.model import Weighing
-from weft.capabilities.retrieval.reading import Passage
-from weft.capabilities.retrieval.weaving import strand_of, weave
-from weft.capabilities.shelves.model import Chunk
+from weft.capabilities.indexing.collections.model import Chunk
+from weft.capabilities.search.context_builder import TOKEN_PRICE
+from weft.capabilities.search.context_renderer import strand_of, weave
+from weft.capabilities.search.model import Weighing
+from weft.capabilities.search.passages import Passage
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from evals.retrieval_runs import Answer, Runs
     from evals.retrieval_sets import Asked, Corpus
-    from weft.capabilities.retrieval.view import View
-    from weft.index.view import ShelfView
+    from weft.capabilities.search.index_view import View
+    from weft.search_index.view import ShelfView
 
 # What plain BM25 reaches, and what is wanted.
 _WANTED: dict[str, tuple[float | None, float | None]] = {

@@ -11,9 +11,9 @@ import numpy as np
 
 from evals.known_vectors import KnownVectors
 from evals.retrieval_sets import SETS, found_of
-from weft.capabilities.retrieval.choosing import choose
-from weft.capabilities.retrieval.model import Question
-from weft.capabilities.retrieval.ranking import weigh
+from weft.capabilities.search.model import Question
+from weft.capabilities.search.ranking import weigh
+from weft.capabilities.search.selection import choose
 
 if TYPE_CHECKING:
     from collections.abc import Collection as Some
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from evals.retrieval_sets import Asked, Collection, Corpus
-    from weft.capabilities.retrieval.model import Ranking
-    from weft.capabilities.retrieval.view import Floats, View
-    from weft.index.view import ShelfView
+    from weft.capabilities.search.index_view import Floats, View
+    from weft.capabilities.search.model import Ranking
+    from weft.search_index.view import ShelfView
 
 BEST = 10
 

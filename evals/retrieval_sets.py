@@ -13,19 +13,19 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from weft.capabilities.chunking.cutting import cut
-from weft.capabilities.chunking.media import type_of_text
-from weft.capabilities.chunking.model import Cutting, Reading
-from weft.capabilities.following.contents import Said
-from weft.capabilities.following.contents import chunks_of as chunks_of_said
-from weft.capabilities.following.model import Subject
-from weft.capabilities.retrieval.view import Wish
-from weft.capabilities.retrieval.words import terms_of
-from weft.capabilities.shelves.model import SESSIONS, NewChunk, Standing, shelf_of_domain
-from weft.index.shelf import Moment
-from weft.index.view import ShelfView
+from weft.capabilities.indexing.chunking.chunker import cut
+from weft.capabilities.indexing.chunking.media_types import type_of_text
+from weft.capabilities.indexing.chunking.model import Cutting, Reading
+from weft.capabilities.indexing.collections.model import SESSIONS, NewChunk, Standing, shelf_of_domain
+from weft.capabilities.search.index_view import Wish
+from weft.capabilities.search.query_terms import terms_of
+from weft.capabilities.search.session_indexing.cursor import Subject
+from weft.capabilities.search.session_indexing.item_text import Said
+from weft.capabilities.search.session_indexing.item_text import chunks_of as chunks_of_said
 from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.kernel.tokens import approximate_tokens
+from weft.search_index.snapshot import Moment
+from weft.search_index.view import ShelfView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

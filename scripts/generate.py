@@ -12,7 +12,7 @@ from pathlib import Path
 
 from client_code import client_files
 
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 
 ROOT = Path(__file__).resolve().parent.parent
 _SHOWN_LINES = 20

@@ -2,14 +2,23 @@
 """Every error a call can end with, to catch by name; weft.kernel.errors draws the tree."""
 
 from weft.capabilities.access.model import AgentExists, AgentNotFound, InvalidParent, KeyUnknown
+from weft.capabilities.agent_context.model import (
+    ContextKeyNotFound,
+    ContextLimitExceeded,
+    ContextNotPulled,
+    SelfModification,
+)
 from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
-from weft.capabilities.chunking.reading import DocumentUnreadable
-from weft.capabilities.context.model import ContextKeyNotFound, ContextLimitExceeded, ContextNotPulled, SelfModification
-from weft.capabilities.embedding.model import EmbedderUnavailable, EmbeddingModelUnknown, TextRefused
-from weft.capabilities.exchange.bundles import BundleDamaged
-from weft.capabilities.exchange.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
-from weft.capabilities.exchange.sources import SourceElsewhere
+from weft.capabilities.events.webhooks.model import AddressRefused, TooManyWebhooks, WebhookCannotRun, WebhookNotFound
+from weft.capabilities.history.line_ids import (
+    BranchExists,
+    BranchInUse,
+    BranchNotMerged,
+    ReviewClosed,
+    ReviewNotFound,
+    UnrelatedLines,
+)
 from weft.capabilities.history.model import (
     BranchLimit,
     BranchNotFound,
@@ -21,6 +30,9 @@ from weft.capabilities.history.model import (
     VersionNotFound,
     VersionPruned,
 )
+from weft.capabilities.indexing.chunking.reader import DocumentUnreadable
+from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, EmbeddingModelUnknown, TextRefused
+from weft.capabilities.indexing.model_migration.model import AlreadyServing, MoveUnderWay, NoMove
 from weft.capabilities.knowledge.model import (
     DocumentNotFound,
     DocumentNotReady,
@@ -29,33 +41,26 @@ from weft.capabilities.knowledge.model import (
     DomainExists,
     DomainNotFound,
 )
-from weft.capabilities.knowledge.plans import QuotaExceeded
-from weft.capabilities.knowledge_sources.model import (
+from weft.capabilities.knowledge.quotas import QuotaExceeded
+from weft.capabilities.knowledge.sources.model import (
     FolderRefused,
     HookRefused,
     SourceNotFound,
     SourcesOverlap,
     TooManySources,
 )
-from weft.capabilities.memory.lines import MemoryForgets
+from weft.capabilities.memory.history_backend import MemoryForgets
 from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weft.capabilities.messages.model import MessageNotFound
-from weft.capabilities.missing.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
-from weft.capabilities.models.model import AlreadyServing, MoveUnderWay, NoMove
-from weft.capabilities.objects.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
-from weft.capabilities.records.recording import RecordExists, RecordNotFound
-from weft.capabilities.records.words import IllegalTransition
-from weft.capabilities.retrieval.likeness import ChunkNotFound
+from weft.capabilities.missing_context.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
+from weft.capabilities.object_storage.model import ObjectBusy, ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
+from weft.capabilities.record_log.resolve_source import SourceElsewhere
+from weft.capabilities.records.recorder import RecordExists, RecordNotFound
+from weft.capabilities.records.vocabulary import IllegalTransition
+from weft.capabilities.search.similar import ChunkNotFound
 from weft.capabilities.sessions.model import SessionArchived, SessionExists, SessionNotFound
-from weft.capabilities.timeline.model import (
-    BranchExists,
-    BranchInUse,
-    BranchNotMerged,
-    ReviewClosed,
-    ReviewNotFound,
-    UnrelatedLines,
-)
-from weft.capabilities.webhooks.model import AddressRefused, TooManyWebhooks, WebhookCannotRun, WebhookNotFound
+from weft.capabilities.transfer.bundle_format import BundleDamaged
+from weft.capabilities.transfer.policies import PolicyBuiltIn, PolicyForbidden, PolicyNotFound
 from weft.kernel.errors import (
     AuthenticationError,
     Conflict,

@@ -13,14 +13,14 @@ import msgspec
 from msgspec import structs
 
 from weft.app.app import App
-from weft.app.callers import Credential, Local
+from weft.app.authentication import Credential, Local
 from weft.app.dispatch import Arrival
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT
 from weft.capabilities.events.operations import ReadEvents
-from weft.capabilities.exchange.exporting import ContextExported, ExportTerms
-from weft.capabilities.exchange.importing import ContextImported
-from weft.capabilities.knowledge.putting import DocumentPut, FileTerms
+from weft.capabilities.knowledge.document_operations import DocumentPut, FileTerms
+from weft.capabilities.transfer.export import ContextExported, ExportTerms
+from weft.capabilities.transfer.importer import ContextImported
 from weft.client._operations import Operations
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Event

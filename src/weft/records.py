@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.records.checking import Problem, check_document, check_record
 from weft.capabilities.records.mappings import (
     a2a,
     cloudevents,
@@ -20,7 +19,6 @@ from weft.capabilities.records.mappings import (
     web_annotation,
 )
 from weft.capabilities.records.mappings.natives import Naming
-from weft.capabilities.records.misfits import Misfit
 from weft.capabilities.records.model import (
     RECORD_TYPES,
     Block,
@@ -69,11 +67,13 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
-from weft.capabilities.records.resolving import Resolution
-from weft.capabilities.records.resolving import resolve as _resolve
-from weft.capabilities.records.selecting import passage_digest, selectors_for, source_ref
-from weft.capabilities.records.words import SCHEMA_VERSION
-from weft.providers.markup import IsolatedMarkupReader
+from weft.capabilities.records.resolution import Resolution
+from weft.capabilities.records.resolution import resolve as _resolve
+from weft.capabilities.records.selectors import passage_digest, selectors_for, source_ref
+from weft.capabilities.records.validation import Problem, check_document, check_record
+from weft.capabilities.records.validation_errors import Misfit
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION
+from weft.providers.html_xml import IsolatedMarkupReader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

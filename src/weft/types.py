@@ -12,6 +12,20 @@ from weft.capabilities.access.operations import (
     Done,
     TokenIssued,
 )
+from weft.capabilities.agent_context.copy_context import ContextCopied
+from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
+from weft.capabilities.agent_context.pull import (
+    ContextChanges,
+    ContextPulled,
+    ContextRead,
+    EntryDifference,
+    PulledContext,
+)
+from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Forgotten, Knowledge
+from weft.capabilities.agent_context.status import ContextStatus
+from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
+from weft.capabilities.board.admin_view import InspectedEntry, Inspection
+from weft.capabilities.board.check import Finding, Hygiene
 from weft.capabilities.board.guidance import (
     ConventionGroup,
     ConventionNames,
@@ -19,8 +33,6 @@ from weft.capabilities.board.guidance import (
     Guidance,
     KeyConvention,
 )
-from weft.capabilities.board.hygiene import Finding, Hygiene
-from weft.capabilities.board.inspection import InspectedEntry, Inspection
 from weft.capabilities.board.operations import (
     BoardSize,
     Comparison,
@@ -39,38 +51,60 @@ from weft.capabilities.board.operations import (
     SnapshotRestored,
     Snapshots,
 )
-from weft.capabilities.chunking.model import Cutting
-from weft.capabilities.context.copying import ContextCopied
-from weft.capabilities.context.definitions import AgentDefined, DefinitionRead
-from weft.capabilities.context.pulling import ContextChanges, ContextPulled, ContextRead, EntryDifference, PulledContext
-from weft.capabilities.context.pushing import ChangedEntry, ContextPushed, Forgotten, Knowledge
-from weft.capabilities.context.status import ContextStatus
-from weft.capabilities.context.views import AgentDefinition, ContextEntry
-from weft.capabilities.embedding.operations import TextsEmbedded
 from weft.capabilities.events.operations import Events
-from weft.capabilities.exchange.adding import AddedRecord, RecordAdvanced, RecordsAdded
-from weft.capabilities.exchange.applying import Definition
-from weft.capabilities.exchange.exporting import ContextExported
-from weft.capabilities.exchange.importing import ContextImported
-from weft.capabilities.exchange.listing import ListedRecord, Records
-from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, PolicyList
-from weft.capabilities.exchange.redacting import ItemRedacted
-from weft.capabilities.exchange.showing import NamingRecord, RecordShown, RedactionInfo
-from weft.capabilities.exchange.sources import SourceResolved
-from weft.capabilities.following.reindexing import DomainLeft, ReindexingShown
+from weft.capabilities.events.webhooks.operations import (
+    DeliveryInfo,
+    DeliveryList,
+    Replayed,
+    WebhookCreated,
+    WebhookDeleted,
+    WebhookInfo,
+    Webhooks,
+    WebhookTested,
+)
+from weft.capabilities.guidance.operations import OfferedCall, UsageGuidance
+from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
+from weft.capabilities.history.diff import Differences, KeyDiff
+from weft.capabilities.history.log import (
+    Blame,
+    Blamed,
+    ChangeInfo,
+    CommitInfo,
+    CommitShown,
+    LineState,
+    Log,
+    MergedFrom,
+    StoredEntry,
+)
+from weft.capabilities.history.merge_operations import ConflictInfo, Merged, Side
+from weft.capabilities.history.merge_reviews import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
+from weft.capabilities.history.retention import (
+    HistoryPruned,
+    PruningInfo,
+    Prunings,
+    RetentionCleared,
+    RetentionRule,
+    RetentionRuleList,
+)
+from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotListed, SnapshotTaken
+from weft.capabilities.history.verify import Bisected, Verified
+from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
+from weft.capabilities.indexing.model_migration.model import ModelComparison
+from weft.capabilities.indexing.model_migration.operations import ModelInfo, ModelList, MoveInfo
+from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
+from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.documents import DocumentInfo
-from weft.capabilities.knowledge.looking import DocumentDeleted, DocumentList, DocumentText
-from weft.capabilities.knowledge.managing import DomainDeleted, DomainInfo, DomainList
-from weft.capabilities.knowledge.putting import DocumentPut, DocumentsPut, NewDocument
-from weft.capabilities.knowledge_sources.model import NotTaken, Synced
-from weft.capabilities.knowledge_sources.operations import (
+from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
+from weft.capabilities.knowledge.sources.model import NotTaken, Synced
+from weft.capabilities.knowledge.sources.operations import (
     SourceAdded,
     SourceAsked,
     SourceInfo,
     SourceList,
     SourceRemoved,
 )
-from weft.capabilities.memory.inspection import (
+from weft.capabilities.memory.admin_view import (
     InspectedMemory,
     MemoryByScope,
     MemoryInspected,
@@ -81,24 +115,16 @@ from weft.capabilities.memory.inspection import (
 )
 from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryInfo, MemoryListed, MemorySet
 from weft.capabilities.messages.operations import MessageAdded, MessageInfo, Messages, VisibilityChanged
-from weft.capabilities.messages.session_views import (
+from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime, TimeRange
+from weft.capabilities.messages.search.operations import SearchResults
+from weft.capabilities.messages.search.searcher import SearchResult
+from weft.capabilities.messages.session_overview import (
     SessionFound,
     SessionOverview,
     SessionResourceInfo,
     SessionStatistics,
 )
-from weft.capabilities.missing.operations import (
-    MissingInfo,
-    MissingListed,
-    MissingReported,
-    MissingResolved,
-    PossibleSource,
-    RequestInfo,
-)
-from weft.capabilities.missing.requesting import MissingRequested
-from weft.capabilities.models.model import ModelComparison
-from weft.capabilities.models.operations import ModelInfo, ModelList, MoveInfo
-from weft.capabilities.performance.model import (
+from weft.capabilities.metrics.model import (
     CacheStats,
     ConnectionStats,
     DatabasePerformance,
@@ -108,8 +134,22 @@ from weft.capabilities.performance.model import (
     SystemInfo,
     SystemPerformance,
 )
-from weft.capabilities.performance.operations import Performance, PerformanceTargets, ResourceInfo
-from weft.capabilities.records.classes import CloudEvent
+from weft.capabilities.metrics.operations import Performance, PerformanceTargets, ResourceInfo
+from weft.capabilities.missing_context.operations import (
+    MissingInfo,
+    MissingListed,
+    MissingReported,
+    MissingResolved,
+    PossibleSource,
+    RequestInfo,
+)
+from weft.capabilities.missing_context.requests import MissingRequested
+from weft.capabilities.record_log.add import AddedRecord, RecordAdvanced, RecordsAdded
+from weft.capabilities.record_log.list_records import ListedRecord, Records
+from weft.capabilities.record_log.redact import ItemRedacted
+from weft.capabilities.record_log.resolve_source import SourceResolved
+from weft.capabilities.record_log.show import NamingRecord, RecordShown, RedactionInfo
+from weft.capabilities.records.event_classes import CloudEvent
 from weft.capabilities.records.model import CandidateSource, ContextSourceRef
 from weft.capabilities.records.operations import RecordSchema
 from weft.capabilities.records.refs import (
@@ -134,11 +174,9 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
-from weft.capabilities.retrieval.operations import Citation, ContextGathered, EverythingFound, SimilarFound
-from weft.capabilities.retrieval.showing import FoundPassage, Pending
-from weft.capabilities.search.filters import MessagesBySender, MessagesByTime, TimeRange
-from weft.capabilities.search.operations import SearchResults
-from weft.capabilities.search.searching import SearchResult
+from weft.capabilities.search.operations import Citation, ContextGathered, EverythingFound, SimilarFound
+from weft.capabilities.search.results import FoundPassage, Pending
+from weft.capabilities.search.session_indexing.reindex import DomainLeft, ReindexingShown
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.sessions.operations import (
     SessionArchivedAt,
@@ -147,48 +185,10 @@ from weft.capabilities.sessions.operations import (
     SessionInfo,
     Sessions,
 )
-from weft.capabilities.timeline.branching import BranchDeleted, Branches, BranchInfo, Switched
-from weft.capabilities.timeline.checking import Bisected, Verified
-from weft.capabilities.timeline.comparing import Differences, KeyDiff
-from weft.capabilities.timeline.looking_back import (
-    Blame,
-    Blamed,
-    ChangeInfo,
-    CommitInfo,
-    CommitShown,
-    LineState,
-    Log,
-    MergedFrom,
-    StoredEntry,
-)
-from weft.capabilities.timeline.merging import ConflictInfo, Merged, Side
-from weft.capabilities.timeline.retaining import (
-    HistoryPruned,
-    PruningInfo,
-    Prunings,
-    RetentionCleared,
-    RetentionRule,
-    RetentionRuleList,
-)
-from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
-from weft.capabilities.timeline.taking_back import (
-    RolledBack,
-    SnapshotDeleted,
-    SnapshotList,
-    SnapshotListed,
-    SnapshotTaken,
-)
-from weft.capabilities.usage.operations import OfferedCall, UsageGuidance
-from weft.capabilities.webhooks.operations import (
-    DeliveryInfo,
-    DeliveryList,
-    Replayed,
-    WebhookCreated,
-    WebhookDeleted,
-    WebhookInfo,
-    Webhooks,
-    WebhookTested,
-)
+from weft.capabilities.transfer.export import ContextExported
+from weft.capabilities.transfer.importer import ContextImported
+from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
+from weft.capabilities.transfer.policy_filter import Definition
 from weft.kernel.events import Event
 
 __all__ = [

@@ -17,16 +17,16 @@ from cli_support import CommandLine
 from support.databases import new_postgres_database
 from support.s3 import CREDENTIALS, REGION, new_bucket, s3_service
 from weft.app.objects import Objects
-from weft.capabilities.objects.model import Pointer
-from weft.capabilities.objects.staging import keep_staged
+from weft.capabilities.object_storage.model import Pointer
+from weft.capabilities.object_storage.staging import keep_staged
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
-from weft.providers.objects import ObjectFolder
+from weft.providers.object_storage import ObjectFolder
 from weft.storage import backup
-from weft.storage.backup import making
+from weft.storage.backup import create as making
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import Scope
-from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable

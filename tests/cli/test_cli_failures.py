@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cli_support import free_port
 
-from weft.transports.cli import derived
+from weft.transports.cli import generated as derived
 
 if TYPE_CHECKING:
     from pathlib import Path

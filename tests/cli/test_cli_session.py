@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 
 if TYPE_CHECKING:
     from pathlib import Path

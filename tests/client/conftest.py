@@ -21,7 +21,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def _nothing_happens_meanwhile() -> Iterator[None]:
     """Leave documents as they were put and reads uncounted, so that answers do not depend on how far a worker got."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+        patch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
         patch.setattr("weft.app.app._TALLY_EVERY_SECONDS", 3_600.0)
         yield
 

@@ -16,13 +16,13 @@ import pytest
 from client_support import Product, threaded_client
 
 from weft import Client, SyncClient, Weft
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 from weft.capabilities.board.guidance import ConventionGroup, KeyConvention
-from weft.capabilities.chunking.model import Cutting
-from weft.capabilities.exchange.applying import Definition
-from weft.capabilities.knowledge.putting import NewDocument
+from weft.capabilities.history.merge_reviews import Resolution
+from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.knowledge.document_operations import NewDocument
 from weft.capabilities.sessions.model import SessionConfig
-from weft.capabilities.timeline.reviewing import Resolution
+from weft.capabilities.transfer.policy_filter import Definition
 from weft.kernel.errors import WeftError
 
 FACES = ("async", "blocking", "inprocess")

@@ -12,7 +12,7 @@ import pytest
 import weft
 import weft.errors
 import weft.types
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {"apsw", "asyncio", "asyncpg", "click", "httpx2", "mcp", "msgspec", "obstore", "starlette", "uvicorn"}

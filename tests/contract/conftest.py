@@ -10,9 +10,11 @@ import pytest
 from weft.app.tenants import Tenants
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
+from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
+from weft.storage.sql.checkouts import SqlSwitchStore
+from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.connect import connect
-from weft.storage.sql.context import SqlSnapshotStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
@@ -22,15 +24,13 @@ from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlan
 from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
-from weft.storage.sql.moves import SqlMoveStore
-from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.model_migrations import SqlMoveStore
+from weft.storage.sql.object_storage import SqlObjectIndex
 from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
-from weft.storage.sql.shelves import SqlShelfStore
-from weft.storage.sql.switches import SqlSwitchStore
 from weft.storage.sql.webhooks import SqlWebhookStore
 
 if TYPE_CHECKING:

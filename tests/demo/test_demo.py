@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from weft.demo.narration import _short
 from weft.demo.run import _database_option
-from weft.demo.telling import _short
 from weft.settings import Settings
 
 

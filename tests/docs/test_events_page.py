@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.capabilities.records.words import EVENT_CLASSES
+from weft.capabilities.records.vocabulary import EVENT_CLASSES
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "concepts" / "events.md"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import Operation
 from weft.settings import Settings

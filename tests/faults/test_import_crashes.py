@@ -11,8 +11,8 @@ import pytest
 from support.bundles import exported, imported, records
 from support.crashing import Crash, Fuse, Fused, burning
 from support.world import SESSION, Caller
-from weft.capabilities.exchange import replaying
-from weft.capabilities.exchange.bundles import BundleDamaged
+from weft.capabilities.transfer import restore_board as replaying
+from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.kernel.errors import InternalError
 from weft.storage.sql.database import Scope
 

@@ -14,11 +14,11 @@ from unittest.mock import AsyncMock
 import pytest
 
 from support.librarian import ANN, MODEL, SHELF, Librarian, files_in, opened, settle
-from weft.app.doctor import State, check_index
-from weft.app.indexing import DamageAlarm
-from weft.capabilities.retrieval.view import Wish
-from weft.index.files import Damaged, Stamp, open_segment
-from weft.index.folder import ShelfFolder
+from weft.app.diagnostics.checks import State, check_index
+from weft.app.search.replicas import DamageAlarm
+from weft.capabilities.search.index_view import Wish
+from weft.search_index.segment_file import Damaged, Stamp, open_segment
+from weft.search_index.segment_store import ShelfFolder
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.req("CE-E")
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.shelf_copy._ROWS_TO_BUILD", 30)
+    monkeypatch.setattr("weft.app.search.replica._ROWS_TO_BUILD", 30)
 
 
 @pytest.fixture
@@ -218,15 +218,15 @@ async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("weft.app.shelf_copy._REST_SECONDS", 0.0)
-    monkeypatch.setattr("weft.index.folder.write_segment", full)
+    monkeypatch.setattr("weft.app.search.replica._REST_SECONDS", 0.0)
+    monkeypatch.setattr("weft.search_index.segment_store.write_segment", full)
     await librarian.add(60)
     await librarian.check()
     await settle(librarian.indexes)
     await librarian.check()
     await settle(librarian.indexes)
     monkeypatch.undo()
-    monkeypatch.setattr("weft.app.shelf_copy._ROWS_TO_BUILD", 30)
+    monkeypatch.setattr("weft.app.search.replica._ROWS_TO_BUILD", 30)
     await librarian.check()
     await settle(librarian.indexes)
     view = await librarian.check()
@@ -295,10 +295,12 @@ async def test_damage_that_nothing_tells_of_is_found_in_time(
     world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a disk gives other bytes than it was given."""
-    monkeypatch.setattr("weft.index.files._stamp", lambda status: Stamp(status.st_ino, status.st_size, 0, 0))
-    monkeypatch.setattr("weft.index.files._BLOCK_BYTES", 512)
-    monkeypatch.setattr("weft.index.files._COMPARED_AT_ONCE", 3)
-    monkeypatch.setattr("weft.app.shelf_copy._COMPARED_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(
+        "weft.search_index.segment_file._stamp", lambda status: Stamp(status.st_ino, status.st_size, 0, 0)
+    )
+    monkeypatch.setattr("weft.search_index.segment_file._BLOCK_BYTES", 512)
+    monkeypatch.setattr("weft.search_index.segment_file._COMPARED_AT_ONCE", 3)
+    monkeypatch.setattr("weft.app.search.replica._COMPARED_EVERY_SECONDS", 0.0)
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
     async with opened(world, folder, alarm) as indexes:
         librarian = Librarian(world, indexes)
@@ -344,7 +346,7 @@ async def test_a_file_cut_short_is_handed_out_to_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever reads beyond the end of a mapped file is killed by the system."""
-    monkeypatch.setattr("weft.index.files._MAPPED_FROM_BYTES", 0)
+    monkeypatch.setattr("weft.search_index.segment_file._MAPPED_FROM_BYTES", 0)
     async with opened(world, folder) as indexes:
         view = await indexes.open(world.tenant, Wish(SHELF), ANN, MODEL)
         assert view.size

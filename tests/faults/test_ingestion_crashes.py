@@ -12,9 +12,9 @@ from support.hooks import until
 from support.ingester import ingester
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.processes import killed_when, process
-from weft.capabilities.shelves.model import shelf_of_domain
+from weft.capabilities.indexing.collections.model import shelf_of_domain
+from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
-from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
     from support.world import World
@@ -27,9 +27,9 @@ SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
 @pytest.fixture(autouse=True)
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     embed_quickly(monkeypatch)
-    monkeypatch.setattr("weft.app.ingestion._CHUNKS_AT_ONCE", 2)
+    monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 2)
     # Who begins anew remembers nothing of what went wrong.
-    monkeypatch.setattr("weft.app.ingestion._LOOK_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr("weft.jobs.ingestion._LOOK_EVERY_SECONDS", 0.0)
 
 
 async def dying(world: World, patch: pytest.MonkeyPatch, statements: int) -> bool:

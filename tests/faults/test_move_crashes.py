@@ -26,7 +26,7 @@ def _two_models(monkeypatch: pytest.MonkeyPatch) -> None:
     models = [WordEmbedder("old", 64), WordEmbedder("new", 96)]
     monkeypatch.setattr("weft.app.app.configured_embedders", lambda _settings: models)
     for constant in ("_EMBEDDED_AT_ONCE", "_DROPPED_AT_ONCE"):
-        monkeypatch.setattr(f"weft.capabilities.models.moving.{constant}", 4)
+        monkeypatch.setattr(f"weft.capabilities.indexing.model_migration.migration.{constant}", 4)
 
 
 async def filled(world: World, documents: int) -> int:

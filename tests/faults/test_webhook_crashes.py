@@ -27,7 +27,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _sends_nothing_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.webhooks._FIRST_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.jobs.webhook_delivery._FIRST_LOOK_SECONDS", 3_600.0)
 
 
 async def write(world: World, number: int) -> list[int]:

@@ -17,7 +17,7 @@ from support.hooks import parsed
 from support.receiver import receiver
 from support.team import LEGACY, MODERN, Team, call, over_http, soon, team_process
 from weft import Client
-from weft.capabilities.records.words import EVENT_CLASSES
+from weft.capabilities.records.vocabulary import EVENT_CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

@@ -14,7 +14,7 @@ import pytest
 from support.correlated import BAGGAGE, DURING, HEADERS, SPAN, TRACE, TRACEPARENT, events_of, the_event
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.transports.http.application import HttpApplication
-from weft.transports.http.wire import arrival_of
+from weft.transports.http.http_io import arrival_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.team import Team, team_process
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 from weft.kernel.operation import Audience
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from weft.capabilities.webhooks.model import signed_headers
+from weft.capabilities.events.webhooks.model import signed_headers
 
 if TYPE_CHECKING:
     from support.team import Team

@@ -14,7 +14,7 @@ from schemathesis.core import NotSet
 
 from support.bundles import small_bundle
 from support.team import Team, team_process
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 from weft.capabilities.messages.model import MOST_CHARACTERS
 from weft.kernel.ids import is_name
 from weft.transports.http.openapi import openapi_document

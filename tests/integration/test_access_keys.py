@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weft.app.callers import Local
+from weft.app.authentication import Local
 from weft.app.dispatch import Arrival
 from weft.kernel.errors import AuthenticationError
 

@@ -16,24 +16,25 @@ from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import refused
 from weft.app.objects import Objects
 from weft.app.tenants import Tenants
-from weft.capabilities.objects.model import ObjectStorageUnavailable, Pointer
-from weft.capabilities.objects.staging import keep_staged
+from weft.capabilities.object_storage.model import ObjectStorageUnavailable, Pointer
+from weft.capabilities.object_storage.staging import keep_staged
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import StorageFull
-from weft.providers.objects import Bucket, ObjectFolder
-from weft.storage.backup import Manifest, back_up, making, restore
+from weft.providers.object_storage import Bucket, ObjectFolder
+from weft.storage.backup import Manifest, back_up, restore
+from weft.storage.backup import create as making
 from weft.storage.backup.tables import known_steps, tables_after
 from weft.storage.migrations.runner import migrate, status
 from weft.storage.sql.blobs import SqlBlobs
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.objects import SqlObjectIndex, hold_removals
+from weft.storage.sql.object_storage import SqlObjectIndex, hold_removals
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
     from pathlib import Path
 
-    from weft.capabilities.objects.store import ObjectStore
+    from weft.capabilities.object_storage.store import ObjectStore
     from weft.storage.sql.database import Database, Transaction
     from weft.testing.clock import FrozenClock
 

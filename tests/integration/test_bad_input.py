@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from support.world import refused
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 from weft.kernel.errors import WeftError
 
 if TYPE_CHECKING:

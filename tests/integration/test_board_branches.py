@@ -9,14 +9,14 @@ import pytest
 
 from support.world import outcome, refused
 from weft.app.dispatch import Arrival
-from weft.app.needs import Call
-from weft.capabilities.board import writing
-from weft.capabilities.board.lines import BoardLines
-from weft.capabilities.history.keeping import Why
+from weft.app.injection import Call
+from weft.capabilities.board import board_writer as writing
+from weft.capabilities.board.history_backend import BoardLines
+from weft.capabilities.history.line_backend import Why
 from weft.capabilities.history.model import Act, Change, ChangeMeta, Point, Version, blob_hash
+from weft.storage.sql.checkouts import SqlSwitchStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
-from weft.storage.sql.switches import SqlSwitchStore
 from weft.transports.resources import parse_uri
 
 if TYPE_CHECKING:

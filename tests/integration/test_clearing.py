@@ -9,8 +9,8 @@ import pytest
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.shelved import expect_whole, standing
 from support.world import SESSION, refused
-from weft.app.clearing import _clear_some
 from weft.capabilities.board.branch_entries import BranchEntries
+from weft.jobs.deferred_deletion import _clear_some
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
 
@@ -43,9 +43,9 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 @pytest.fixture
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few rows count as very many, and nothing go by itself."""
-    monkeypatch.setattr("weft.storage.sql.shelves.CLEARED_AT_ONCE", 4)
+    monkeypatch.setattr("weft.storage.sql.collections.CLEARED_AT_ONCE", 4)
     monkeypatch.setattr("weft.storage.sql.knowledge._CLEARED_AT_ONCE", 2)
-    monkeypatch.setattr("weft.app.clearing._LOOK_EVERY_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.jobs.deferred_deletion._LOOK_EVERY_SECONDS", 3_600.0)
 
 
 async def filled(world: World, documents: int = 8) -> None:
@@ -120,7 +120,7 @@ async def test_clearing_goes_on_where_it_was_left(world: World, monkeypatch: pyt
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     left = await rows(world, "chunks")
     with monkeypatch.context() as patched:
-        patched.setattr("weft.app.clearing._clear_some", _ending_after(2))
+        patched.setattr("weft.jobs.deferred_deletion._clear_some", _ending_after(2))
         await world.app.clearing.look()
     assert 0 < await rows(world, "chunks") < left
     other = await world.another_app()

@@ -11,7 +11,7 @@ import pytest
 
 from support.contexts import artifact, entries, held, known, problems, pull, push, stopping_at, value_of, version_of
 from support.world import outcome, refused
-from weft.capabilities.objects.model import ObjectStorageUnavailable, Pointer
+from weft.capabilities.object_storage.model import ObjectStorageUnavailable, Pointer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
-from weft.app.doctor import State, check_database
+from weft.app.diagnostics.checks import State, check_database
 
 if TYPE_CHECKING:
     from support.world import World
-    from weft.app.findings import Finding
+    from weft.app.diagnostics.findings import Finding
 
 pytestmark = pytest.mark.req("CE-O")
 
@@ -39,7 +39,7 @@ async def test_documents_that_failed_or_wait_for_long_are_named(world: World, mo
 async def test_searches_that_are_far_behind_what_was_said_are_named(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.search_checks._MANY_EVENTS", 3)
+    monkeypatch.setattr("weft.app.diagnostics.search_checks._MANY_EVENTS", 3)
     for number in range(3):
         await world.planner.say(f"message {number}")
     [behind] = await found(world, "Sessions", index_sessions="on")

@@ -16,11 +16,11 @@ import pytest
 from support.hooks import until
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, long_text, put
 from support.world import refused
-from weft.capabilities.embedding.model import EmbedderUnavailable, TextRefused
-from weft.capabilities.knowledge.ingesting import Ingest
+from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weft.capabilities.knowledge.ingestion import Ingest
 from weft.capabilities.knowledge.store import Waiting
+from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
-from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
     from support.knowledge import QuickEmbedder
@@ -173,7 +173,7 @@ async def test_only_changed_chunks_are_embedded_again(library: World, embedder: 
 
 
 async def test_the_old_version_is_there_until_the_new_one_is(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.ingestion._CHUNKS_AT_ONCE", 1)
+    monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 1)
     await put(library.planner, "a.md", TEXT)
     await library.app.ingestion.catch_up()
     old = await chunks(library, "a.md")
@@ -201,7 +201,7 @@ async def test_the_old_version_is_there_until_the_new_one_is(library: World, mon
 async def test_a_version_that_is_being_written_changes_nothing_in_what_is_found(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.ingestion._CHUNKS_AT_ONCE", 1)
+    monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 1)
     await put(library.planner, "a.md", TEXT)
     await put(library.planner, "b.md", "Something else.")
     await library.app.ingestion.catch_up()
@@ -318,7 +318,7 @@ async def test_an_embedder_that_is_away_is_waited_for(
 async def test_a_document_that_takes_long_stays_in_the_hands_that_have_it(
     library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.leases._RENEW_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("weft.jobs.lease._RENEW_EVERY_SECONDS", 0.01)
     await put(library.planner, "a.md", TEXT)
     embed = embedder.embed
 
@@ -375,7 +375,7 @@ async def test_a_document_that_fails_leaves_nothing_of_versions_that_were_never_
             raise EmbedderUnavailable
         return await embed(texts, purpose)
 
-    monkeypatch.setattr("weft.app.ingestion._CHUNKS_AT_ONCE", 2)
+    monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 2)
     with monkeypatch.context() as patched:
         patched.setattr(embedder, "embed", away)
         await put(library.planner, "a.md", long_text(6))
@@ -606,7 +606,7 @@ async def test_figures_count_documents_and_chunks(library: World) -> None:
 async def test_the_worker_takes_up_what_is_put_by_itself(
     embedder: QuickEmbedder, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 0.0)
     app = await world.another_app()
     await domain(world.admin)
 

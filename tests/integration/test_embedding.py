@@ -16,11 +16,11 @@ from support.knowledge import embed_quickly
 from support.world import Caller, World, refused
 from weft.app.app import App
 from weft.app.caches import Cache
-from weft.app.doctor import State, check_embedder
-from weft.app.embedding import CachedEmbeddings
-from weft.app.system import system_actor
-from weft.capabilities.embedding.model import EmbeddingModelUnknown
-from weft.capabilities.embedding.store import Role
+from weft.app.diagnostics.checks import State, check_embedder
+from weft.app.search.embedding_cache import CachedEmbeddings
+from weft.app.system_actor import system_actor
+from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
+from weft.capabilities.indexing.embeddings.store import Role
 from weft.kernel.clock import to_micros
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.embeddings import PLATFORM, SqlTenantModelStore, SqlVectorStore

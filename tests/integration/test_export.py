@@ -13,11 +13,11 @@ import pytest
 from support.bundles import contents, entries, exported, items, records, seal_of, texts
 from support.statements import written_by
 from support.world import SESSION, Caller, on_the_wire, refused
-from weft.app import exchange
+from weft.app import transfer as exchange
 from weft.app.dispatch import Arrival
-from weft.capabilities.exchange.applying import AppliedPolicy
-from weft.capabilities.exchange.bundles import Header, SessionEntry, Snapshot
 from weft.capabilities.records.store import Redaction
+from weft.capabilities.transfer.bundle_format import Header, SessionEntry, Snapshot
+from weft.capabilities.transfer.policy_filter import AppliedPolicy
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope
 from weft.storage.sql.records import SqlRecordStore

@@ -12,8 +12,8 @@ from support.bundles import contents, entries, exported, imported, items, record
 from support.contexts import known, pull, push
 from support.records import AT, during, envelope, everything, item
 from support.world import SESSION, outcome
-from weft.capabilities.exchange import gathering
-from weft.capabilities.exchange.bundles import RecordEntry, Snapshot
+from weft.capabilities.transfer import export_collector as gathering
+from weft.capabilities.transfer.bundle_format import RecordEntry, Snapshot
 from weft.kernel.correlation import Correlation
 
 if TYPE_CHECKING:

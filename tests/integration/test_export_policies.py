@@ -12,10 +12,10 @@ import pytest
 from support.bundles import contents, entries, exported, imported, items, records, texts
 from support.records import AT, item
 from support.world import SESSION, outcome, refused
-from weft.capabilities.exchange.applying import AppliedPolicy, Definition
-from weft.capabilities.exchange.items import Item
-from weft.capabilities.records.checking import check_record
+from weft.capabilities.record_log.engine_items import Item
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem
+from weft.capabilities.records.validation import check_record
+from weft.capabilities.transfer.policy_filter import AppliedPolicy, Definition
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -13,16 +13,16 @@ from support.bundles import exported, imported
 from support.hooks import until
 from support.shelved import MODEL, ScriptedEmbeddings, expect_whole, scripted, standing, vector_of
 from support.world import SESSION
-from weft.app.following import Following
-from weft.capabilities.embedding.model import EmbedderUnavailable, TextRefused
-from weft.capabilities.following import following as going_through
-from weft.capabilities.following.contents import chunks_of
-from weft.capabilities.following.model import FOLLOWING, REINDEXING, Anew, Position, Sweep, go_back
+from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weft.capabilities.search.session_indexing import indexer as going_through
+from weft.capabilities.search.session_indexing.cursor import FOLLOWING, REINDEXING, Anew, Position, Sweep, go_back
+from weft.capabilities.search.session_indexing.item_text import chunks_of
+from weft.jobs.session_indexing import Following
 from weft.settings import InvalidSetting, Settings
 from weft.storage.sql.database import Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore
-from weft.storage.sql.following import events_pending
 from weft.storage.sql.jobs import SqlJobStore
+from weft.storage.sql.session_index import events_pending
 
 if TYPE_CHECKING:
     from support.world import World
@@ -317,7 +317,7 @@ async def test_a_long_log_that_was_not_gone_through_yet_is_pending(
     for number in range(12):
         await world.planner.say(f"message {number}")
     all_of_it = await pending(world)
-    monkeypatch.setattr("weft.app.following._TURN_SECONDS", 0.0)
+    monkeypatch.setattr("weft.jobs.session_indexing._TURN_SECONDS", 0.0)
     await world.app.following.follow(world.tenant)
     assert await pending(world) == all_of_it
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] == all_of_it
@@ -339,7 +339,7 @@ async def test_what_is_indexed_anew_stays_so_where_a_log_was_never_followed(
 def long_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every log be one that takes several steps."""
     monkeypatch.setattr(going_through, "EVENTS_AT_ONCE", 4)
-    monkeypatch.setattr("weft.app.following.EVENTS_AT_ONCE", 4)
+    monkeypatch.setattr("weft.jobs.session_indexing.EVENTS_AT_ONCE", 4)
 
 
 async def test_what_is_redacted_is_taken_off_and_comes_back_when_it_is_shown_again(
@@ -530,7 +530,7 @@ async def test_one_tenant_that_waits_for_its_embedder_does_not_keep_others_waiti
 async def test_who_embeds_for_long_shows_a_sign_of_life(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.leases._RENEW_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("weft.jobs.lease._RENEW_EVERY_SECONDS", 0.01)
     await world.planner.say("slow")
     embed = embeddings.of_passages
 
@@ -559,7 +559,7 @@ def cutting_no_poison(monkeypatch: pytest.MonkeyPatch) -> None:
             raise RuntimeError("two at once")
         return chunks_of(subject, said)
 
-    monkeypatch.setattr("weft.app.following.chunks_of", failing)
+    monkeypatch.setattr("weft.jobs.session_indexing.chunks_of", failing)
 
 
 async def test_what_fails_for_no_reason_of_its_own_is_tried_again_and_not_left_out(
@@ -641,8 +641,8 @@ async def test_a_model_that_is_moved_to_gets_vectors_of_what_is_new(
 async def test_it_runs_by_itself_where_it_is_switched_on(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.following._FIRST_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("weft.app.following._GATHER_SECONDS", 0.01)
+    monkeypatch.setattr("weft.jobs.session_indexing._FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("weft.jobs.session_indexing._GATHER_SECONDS", 0.01)
     app = await world.another_app(index_sessions="on")
     app.following._embeddings = embeddings
     await world.planner.at(app).say("by itself")

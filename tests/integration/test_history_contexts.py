@@ -8,7 +8,7 @@ import pytest
 
 from support.contexts import artifact, known, push
 from support.world import refused
-from weft.capabilities.context.model import MAX_VALUE_BYTES
+from weft.capabilities.agent_context.model import MAX_VALUE_BYTES
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weft.capabilities.timeline import looking_back
+from weft.capabilities.history import log as looking_back
 
 if TYPE_CHECKING:
     from support.world import Caller, World

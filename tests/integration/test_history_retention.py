@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import World, refused
-from weft.app.jobs import LEASE_MICROS, Jobs
-from weft.app.system import system_actor
-from weft.app.timelines import HistoryPruner
+from weft.app.system_actor import system_actor
+from weft.jobs.history_pruning import HistoryPruner
+from weft.jobs.runner import LEASE_MICROS, Jobs
 from weft.kernel.jobs import Progress
 from weft.storage.sql import pruning
 from weft.testing.clock import FrozenClock

@@ -14,8 +14,8 @@ from support.bundles import entries, exported, imported, items, records, seal_of
 from support.statements import written_by
 from support.world import SESSION, Caller, refused
 from weft.app.dispatch import Arrival
-from weft.capabilities.exchange.bundles import BundleWriter, Content, RecordEntry, SessionEntry, Stored
 from weft.capabilities.records.store import Redaction
+from weft.capabilities.transfer.bundle_format import BundleWriter, Content, RecordEntry, SessionEntry, Stored
 from weft.kernel.correlation import Correlation
 from weft.kernel.events import NewEvent
 from weft.storage.sql.database import Scope

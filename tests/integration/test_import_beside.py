@@ -9,7 +9,7 @@ import pytest
 from support.bundles import entries, exported, imported, items, records, texts
 from support.records import AT, everything, item
 from support.world import SESSION, Caller, refused
-from weft.capabilities.exchange.bundles import SessionEntry, Snapshot
+from weft.capabilities.transfer.bundle_format import SessionEntry, Snapshot
 
 if TYPE_CHECKING:
     from support.world import World

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.bundles import contents, entries, exported, imported, records
 from support.world import Caller, outcome
 from weft.app.app import App
-from weft.capabilities.exchange.bundles import SessionEntry, Snapshot
+from weft.capabilities.transfer.bundle_format import SessionEntry, Snapshot
 from weft.settings import Settings
 
 if TYPE_CHECKING:

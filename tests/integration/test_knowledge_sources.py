@@ -16,12 +16,12 @@ from support.givers import giver
 from support.hooks import until
 from support.world import refused
 from weft.app.dispatch import Arrival
-from weft.capabilities.knowledge_sources.model import File, Source, document_of_url, is_wanted, look_of
-from weft.capabilities.webhooks.model import signed_headers
+from weft.capabilities.events.webhooks.model import signed_headers
+from weft.capabilities.knowledge.sources.model import File, Source, document_of_url, is_wanted, look_of
 from weft.kernel.clock import to_micros
 from weft.kernel.ids import new_id
-from weft.providers.fetching import HttpFetcher
-from weft.providers.folders import NamedFolders
+from weft.providers.http_fetcher import HttpFetcher
+from weft.providers.local_folders import NamedFolders
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,8 +48,8 @@ def settings(settings: Settings, folder: Path) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _looks_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.knowledge_sources._FIRST_LOOK_SECONDS", 3_600.0)
-    monkeypatch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.jobs.source_sync._FIRST_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
 
 
 @pytest.fixture
@@ -167,10 +167,10 @@ async def test_a_source_is_looked_at_when_it_is_due(library: World, folder: Path
 async def test_a_watched_folder_is_noticed_by_itself(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.knowledge_sources._FIRST_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("weft.app.knowledge_sources._LEAST_REST_SECONDS", 0.05)
-    monkeypatch.setattr("weft.app.knowledge_sources._WATCH_SECONDS", 0.05)
-    monkeypatch.setattr("weft.app.knowledge_sources._LOOK_EVERY_SECONDS", 0.05)
+    monkeypatch.setattr("weft.jobs.source_sync._FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("weft.jobs.source_sync._LEAST_REST_SECONDS", 0.05)
+    monkeypatch.setattr("weft.jobs.source_sync._WATCH_SECONDS", 0.05)
+    monkeypatch.setattr("weft.jobs.source_sync._LOOK_EVERY_SECONDS", 0.05)
     await add(library.admin, "folder", folder=str(folder), watch=True)
     await library.another_app()
 
@@ -310,7 +310,7 @@ async def test_a_file_that_cannot_be_taken_does_not_keep_the_others_waiting(
     write(folder, "large.md", "x" * 100)
     write(folder, "new\nline.md", "odd name")
     (folder / os.fsdecode(b"caf\xe9.md")).write_text("no text of ours can hold this name")
-    monkeypatch.setattr("weft.capabilities.knowledge.contents.LARGEST_DOCUMENT_BYTES", 50)
+    monkeypatch.setattr("weft.capabilities.knowledge.document_content.LARGEST_DOCUMENT_BYTES", 50)
     source = await add(library.admin, "folder", folder=str(folder))
     await look(library)
     seen = await shown(library, source)
@@ -371,8 +371,8 @@ async def test_slow_sources_keep_nobody_else_waiting(
         waiting += 1
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("weft.app.knowledge_sources._FIRST_LOOK_SECONDS", 0)
-    monkeypatch.setattr("weft.app.knowledge_sources._LOOK_EVERY_SECONDS", 0.1)
+    monkeypatch.setattr("weft.jobs.source_sync._FIRST_LOOK_SECONDS", 0)
+    monkeypatch.setattr("weft.jobs.source_sync._LOOK_EVERY_SECONDS", 0.1)
     monkeypatch.setattr(HttpFetcher, "fetch", never)
     await library.stranger.call("knowledge.create_domain", domain=DOMAIN)
     for number in range(4):
@@ -871,7 +871,7 @@ async def test_addresses_have_one_document_each_and_only_its_name_is_taken(libra
 
 
 async def test_a_tenant_has_only_so_many_sources(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.knowledge_sources.operations.MOST_SOURCES", 1)
+    monkeypatch.setattr("weft.capabilities.knowledge.sources.operations.MOST_SOURCES", 1)
     await add(library.admin, "hook")
     with refused("TOO_MANY_SOURCES"):
         await add(library.admin, "hook", prefix="more/")

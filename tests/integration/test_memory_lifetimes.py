@@ -11,8 +11,8 @@ import pytest
 from support.world import SESSION, outcome, refused
 from weft import Weft
 from weft.capabilities.history.model import LATEST, Act, blob_hash
-from weft.capabilities.memory.memories import _BURY_AT_ONCE
 from weft.capabilities.memory.model import Held, MemoryScope
+from weft.capabilities.memory.service import _BURY_AT_ONCE
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.memory import SqlMemoryStore

@@ -9,18 +9,18 @@ import pytest
 
 from support.world import refused
 from weft.app.caches import Cache
-from weft.capabilities.messages.transcripts import Transcripts
-from weft.capabilities.search import searching
-from weft.capabilities.search.index import Index
-from weft.capabilities.search.preview import Previews
-from weft.capabilities.search.words import METADATA_CHARACTERS
+from weft.capabilities.indexing.text_analysis import METADATA_CHARACTERS
+from weft.capabilities.messages.search import searcher as searching
+from weft.capabilities.messages.search.inverted_index import Index
+from weft.capabilities.messages.search.snippets import Previews
+from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.sessions.model import SessionNotFound
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from support.world import World
-    from weft.capabilities.search.ranking import Hit
+    from weft.capabilities.messages.search.fuzzy_ranking import Hit
     from weft.testing.clock import FrozenClock
 
 
@@ -282,7 +282,7 @@ async def test_others_have_their_turn_between_the_previews_of_long_messages(
         return of(previews, content)
 
     monkeypatch.setattr(Previews, "of", noted)
-    monkeypatch.setattr("weft.capabilities.search.pace._TURN_SECONDS", 0.0)
+    monkeypatch.setattr("weft.capabilities.messages.search.time_slices._TURN_SECONDS", 0.0)
     answer = await world.review.search("turbine", limit=100)
     assert answer["message_count"] == sum(map(sum, turns.done)) == 25
     assert max(map(sum, turns.done)) == 1

@@ -12,7 +12,7 @@ import pytest
 from support.world import SESSION, Caller, outcome, refused
 from weft.app.dispatch import Arrival
 from weft.capabilities.events.model import Interest
-from weft.capabilities.records.gaps import MOST_OPEN, answer_key, question_key
+from weft.capabilities.missing_context.answers import MOST_OPEN, answer_key, question_key
 from weft.capabilities.records.model import RECORD_TYPES, MissingContext, Record
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope

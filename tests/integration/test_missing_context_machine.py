@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from support.world import SESSION, World
-from weft.capabilities.records.gaps import answer_key
+from weft.capabilities.missing_context.answers import answer_key
 from weft.kernel.errors import WeftError
 from weft.settings import Settings
 from weft.testing.clock import FrozenClock

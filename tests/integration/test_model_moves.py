@@ -147,7 +147,7 @@ async def test_a_model_that_finds_less_is_refused_and_leaves_nothing(
 
 
 async def test_a_move_that_is_cancelled_leaves_nothing(world: World, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.models.moving._EMBEDDED_AT_ONCE", 2)
+    monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBEDDED_AT_ONCE", 2)
     chunks, admin = await chunk_count(world), world.admin.at(app)
     await start(world, app)
     step, steps = app.moves._step, 0
@@ -173,7 +173,7 @@ async def test_a_move_that_is_cancelled_leaves_nothing(world: World, app: App, m
 async def test_what_comes_and_goes_meanwhile_gets_both_vectors_or_none(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.capabilities.models.moving._EMBEDDED_AT_ONCE", 2)
+    monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBEDDED_AT_ONCE", 2)
     step, steps = app.moves._step, 0
 
     async def disturbed(lease: Any) -> bool:
@@ -265,7 +265,7 @@ async def test_a_process_that_does_not_know_the_new_model_leaves_the_work_to_oth
 async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("weft.app.upkeep._failing", {})
+    monkeypatch.setattr("weft.jobs.periodic._failing", {})
     await start(world, app)
     for number, model in enumerate(("the new model", "the one that serves"), 1):
         await put(world.admin, f"{model}.txt", f"This was put while a process did not know {model}.")

@@ -17,14 +17,14 @@ import pytest
 
 from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import World, refused
-from weft.app.doctor import State, check_objects
+from weft.app.diagnostics.checks import State, check_objects
 from weft.app.objects import Objects
-from weft.capabilities.objects.model import Pointer
-from weft.capabilities.objects.staging import keep_staged
-from weft.providers.objects import Bucket, connect_objects
+from weft.capabilities.object_storage.model import Pointer
+from weft.capabilities.object_storage.staging import keep_staged
+from weft.providers.object_storage import Bucket, connect_objects
 from weft.settings import Settings
 from weft.storage.sql.database import Scope
-from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -409,7 +409,7 @@ async def test_the_doctor_tries_the_bucket_and_its_versions(
 async def test_the_doctor_does_not_wait_for_a_bucket_for_long(
     settings_of_bucket: Settings, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.doctor._PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("weft.app.diagnostics.checks._PATIENCE_SECONDS", 0.2)
     line.always = wait_until_the_end(line)
     finding = await check_objects(settings_of_bucket)
     assert (finding.state, finding.detail.endswith("does not answer")) == (State.PROBLEM, True)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import World, outcome, refused
-from weft.app.doctor import State, check_objects
+from weft.app.diagnostics.checks import State, check_objects
 from weft.app.objects import Objects
-from weft.capabilities.objects.model import ObjectMissing, ObjectStorageUnavailable, Pointer
-from weft.capabilities.objects.staging import keep_staged
-from weft.providers.objects import Bucket, ObjectFolder, connect_objects
+from weft.capabilities.object_storage.model import ObjectMissing, ObjectStorageUnavailable, Pointer
+from weft.capabilities.object_storage.staging import keep_staged
+from weft.providers.object_storage import Bucket, ObjectFolder, connect_objects
 from weft.settings import InvalidSetting, Settings
 from weft.storage.sql.database import AccessChanged, Scope
-from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -615,8 +615,8 @@ def test_settings_that_cannot_be_are_refused_by_name(name: str, settings: dict[s
 
 def test_obstore_is_loaded_only_when_a_bucket_is_used() -> None:
     program = (
-        "import sys, weft.app.objects, weft.app.doctor; from weft.settings import Settings\n"
-        "from weft.providers.objects import connect_objects\n"
+        "import sys, weft.app.objects, weft.app.diagnostics.checks; from weft.settings import Settings\n"
+        "from weft.providers.object_storage import connect_objects\n"
         "connect_objects(Settings(objects_url='s3://bucket')); print('obstore' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -12,31 +12,31 @@ import apsw
 import pytest
 
 import weft.storage.sql.access
+import weft.storage.sql.agent_context
 import weft.storage.sql.blobs
 import weft.storage.sql.board
-import weft.storage.sql.clearings
-import weft.storage.sql.context
+import weft.storage.sql.checkouts
+import weft.storage.sql.collections
+import weft.storage.sql.deferred_deletions
 import weft.storage.sql.embeddings
 import weft.storage.sql.events
-import weft.storage.sql.following
 import weft.storage.sql.history
+import weft.storage.sql.history_verify
 import weft.storage.sql.jobs
 import weft.storage.sql.knowledge
 import weft.storage.sql.knowledge_sources
 import weft.storage.sql.memory
 import weft.storage.sql.messages
-import weft.storage.sql.moves
-import weft.storage.sql.named_versions
+import weft.storage.sql.model_migrations
 import weft.storage.sql.policies
 import weft.storage.sql.pruning
 import weft.storage.sql.records
 import weft.storage.sql.retention
 import weft.storage.sql.reviews
 import weft.storage.sql.search_health
+import weft.storage.sql.session_index
 import weft.storage.sql.sessions
-import weft.storage.sql.shelves
-import weft.storage.sql.switches
-import weft.storage.sql.verification
+import weft.storage.sql.version_lookup
 import weft.storage.sql.webhooks
 from weft import Weft
 from weft.kernel.clock import SystemClock
@@ -50,19 +50,19 @@ STORES = (
     weft.storage.sql.access,
     weft.storage.sql.blobs,
     weft.storage.sql.board,
-    weft.storage.sql.clearings,
-    weft.storage.sql.context,
+    weft.storage.sql.deferred_deletions,
+    weft.storage.sql.agent_context,
     weft.storage.sql.embeddings,
     weft.storage.sql.events,
-    weft.storage.sql.following,
+    weft.storage.sql.session_index,
     weft.storage.sql.history,
     weft.storage.sql.jobs,
     weft.storage.sql.knowledge,
     weft.storage.sql.knowledge_sources,
     weft.storage.sql.memory,
     weft.storage.sql.messages,
-    weft.storage.sql.moves,
-    weft.storage.sql.named_versions,
+    weft.storage.sql.model_migrations,
+    weft.storage.sql.version_lookup,
     weft.storage.sql.policies,
     weft.storage.sql.pruning,
     weft.storage.sql.records,
@@ -70,9 +70,9 @@ STORES = (
     weft.storage.sql.reviews,
     weft.storage.sql.search_health,
     weft.storage.sql.sessions,
-    weft.storage.sql.shelves,
-    weft.storage.sql.switches,
-    weft.storage.sql.verification,
+    weft.storage.sql.collections,
+    weft.storage.sql.checkouts,
+    weft.storage.sql.history_verify,
     weft.storage.sql.webhooks,
 )
 # Tables of which a tenant has a handful of rows, or statements that page through a tenant in order.

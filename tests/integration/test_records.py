@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from support.records import during, envelope, everything, ids, listed, told
 from support.world import refused
-from weft.capabilities.exchange import listing
 from weft.capabilities.history.model import blob_hash
-from weft.capabilities.records.checking import check_record
+from weft.capabilities.record_log import list_records as listing
+from weft.capabilities.records.validation import check_record
 from weft.kernel.correlation import Correlation
 
 if TYPE_CHECKING:

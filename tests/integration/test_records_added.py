@@ -10,7 +10,7 @@ import pytest
 
 from support.records import AT, envelope, everything, ids, item, told
 from support.world import SESSION, outcome, refused
-from weft.capabilities.records.words import EVENT_CLASSES
+from weft.capabilities.records.vocabulary import EVENT_CLASSES
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.records import envelope
-from weft.app.operations import all_operations
-from weft.capabilities.records.classes import class_of
+from weft.app.registry import all_operations
+from weft.capabilities.records.event_classes import class_of
 from weft.kernel.operation import Effect
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore

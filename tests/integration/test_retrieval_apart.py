@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from support.world import Caller
 from weft.app.dispatch import Arrival
 from weft.kernel.errors import WeftError
+from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
-from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
     from support.world import World

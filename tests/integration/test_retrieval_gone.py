@@ -17,8 +17,8 @@ MANY = 40
 @pytest.fixture(autouse=True)
 def _quick_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     embed_quickly(monkeypatch)
-    monkeypatch.setattr("weft.capabilities.retrieval.searching._PROBED", 10)
-    monkeypatch.setattr("weft.capabilities.retrieval.likeness._SPARE", (5, 2 * MANY))
+    monkeypatch.setattr("weft.capabilities.search.retriever._PROBED", 10)
+    monkeypatch.setattr("weft.capabilities.search.similar._SPARE", (5, 2 * MANY))
 
 
 @pytest.mark.req("CE-E", "CE-F11")

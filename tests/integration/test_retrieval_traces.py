@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION, refused
-from weft.app.indexing import DamageAlarm
+from weft.app.search.replicas import DamageAlarm
 from weft.kernel.errors import Unavailable
 from weft.storage.sql.sessions import SqlSessionStore
 
@@ -208,7 +208,7 @@ async def test_however_much_of_others_is_pending_it_does_not_show(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.followed()
-    monkeypatch.setattr("weft.app.retrieval._LOOKED_AT", 2)
+    monkeypatch.setattr("weft.app.search.service._LOOKED_AT", 2)
     for _ in range(3):
         await world.planner.remember("note", "Mine alone.")
         assert pending(await search(world.analysis)) == 0
@@ -324,7 +324,7 @@ async def test_sessions_are_read_anew_when_much_has_happened_or_the_log_went_bac
     await world.planner.say(SECRET)
     await world.followed()
     assert (await search(world.planner))["searched"] == 1
-    monkeypatch.setattr("weft.app.known_sessions._FAR", 0)
+    monkeypatch.setattr("weft.app.session_acl_cache._FAR", 0)
     await (await world.planner.create_session("more")).say(SECRET)
     await world.followed()
     assert (await search(world.planner))["searched"] == 2
@@ -333,7 +333,7 @@ async def test_sessions_are_read_anew_when_much_has_happened_or_the_log_went_bac
 async def test_sessions_of_tenants_that_are_not_searched_are_forgotten(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.known_sessions._MOST_SESSIONS", 1)
+    monkeypatch.setattr("weft.app.session_acl_cache._MOST_SESSIONS", 1)
     agent = await world.stranger.create_agent("agent")
     await agent.create_session("theirs")
     for _ in range(2):

@@ -14,23 +14,23 @@ import pytest
 
 from support.librarian import ANN, MODEL, OTHER_MODEL, SHELF, Librarian, changed, files_in, opened, settle
 from support.shelves import DIMENSIONS, Whoever, check_same, vector_of
-from weft.capabilities.retrieval.view import Wish
-from weft.index.files import open_segment
-from weft.index.merging import merged
+from weft.capabilities.search.index_view import Wish
 from weft.kernel.errors import SystemUnavailable
+from weft.search_index.segment_file import open_segment
+from weft.search_index.segment_merge import merged
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from support.world import World
-    from weft.index.files import Opened
+    from weft.search_index.segment_file import Opened
 
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.shelf_copy._ROWS_TO_BUILD", 30)
-    monkeypatch.setattr("weft.app.shelf_copy._READ_AT_ONCE", 16)
+    monkeypatch.setattr("weft.app.search.replica._ROWS_TO_BUILD", 30)
+    monkeypatch.setattr("weft.app.search.replica._READ_AT_ONCE", 16)
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def test_files_are_taken_up_though_the_database_was_away_when_they_were_op
         (file,) = files_in(tmp_path / "index")
         file.touch()
         with monkeypatch.context() as broken:
-            broken.setattr("weft.app.shelf_copy.SqlShelfStore", Mock(side_effect=SystemUnavailable("away")))
+            broken.setattr("weft.app.search.replica.SqlShelfStore", Mock(side_effect=SystemUnavailable("away")))
             with pytest.raises(SystemUnavailable):
                 await librarian.check()
         view = await librarian.check()
@@ -217,7 +217,7 @@ async def test_files_of_shelves_that_are_gone_are_swept_away(world: World) -> No
 async def test_copies_that_take_much_memory_are_let_go(
     world: World, librarian: Librarian, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.indexing._MOST_BYTES_IN_MEMORY", 1)
+    monkeypatch.setattr("weft.app.search.replicas._MOST_BYTES_IN_MEMORY", 1)
     await librarian.add(20)
     await librarian.check()
     await librarian.indexes.open(world.tenant, Wish("sessions"), ANN, MODEL)
@@ -228,7 +228,7 @@ async def test_copies_that_take_much_memory_are_let_go(
 async def test_a_copy_that_is_far_behind_keeps_nobody_waiting(
     librarian: Librarian, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.app.shelf_copy._PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
     await librarian.add(200)
     view = await librarian.indexes.open(librarian._world.tenant, Wish(SHELF), ANN, MODEL)
     assert view.size < len(librarian.plain.visible(Wish(SHELF), ANN))
@@ -271,7 +271,7 @@ async def test_a_process_opens_only_those_files_of_another_that_it_does_not_know
         await librarian.check()
         await settle(ours)
         librarian.indexes = others
-        monkeypatch.setattr("weft.index.folder.open_segment", noted)
+        monkeypatch.setattr("weft.search_index.segment_store.open_segment", noted)
         await librarian.check()
         assert {*names} == {file.name for file in files_in(tmp_path / "index")} - known
         assert len(names) == 1
@@ -314,7 +314,7 @@ async def test_nothing_is_joined_while_others_wait(librarian: Librarian, monkeyp
         threads.append(threading.current_thread())
         return merged(*args, **how)
 
-    monkeypatch.setattr("weft.index.shelf.merged", noted)
+    monkeypatch.setattr("weft.search_index.snapshot.merged", noted)
     for _ in range(12):
         await librarian.add(2)
         await librarian.check()
@@ -324,9 +324,9 @@ async def test_nothing_is_joined_while_others_wait(librarian: Librarian, monkeyp
 
 @pytest.fixture
 def short_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.shelves.model._FEWEST_KEPT", 10)
-    monkeypatch.setattr("weft.app.retrieval._WORTH_FORGETTING", 1)
-    monkeypatch.setattr("weft.storage.sql.shelves.CLEARED_AT_ONCE", 7)
+    monkeypatch.setattr("weft.capabilities.indexing.collections.model._FEWEST_KEPT", 10)
+    monkeypatch.setattr("weft.app.search.service._WORTH_FORGETTING", 1)
+    monkeypatch.setattr("weft.storage.sql.collections.CLEARED_AT_ONCE", 7)
 
 
 async def changed_much(librarian: Librarian) -> None:
@@ -406,13 +406,13 @@ async def test_an_answer_tells_that_it_is_of_a_part_only(world: World, monkeypat
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.followed()
-    monkeypatch.setattr("weft.app.shelf_copy._PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
     asked = {"query": "when is tea served", "floor": 0.0}
     part = await world.planner.call("search.everything", **asked)
     indexes = world.app.shelves._indexes
     assert indexes is not None
     await settle(indexes)
-    monkeypatch.setattr("weft.app.shelf_copy._PATIENCE_SECONDS", 60.0)
+    monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", 60.0)
     everything = await world.planner.call("search.everything", **asked)
     assert [answer["pending"].get("in_part", False) for answer in (part, everything)] == [True, False]
     assert part["searched"] < everything["searched"] == 40
@@ -424,7 +424,7 @@ async def test_nobody_is_told_that_nothing_was_found_in_a_part(world: World, mon
     for number in range(40):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.followed()
-    monkeypatch.setattr("weft.app.shelf_copy._PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
     bare = {"recency_weight": 0, "importance_weight": 0}
     found = await world.planner.call("search.everything", query="zebra crossing", floor=1.0, **bare)
     assert (found["fallback"], found["pending"]["in_part"]) == ("recency", True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weft.capabilities.exchange import sources
-from weft.capabilities.records.resolving import resolve
-from weft.capabilities.records.selecting import passage_digest, selectors_for
+from weft.capabilities.record_log import resolve_source as sources
+from weft.capabilities.records.resolution import resolve
+from weft.capabilities.records.selectors import passage_digest, selectors_for
 
 if TYPE_CHECKING:
     from support.world import Caller, World

@@ -8,7 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from test_bad_input import VALID
 
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 from weft.kernel.schema import ACTION, standalone, tool_schema
 from weft.transports.tools import GROUPED_HELP
 

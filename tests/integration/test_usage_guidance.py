@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weft.app.operations import all_operations
-from weft.capabilities.usage.examples import example_request
+from weft.app.registry import all_operations
+from weft.capabilities.guidance.examples import example_request
 from weft.kernel.identity import Actor, Kind, Permission
 
 ADMIN = Actor("t", "admin", Kind.HUMAN, "admin", False, frozenset(Permission), 5, 0)  # noqa: FBT003

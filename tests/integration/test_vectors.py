@@ -13,13 +13,13 @@ from support.databases import new_postgres_database
 from support.librarian import ANN, MODEL, SHELF, Librarian, changed, new_chunk, opened, settle
 from support.shelves import DIMENSIONS, made_up, vector_of
 from support.world import refused
-from weft.capabilities.retrieval.view import Wish
+from weft.capabilities.search.index_view import Wish
 from weft.storage.migrations.runner import migrate
+from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import Scope
 from weft.storage.sql.dialects.postgres import PostgresTransaction
 from weft.storage.sql.dialects.postgres_vectors import partition_of
-from weft.storage.sql.shelves import SqlShelfStore
 from weft.storage.sql.vectors import _index_name
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ async def test_the_index_of_a_shelf_and_model_is_used_for_them(world: World, vec
 async def test_views_of_many_leave_out_what_is_hidden(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.index.remote._FEW", 10)
+    monkeypatch.setattr("weft.search_index.pgvector_view._FEW", 10)
     random = np.random.default_rng(9)
     async with opened(world, None) as indexes:
         for wish in (Wish(SHELF), Wish(SHELF, places=frozenset({"place1"})), Wish(SHELF, since=990)):
@@ -109,7 +109,7 @@ async def test_views_of_many_leave_out_what_is_hidden(
 
 
 async def test_a_shelf_with_many_is_indexed_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.app.indexing._INDEXED_BEYOND", 20)
+    monkeypatch.setattr("weft.app.search.replicas._INDEXED_BEYOND", 20)
     async with opened(world, None) as indexes:
         librarian = Librarian(world, indexes)
         await librarian.add(60)
@@ -191,8 +191,8 @@ async def indexes_of(world: World) -> list[str]:
 async def test_an_index_that_could_not_be_made_is_tried_again_after_a_pause(
     world: World, monkeypatch: pytest.MonkeyPatch, pause: float, attempts: int
 ) -> None:
-    monkeypatch.setattr("weft.app.indexing._INDEXED_BEYOND", 20)
-    monkeypatch.setattr("weft.app.indexing._REST_SECONDS", pause)
+    monkeypatch.setattr("weft.app.search.replicas._INDEXED_BEYOND", 20)
+    monkeypatch.setattr("weft.app.search.replicas._REST_SECONDS", pause)
     build = AsyncMock(side_effect=asyncpg.OutOfMemoryError("not now"))
     async with opened(world, None) as indexes:
         librarian = Librarian(world, indexes)
@@ -298,8 +298,8 @@ async def test_where_few_of_many_are_visible_none_is_missed(
     world: World, vectors: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The graph would have to go very far to find enough of them."""
-    monkeypatch.setattr("weft.index.remote._FEW", 10)
-    monkeypatch.setattr("weft.index.remote._FAR", 50)
+    monkeypatch.setattr("weft.search_index.pgvector_view._FEW", 10)
+    monkeypatch.setattr("weft.search_index.pgvector_view._FAR", 50)
     monkeypatch.setattr("weft.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
     async with opened(world, None) as indexes:
         wish = Wish(SHELF, since=900)

@@ -15,8 +15,8 @@ from support.bundles import exported, imported
 from support.hooks import deliveries, hook, later, look_at_once, parsed, shown, until
 from support.receiver import Receiver, receiver
 from support.world import refused
-from weft.app.doctor import State, check_database
-from weft.capabilities.webhooks.model import RETRY_AFTER_SECONDS
+from weft.app.diagnostics.checks import State, check_database
+from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS
 from weft.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ async def test_where_nobody_answers_one_attempt_speaks_for_all_that_wait(world: 
 async def test_a_receiver_that_never_answers_is_given_up_on_in_time(
     world: World, there: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.providers.webhooks._TIMEOUT_SECONDS", 0.1)
+    monkeypatch.setattr("weft.providers.webhook_sender._TIMEOUT_SECONDS", 0.1)
     there.open.clear()
     made = await hook(world.admin, there.url)
     await world.planner.write("goal")
@@ -558,7 +558,7 @@ async def test_an_address_that_is_no_longer_allowed_is_not_called(world: World, 
 
 
 async def test_there_is_a_limit_to_webhooks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.webhooks.operations.MOST_WEBHOOKS", 2)
+    monkeypatch.setattr("weft.capabilities.events.webhooks.operations.MOST_WEBHOOKS", 2)
     for _ in range(2):
         await hook(world.admin, CLOSED, types=["never.*"])
     with refused("TOO_MANY_WEBHOOKS"):
@@ -568,7 +568,7 @@ async def test_there_is_a_limit_to_webhooks(world: World, monkeypatch: pytest.Mo
 async def test_a_webhook_that_takes_nothing_for_long_is_stopped(
     world: World, there: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.capabilities.webhooks.delivering.MOST_DEAD", 1)
+    monkeypatch.setattr("weft.capabilities.events.webhooks.delivery.MOST_DEAD", 1)
     made = await hook(world.admin, there.url, types=["board.*"])
     await give_up(world, there, made, "goal")
     seen = await shown(world.admin, made)
@@ -588,7 +588,7 @@ async def test_without_webhooks_writing_costs_no_look_at_them(
         await look()
 
     await until(lambda: _true(world.app.webhooks._looked_at > 0))
-    monkeypatch.setattr("weft.app.webhooks._LOOK_FOR_NEW_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.jobs.webhook_delivery._LOOK_FOR_NEW_SECONDS", 3_600.0)
     monkeypatch.setattr(world.app.webhooks, "_look", counted)
     world.app.webhooks._tenants = frozenset()
     for number in range(50):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from support.world import World
     from weft.app.app import App
-    from weft.transports.mcp.direct import DirectLane
+    from weft.transports.mcp.fast_path import DirectLane
 
     # Makes something else of a plain call's body and headers.
     Change = Callable[[dict[str, Any], dict[str, str]], tuple[Any, Any]]

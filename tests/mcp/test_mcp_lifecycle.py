@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from support.team import LEGACY, MODERN, Board, Team, call, opened, over_http, soon, team_process, tools_of
-from weft.app.callers import Local
+from weft.app.authentication import Local
 from weft.app.dispatch import Arrival
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from mcp.shared.exceptions import MCPError
 
 from support.team import LEGACY, MODERN, Board, Team, Told, call, over_http, over_stdio, soon
 from weft import Weft
-from weft.app.callers import Local
+from weft.app.authentication import Local
 from weft.app.dispatch import Arrival
 from weft.capabilities.events.model import Page
 from weft.kernel.errors import SystemUnavailable

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.app.dispatch import Arrival
-from weft.capabilities.exchange.bundles import BundleReader, BundleWriter, Content, Header, RecordEntry
 from weft.capabilities.records.model import RECORD_TYPES, ContextEnvelope, Producer
+from weft.capabilities.transfer.bundle_format import BundleReader, BundleWriter, Content, Header, RecordEntry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from support.world import Caller
-    from weft.capabilities.exchange.importing import ContextImported
+    from weft.capabilities.transfer.importer import ContextImported
 
 Named = tuple[str, str]
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from weft.capabilities.events.model import Wanted
-from weft.capabilities.records.classes import cloud_event
+from weft.capabilities.records.event_classes import cloud_event
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore

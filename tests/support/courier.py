@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import weft.app.webhooks
+import weft.jobs.webhook_delivery
 from weft.app.app import App
 from weft.settings import Settings
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def courier(url: str, data: str, clock: Ahead) -> App:
-    weft.app.webhooks._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
+    weft.jobs.webhook_delivery._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
     settings = Settings(database_url=url, data=data, webhook_private_hosts="127.0.0.1", index_sessions="off")
     return App(settings, clock=clock)

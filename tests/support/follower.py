@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import weft.app.following
+import weft.jobs.session_indexing
 from support.shelved import ScriptedEmbeddings
 from weft.app.app import App
 from weft.settings import Settings
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def follower(url: str, data: str, clock: Ahead) -> App:
-    weft.app.following._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
+    weft.jobs.session_indexing._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
     app = App(Settings(database_url=url, data=data), clock=clock)
     embeddings: Any = ScriptedEmbeddings()
     app.following._embeddings = embeddings

@@ -21,8 +21,8 @@ PATIENCE = 30
 
 def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers begin with the process, and notice the first webhook of a tenant at once."""
-    monkeypatch.setattr("weft.app.webhooks._FIRST_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("weft.app.webhooks._LOOK_FOR_NEW_SECONDS", 0.05)
+    monkeypatch.setattr("weft.jobs.webhook_delivery._FIRST_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("weft.jobs.webhook_delivery._LOOK_FOR_NEW_SECONDS", 0.05)
 
 
 def parsed(call: Call) -> Any:

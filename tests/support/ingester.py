@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import weft.app.app
-import weft.app.ingestion
+import weft.jobs.ingestion
 from support.knowledge import QuickEmbedder
 from weft.settings import Settings
 
@@ -24,8 +24,8 @@ class SlowEmbedder(QuickEmbedder):
 
 
 def ingester(url: str, data: str, clock: Ahead) -> App:
-    weft.app.ingestion._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
-    weft.app.ingestion._CHUNKS_AT_ONCE = 2
+    weft.jobs.ingestion._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
+    weft.jobs.ingestion._CHUNKS_AT_ONCE = 2
     weft.app.app.configured_embedders = lambda _settings: [SlowEmbedder()]
     # With a limit that it never reaches, it does not rest for as long as others were dead.
     settings = Settings(database_url=url, data=data, index_sessions="off", reindex_rate=1_000_000)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.capabilities.embedding.model import Model
-from weft.capabilities.shelves.model import shelf_of_domain
+from weft.capabilities.indexing.collections.model import shelf_of_domain
+from weft.capabilities.indexing.embeddings.model import Model
+from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
-from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import pytest
 
     from support.world import Caller, World
-    from weft.capabilities.embedding.model import Purpose
-    from weft.capabilities.shelves.model import Chunk
+    from weft.capabilities.indexing.collections.model import Chunk
+    from weft.capabilities.indexing.embeddings.model import Purpose
 
 DIMENSIONS = 16
 HANDBOOK = "handbook"
@@ -50,7 +50,7 @@ def embed_quickly(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
     """Have every App embed by the quick embedder, and index nothing by itself."""
     embedder = QuickEmbedder()
     monkeypatch.setattr("weft.app.app.configured_embedders", lambda _settings: [embedder])
-    monkeypatch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
     return embedder
 
 

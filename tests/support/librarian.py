@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
-from weft.app.indexing import Indexes
-from weft.capabilities.retrieval.view import Wish
-from weft.capabilities.shelves.model import NewChunk, Standing
+from weft.app.search.replicas import Indexes
+from weft.capabilities.indexing.collections.model import NewChunk, Standing
+from weft.capabilities.search.index_view import Wish
+from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
-from weft.storage.sql.shelves import SqlShelfStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from support.world import World
-    from weft.app.shelf_copy import Alarm
+    from weft.app.search.replica import Alarm
     from weft.storage.sql.database import Transaction
 
 SHELF, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"

@@ -6,9 +6,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import weft.app.app
-import weft.app.ingestion
-import weft.app.moving
-import weft.capabilities.models.moving
+import weft.capabilities.indexing.model_migration.migration
+import weft.jobs.ingestion
+import weft.jobs.model_migration
 from weft.settings import Settings
 from weft.testing.embedder import WordEmbedder
 
@@ -31,10 +31,12 @@ def embedders(_settings: Settings) -> list[WordEmbedder]:
 
 
 def mover(url: str, data: str, clock: Ahead) -> App:
-    weft.app.moving._FIRST_LOOK_SECONDS = weft.app.moving._LOOK_EVERY_SECONDS = 0.02  # as if it had run for long
-    weft.app.ingestion._FIRST_LOOK_SECONDS = 3_600.0
-    weft.capabilities.models.moving._EMBEDDED_AT_ONCE = 4
-    weft.capabilities.models.moving._DROPPED_AT_ONCE = 4
+    weft.jobs.model_migration._FIRST_LOOK_SECONDS = weft.jobs.model_migration._LOOK_EVERY_SECONDS = (
+        0.02  # as if it had run for long
+    )
+    weft.jobs.ingestion._FIRST_LOOK_SECONDS = 3_600.0
+    weft.capabilities.indexing.model_migration.migration._EMBEDDED_AT_ONCE = 4
+    weft.capabilities.indexing.model_migration.migration._DROPPED_AT_ONCE = 4
     weft.app.app.configured_embedders = embedders
     app = weft.app.app.App(Settings(database_url=url, data=data, index_sessions="off"), clock=clock)
     app.moves.rest = 0

@@ -30,8 +30,8 @@ SUBJECTS = {
 
 def move_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing go on by itself."""
-    monkeypatch.setattr("weft.app.moving._FIRST_LOOK_SECONDS", 3_600.0)
-    monkeypatch.setattr("weft.app.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.jobs.model_migration._FIRST_LOOK_SECONDS", 3_600.0)
+    monkeypatch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
 
 
 async def with_service(world: World, service: EmbeddingService) -> App:

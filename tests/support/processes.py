@@ -29,7 +29,7 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
         "weft.app.app",
-        "weft.providers.webhooks",
+        "weft.providers.webhook_sender",
         "weft.storage.sql.dialects.postgres",
         "weft.storage.sql.dialects.sqlite",
         "weft.testing.embedder",

@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.shelves import Whoever
-from weft.capabilities.retrieval.model import Question
-from weft.capabilities.retrieval.ranking import rank, weigh
-from weft.capabilities.retrieval.view import Wish
-from weft.capabilities.retrieval.words import terms_of
-from weft.capabilities.shelves.model import Standing
-from weft.index.shelf import Moment
-from weft.index.view import ShelfView
+from weft.capabilities.indexing.collections.model import Standing
+from weft.capabilities.search.index_view import Wish
+from weft.capabilities.search.model import Question
+from weft.capabilities.search.query_terms import terms_of
+from weft.capabilities.search.ranking import rank, weigh
+from weft.search_index.snapshot import Moment
+from weft.search_index.view import ShelfView
 from weft.testing.embedder import WordEmbedder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.retrieval.choosing import Weighed
-    from weft.capabilities.retrieval.model import Ranking
-    from weft.capabilities.retrieval.view import Floats, View
+    from weft.capabilities.search.index_view import Floats, View
+    from weft.capabilities.search.model import Ranking
+    from weft.capabilities.search.selection import Weighed
 
 NOW = 1_000_000_000_000_000
 _EMBEDDER = WordEmbedder(dimensions=256)

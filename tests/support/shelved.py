@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.embedding.model import Model
+from weft.capabilities.indexing.embeddings.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

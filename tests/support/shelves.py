@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.capabilities.shelves.model import Standing
+from weft.capabilities.indexing.collections.model import Standing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weft.capabilities.retrieval.view import Unfinished, View, Wish
+    from weft.capabilities.search.index_view import Unfinished, View, Wish
 
 DIMENSIONS = 8
 WORDS = ("apple", "pear", "plum", "fig", "quince", "medlar", "sloe")

@@ -14,7 +14,7 @@ import weft.capabilities
 import weft.kernel
 import weft.providers
 import weft.storage
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 from weft.kernel.errors import Conflict, Forbidden, NotFound, Rejected, Unavailable, WeftError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from weft.capabilities.memory.model import KeyRange, MemoryEntry, MemoryScope, scope_of
 from weft.kernel.errors import InvalidInput
-from weft.kernel.given_json import encode_given
+from weft.kernel.json_input import encode_given
 
 KEYS = st.text("AZaz09_-", min_size=1, max_size=4)
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from weft.app.app import App
-from weft.app.operations import all_operations
+from weft.app.registry import all_operations
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, Operation, Registry
 from weft.settings import Settings

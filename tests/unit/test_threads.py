@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from weft.kernel.threads import DOCUMENTS, SEARCHING
+from weft.kernel.thread_pools import DOCUMENTS, SEARCHING
 
 pytestmark = pytest.mark.req("CE-N")
 

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from weft.app.caches import Cache, CacheFigures
-from weft.app.measuring import Measuring
 from weft.app.metrics import Metrics
-from weft.app.operations import all_operations
+from weft.app.metrics_snapshot import Measuring
+from weft.app.registry import all_operations
 from weft.app.trends import CallTotals, Sample, Series, compare, throughput_trend
-from weft.capabilities.performance.model import Trend
+from weft.capabilities.metrics.model import Trend
 from weft.kernel.identity import Actor, Kind, Permission
 from weft.storage.sql.connect import connect
 from weft.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
-    from weft.capabilities.performance.model import PerformanceTrends, SystemPerformance
+    from weft.capabilities.metrics.model import PerformanceTrends, SystemPerformance
     from weft.kernel.operation import Operation
 
 pytestmark = pytest.mark.req("MS-08")

@@ -16,8 +16,8 @@ from cryptography.x509.oid import NameOID
 
 from support.receiver import receiver
 from support.world import refused
-from weft.capabilities.webhooks.model import RETRY_AFTER_SECONDS, Attempt, seconds_until_retry, signed_headers
-from weft.providers.webhooks import HttpSender, is_public
+from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS, Attempt, seconds_until_retry, signed_headers
+from weft.providers.webhook_sender import HttpSender, is_public
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

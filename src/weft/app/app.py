@@ -8,64 +8,64 @@ import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
-from weft.app.auditing import Auditor
+from weft.app.allowed_operations import RegisteredOffers
+from weft.app.audit_writer import Auditor
+from weft.app.authentication import Callers
 from weft.app.caches import Cache, CacheFigures
-from weft.app.callers import Callers
-from weft.app.clearing import Clearing
 from weft.app.dispatch import Arrival, Dispatcher
-from weft.app.embedding import CachedEmbeddings
-from weft.app.exchange import Exchange
-from weft.app.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
-from weft.app.feed import LiveFeed
-from weft.app.filling import MissingVectors
-from weft.app.following import Following
-from weft.app.ingestion import Ingestion
-from weft.app.jobs import Jobs
+from weft.app.event_feed import LiveFeed
+from weft.app.injection import Resolver, Services
 from weft.app.knowledge_desk import KnowledgeDesk
-from weft.app.knowledge_sources import KnowledgeSources
-from weft.app.known_sessions import SessionsOfTenants
-from weft.app.measuring import Measuring
 from weft.app.metrics import Metrics
-from weft.app.moving import ModelMoves
-from weft.app.needs import Resolver, Services
+from weft.app.metrics_snapshot import Measuring
 from weft.app.objects import Objects
-from weft.app.offers import RegisteredOffers
-from weft.app.operations import all_operations
-from weft.app.own_transactions import OwnTransactions
-from weft.app.rates import RateLimits
-from weft.app.reindexing import Reindexing
-from weft.app.retrieval import LowRelevance, SearchedShelves, rank
-from weft.app.tally import BufferedTally
+from weft.app.rate_limits import RateLimits
+from weft.app.read_counts import BufferedTally
+from weft.app.registry import all_operations
+from weft.app.search.embedding_cache import CachedEmbeddings
+from weft.app.search.service import LowRelevance, SearchedShelves, rank
+from weft.app.session_acl_cache import SessionsOfTenants
 from weft.app.tenants import Tenants, default_plan
-from weft.app.timelines import HistoryPruner
 from weft.app.transcript_reads import SqlTranscriptReads
-from weft.app.upkeep import every
+from weft.app.transfer import Exchange
+from weft.app.unit_of_work import OwnTransactions
 from weft.app.uploads import Uploads
-from weft.app.webhooks import Webhooks
 from weft.capabilities.access.operations import TokenLifetimes
-from weft.capabilities.context.contexts import Contexts
-from weft.capabilities.context.model import ContextLimits
+from weft.capabilities.agent_context.model import ContextLimits
+from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.events.model import ENDINGS
 from weft.capabilities.events.operations import ReadEvents
-from weft.capabilities.exchange.finding import Finder
-from weft.capabilities.knowledge.plans import KnowledgeLimits
-from weft.capabilities.knowledge_sources.model import HookRefused
+from weft.capabilities.history.service import Timelines
+from weft.capabilities.knowledge.quotas import KnowledgeLimits
+from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.memory.model import MemoryLimits
-from weft.capabilities.missing.gaps import Gaps
-from weft.capabilities.retrieval.library import Library
-from weft.capabilities.retrieval.searching import Retriever
-from weft.capabilities.search.choices import ChoiceRecords
-from weft.capabilities.search.searching import Searcher
-from weft.capabilities.timeline.timelines import Timelines
+from weft.capabilities.messages.search.searcher import Searcher
+from weft.capabilities.messages.search.selection_records import ChoiceRecords
+from weft.capabilities.missing_context.service import Gaps
+from weft.capabilities.record_log.lookup import Finder
+from weft.capabilities.search.retriever import Retriever
+from weft.capabilities.search.stores import Library
+from weft.jobs.backfill_vectors import MissingVectors
+from weft.jobs.deferred_deletion import Clearing
+from weft.jobs.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
+from weft.jobs.history_pruning import HistoryPruner
+from weft.jobs.ingestion import Ingestion
+from weft.jobs.model_migration import ModelMoves
+from weft.jobs.periodic import every
+from weft.jobs.reindex import Reindexing
+from weft.jobs.runner import Jobs
+from weft.jobs.session_indexing import Following
+from weft.jobs.source_sync import KnowledgeSources
+from weft.jobs.webhook_delivery import Webhooks
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import RateClass
 from weft.providers.documents.reader import IsolatedDocumentReader
-from weft.providers.embedders.configured import configured_embedders
-from weft.providers.folders import NamedFolders
+from weft.providers.embedders.factory import configured_embedders
+from weft.providers.html_xml import IsolatedMarkupReader
 from weft.providers.jwt import JwtCodec
-from weft.providers.markup import IsolatedMarkupReader
-from weft.providers.objects import connect_objects
+from weft.providers.local_folders import NamedFolders
+from weft.providers.object_storage import connect_objects
 from weft.providers.tokenizers import InstalledTokenizers
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.connect import connect
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from weft.app.dispatch import Guard
     from weft.capabilities.access.store import TokenCodec
     from weft.capabilities.events.model import Interest, Page
-    from weft.capabilities.knowledge_sources.hooks import HookAnswer
+    from weft.capabilities.knowledge.sources.hooks import HookAnswer
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Response

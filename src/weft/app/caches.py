@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeVar
 
 from weft.app.trends import CacheTotals
-from weft.capabilities.performance.model import CacheStats
+from weft.capabilities.metrics.model import CacheStats
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

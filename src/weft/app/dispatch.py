@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 from opentelemetry import trace
 
-from weft.app.needs import Call
+from weft.app.injection import Call
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
     from opentelemetry.context import Context
 
-    from weft.app.auditing import Auditor
-    from weft.app.callers import Callers, Credential
+    from weft.app.audit_writer import Auditor
+    from weft.app.authentication import Callers, Credential
     from weft.app.metrics import Metrics
-    from weft.app.rates import RateLimits
+    from weft.app.rate_limits import RateLimits
     from weft.kernel.events import NewEvent
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Request, Response

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.app.own_transactions import OwnTransactions
+from weft.app.unit_of_work import OwnTransactions
+from weft.capabilities.knowledge.document_operations import described
+from weft.capabilities.knowledge.document_queries import GetDocument
 from weft.capabilities.knowledge.documents import Documents
-from weft.capabilities.knowledge.looking import GetDocument
-from weft.capabilities.knowledge.putting import described
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from weft.app.auditing import Auditor
+    from weft.app.audit_writer import Auditor
     from weft.capabilities.knowledge.documents import Put
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from weft.app.trends import CallTotals, Sample, Series
-from weft.capabilities.performance.model import OperationFigures
+from weft.capabilities.metrics.model import OperationFigures
 from weft.kernel.operation import Effect, RateClass
 
 if TYPE_CHECKING:

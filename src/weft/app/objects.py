@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from weft.capabilities.objects.model import (
+from weft.capabilities.object_storage.model import (
     GRACE_MICROS,
     ObjectBusy,
     ObjectDamaged,
@@ -13,15 +13,15 @@ from weft.capabilities.objects.model import (
     ObjectStorageUnavailable,
     Pointer,
 )
-from weft.capabilities.objects.store import Standing
+from weft.capabilities.object_storage.store import Standing
 from weft.kernel.clock import to_micros
 from weft.storage.sql.database import SYSTEM, Scope
-from weft.storage.sql.objects import SqlObjectIndex, removals_are_held, tenants_to_clear
+from weft.storage.sql.object_storage import SqlObjectIndex, removals_are_held, tenants_to_clear
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from weft.capabilities.objects.store import Begun, ObjectStore
+    from weft.capabilities.object_storage.store import Begun, ObjectStore
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
 

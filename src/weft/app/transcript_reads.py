@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from weft.capabilities.messages.transcripts import Transcripts
+from weft.capabilities.messages.transcript import Transcripts
 from weft.storage.sql.database import Scope
 from weft.storage.sql.messages import SqlMessageStore
 from weft.storage.sql.sessions import SqlSessionStore

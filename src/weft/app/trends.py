@@ -12,7 +12,7 @@ from collections import deque
 from operator import sub
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
-from weft.capabilities.performance.model import Trend
+from weft.capabilities.metrics.model import Trend
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

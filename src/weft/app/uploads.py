@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.knowledge.contents import check_size, packed
-from weft.capabilities.knowledge.putting import AddDocument, Prepared, about_of, add_document, described, put_all
+from weft.capabilities.knowledge.document_content import check_size, packed
+from weft.capabilities.knowledge.document_operations import (
+    AddDocument,
+    Prepared,
+    about_of,
+    add_document,
+    described,
+    put_all,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from weft.app.dispatch import Arrival, Dispatcher
-    from weft.capabilities.knowledge.putting import DocumentPut
+    from weft.capabilities.knowledge.document_operations import DocumentPut
     from weft.capabilities.knowledge.store import Desk
     from weft.kernel.identity import Actor
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 import httpx2
 
-from weft.capabilities.exchange.exporting import FACTS_HEADER, ContextExported, ExportTerms
-from weft.capabilities.exchange.importing import ContextImported
-from weft.capabilities.knowledge.putting import DocumentPut, FileTerms
+from weft.capabilities.knowledge.document_operations import DocumentPut, FileTerms
+from weft.capabilities.transfer.export import FACTS_HEADER, ContextExported, ExportTerms
+from weft.capabilities.transfer.importer import ContextImported
 from weft.client._calling import given
 from weft.client._operations import Operations
 from weft.client._wire import (

@@ -13,9 +13,9 @@ from urllib.parse import quote
 
 import httpx2
 
-from weft.capabilities.exchange.exporting import FACTS_HEADER, ContextExported, ExportTerms
-from weft.capabilities.exchange.importing import ContextImported
-from weft.capabilities.knowledge.putting import DocumentPut, FileTerms
+from weft.capabilities.knowledge.document_operations import DocumentPut, FileTerms
+from weft.capabilities.transfer.export import FACTS_HEADER, ContextExported, ExportTerms
+from weft.capabilities.transfer.importer import ContextImported
 from weft.client._calling import given
 from weft.client._sync_operations import SyncOperations
 from weft.client._wire import (

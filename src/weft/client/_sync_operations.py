@@ -17,9 +17,14 @@ from weft.capabilities.access.operations import (
     Done,
     TokenIssued,
 )
+from weft.capabilities.agent_context.copy_context import ContextCopied
+from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
+from weft.capabilities.agent_context.pull import ContextPulled, ContextRead
+from weft.capabilities.agent_context.push import ContextPushed, Forgotten, Knowledge
+from weft.capabilities.agent_context.status import ContextStatus
+from weft.capabilities.board.admin_view import Inspection
+from weft.capabilities.board.check import Hygiene
 from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
-from weft.capabilities.board.hygiene import Hygiene
-from weft.capabilities.board.inspection import Inspection
 from weft.capabilities.board.operations import (
     Comparison,
     EntriesRead,
@@ -33,65 +38,8 @@ from weft.capabilities.board.operations import (
     SnapshotRestored,
     Snapshots,
 )
-from weft.capabilities.chunking.model import Cutting
-from weft.capabilities.context.copying import ContextCopied
-from weft.capabilities.context.definitions import AgentDefined, DefinitionRead
-from weft.capabilities.context.pulling import ContextPulled, ContextRead
-from weft.capabilities.context.pushing import ContextPushed, Forgotten, Knowledge
-from weft.capabilities.context.status import ContextStatus
-from weft.capabilities.embedding.operations import TextsEmbedded
 from weft.capabilities.events.operations import Events
-from weft.capabilities.exchange.adding import RecordAdvanced, RecordsAdded
-from weft.capabilities.exchange.applying import Definition
-from weft.capabilities.exchange.exporting import ContextExported
-from weft.capabilities.exchange.importing import ContextImported
-from weft.capabilities.exchange.listing import Records
-from weft.capabilities.exchange.policies import PolicyDeleted, PolicyInfo, PolicyList
-from weft.capabilities.exchange.redacting import ItemRedacted
-from weft.capabilities.exchange.showing import RecordShown
-from weft.capabilities.exchange.sources import SourceResolved
-from weft.capabilities.following.reindexing import ReindexingShown
-from weft.capabilities.knowledge.documents import DocumentInfo
-from weft.capabilities.knowledge.looking import DocumentDeleted, DocumentList, DocumentText
-from weft.capabilities.knowledge.managing import DomainDeleted, DomainInfo, DomainList
-from weft.capabilities.knowledge.putting import DocumentPut, DocumentsPut, NewDocument
-from weft.capabilities.knowledge_sources.operations import (
-    SourceAdded,
-    SourceAsked,
-    SourceInfo,
-    SourceList,
-    SourceRemoved,
-)
-from weft.capabilities.memory.inspection import MemoryInspected, MemoryOverview
-from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
-from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
-from weft.capabilities.messages.session_views import SessionFound, SessionOverview
-from weft.capabilities.missing.operations import MissingListed, MissingReported, MissingResolved, PossibleSource
-from weft.capabilities.missing.requesting import MissingRequested
-from weft.capabilities.models.operations import ModelList, MoveInfo
-from weft.capabilities.performance.operations import Performance
-from weft.capabilities.records.operations import RecordSchema
-from weft.capabilities.retrieval.operations import ContextGathered, EverythingFound, SimilarFound
-from weft.capabilities.search.filters import MessagesBySender, MessagesByTime
-from weft.capabilities.search.operations import SearchResults
-from weft.capabilities.sessions.model import SessionConfig
-from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, Sessions
-from weft.capabilities.timeline.branching import BranchDeleted, Branches, BranchInfo, Switched
-from weft.capabilities.timeline.checking import Bisected, Verified
-from weft.capabilities.timeline.comparing import Differences
-from weft.capabilities.timeline.looking_back import Blamed, CommitShown, LineState, Log
-from weft.capabilities.timeline.merging import Merged
-from weft.capabilities.timeline.retaining import (
-    HistoryPruned,
-    Prunings,
-    RetentionCleared,
-    RetentionRule,
-    RetentionRuleList,
-)
-from weft.capabilities.timeline.reviewing import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
-from weft.capabilities.timeline.taking_back import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
-from weft.capabilities.usage.operations import UsageGuidance
-from weft.capabilities.webhooks.operations import (
+from weft.capabilities.events.webhooks.operations import (
     DeliveryList,
     Replayed,
     WebhookCreated,
@@ -100,6 +48,58 @@ from weft.capabilities.webhooks.operations import (
     Webhooks,
     WebhookTested,
 )
+from weft.capabilities.guidance.operations import UsageGuidance
+from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
+from weft.capabilities.history.diff import Differences
+from weft.capabilities.history.log import Blamed, CommitShown, LineState, Log
+from weft.capabilities.history.merge_operations import Merged
+from weft.capabilities.history.merge_reviews import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
+from weft.capabilities.history.retention import (
+    HistoryPruned,
+    Prunings,
+    RetentionCleared,
+    RetentionRule,
+    RetentionRuleList,
+)
+from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
+from weft.capabilities.history.verify import Bisected, Verified
+from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
+from weft.capabilities.indexing.model_migration.operations import ModelList, MoveInfo
+from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
+from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
+from weft.capabilities.knowledge.documents import DocumentInfo
+from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
+from weft.capabilities.knowledge.sources.operations import (
+    SourceAdded,
+    SourceAsked,
+    SourceInfo,
+    SourceList,
+    SourceRemoved,
+)
+from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
+from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
+from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
+from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
+from weft.capabilities.messages.search.operations import SearchResults
+from weft.capabilities.messages.session_overview import SessionFound, SessionOverview
+from weft.capabilities.metrics.operations import Performance
+from weft.capabilities.missing_context.operations import MissingListed, MissingReported, MissingResolved, PossibleSource
+from weft.capabilities.missing_context.requests import MissingRequested
+from weft.capabilities.record_log.add import RecordAdvanced, RecordsAdded
+from weft.capabilities.record_log.list_records import Records
+from weft.capabilities.record_log.redact import ItemRedacted
+from weft.capabilities.record_log.resolve_source import SourceResolved
+from weft.capabilities.record_log.show import RecordShown
+from weft.capabilities.records.operations import RecordSchema
+from weft.capabilities.search.operations import ContextGathered, EverythingFound, SimilarFound
+from weft.capabilities.search.session_indexing.reindex import ReindexingShown
+from weft.capabilities.sessions.model import SessionConfig
+from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, Sessions
+from weft.capabilities.transfer.export import ContextExported
+from weft.capabilities.transfer.importer import ContextImported
+from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
+from weft.capabilities.transfer.policy_filter import Definition
 from weft.client._calling import SyncCaller, given
 
 

@@ -28,7 +28,7 @@ from weft.kernel.errors import (
     Unavailable,
     WeftError,
 )
-from weft.kernel.given_json import encode_given
+from weft.kernel.json_input import encode_given
 
 T = TypeVar("T")
 

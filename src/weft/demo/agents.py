@@ -14,7 +14,7 @@ from mcp.shared.subscriptions import ResourceUpdated
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from weft.demo.telling import Teller
+    from weft.demo.narration import Teller
 
 # What is said can be searched a moment later.
 _MOST_LOOKS = 100

@@ -19,12 +19,12 @@ from urllib.parse import urlsplit
 import httpx2
 
 from weft.app.app import App
-from weft.app.callers import Local
+from weft.app.authentication import Local
 from weft.app.dispatch import Arrival
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT, AgentExists
+from weft.demo.narration import Teller
 from weft.demo.story import FINDER, FIXER, ORCHESTRATOR, Cast, tell
-from weft.demo.telling import Teller
 from weft.kernel.errors import SystemUnavailable
 from weft.settings import Settings
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.demo.agents import Agent
-    from weft.demo.telling import Teller
+    from weft.demo.narration import Teller
 
 ORCHESTRATOR = "planner"
 FINDER = "analysis"

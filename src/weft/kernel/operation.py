@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_type_h
 import msgspec
 
 from weft.kernel.errors import UnknownOperation, WeftError
-from weft.kernel.misfits import invalid_input
+from weft.kernel.validation_errors import invalid_input
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping

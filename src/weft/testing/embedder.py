@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from weft.capabilities.embedding.model import Model, Purpose, Vectors
+from weft.capabilities.indexing.embeddings.model import Model, Purpose, Vectors
 
 
 class WordEmbedder:

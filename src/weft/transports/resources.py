@@ -19,7 +19,7 @@ import msgspec
 from weft.capabilities.board.operations import Keys
 from weft.capabilities.events.model import Interest
 from weft.capabilities.history.model import MAIN
-from weft.capabilities.performance.operations import COLLECTION_INTERVAL
+from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.kernel.errors import NotFound
 from weft.kernel.identity import ANYONE
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mcp.server.stdio import stdio_server
 
 from weft.app.app import App
-from weft.app.callers import Local
+from weft.app.authentication import Local
 from weft.app.dispatch import Arrival
 from weft.kernel.correlation import UNRELATED
 from weft.transports.logs import configure_logging

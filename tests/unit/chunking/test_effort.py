@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from weft.capabilities.chunking.cutting import cut
-from weft.capabilities.chunking.media import type_of_text
-from weft.capabilities.chunking.model import Cutting, Named, Reading
+from weft.capabilities.indexing.chunking.chunker import cut
+from weft.capabilities.indexing.chunking.media_types import type_of_text
+from weft.capabilities.indexing.chunking.model import Cutting, Named, Reading
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:

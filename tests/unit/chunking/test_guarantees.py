@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from weft.capabilities.chunking.cutting import cut
-from weft.capabilities.chunking.model import Cutting, Named, Piece, Reading
+from weft.capabilities.indexing.chunking.chunker import cut
+from weft.capabilities.indexing.chunking.model import Cutting, Named, Piece, Reading
 from weft.kernel.tokens import approximate_tokens
 from weft.providers.tokenizers import InstalledTokenizers
 

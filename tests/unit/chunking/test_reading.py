@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.capabilities.chunking.cutting import cut
-from weft.capabilities.chunking.model import Cutting, Reading
-from weft.capabilities.chunking.reading import DocumentUnreadable, decoded
+from weft.capabilities.indexing.chunking.chunker import cut
+from weft.capabilities.indexing.chunking.model import Cutting, Reading
+from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decoded
 from weft.kernel.errors import PoolNotInitialized
 from weft.kernel.tokens import approximate_tokens
 from weft.providers.documents.process import WorkerFailed, Workers, _Worker

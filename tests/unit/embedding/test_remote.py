@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
-from weft.capabilities.embedding.model import Embedder, EmbedderUnavailable, TextRefused
+from weft.capabilities.indexing.embeddings.model import Embedder, EmbedderUnavailable, TextRefused
 from weft.kernel.tokens import approximate_tokens
-from weft.providers.embedders.configured import configured_embedders
+from weft.providers.embedders.factory import configured_embedders
 from weft.providers.embedders.remote import RemoteEmbedder
 from weft.settings import InvalidSetting, Settings
 from weft.testing.contracts import EmbedderContract

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.providers.embedders.wordpieces import WordPieces
+from weft.providers.embedders.wordpiece import WordPieces
 
 PIECES = WordPieces()
 START, END, UNKNOWN = 101, 102, 100

@@ -13,8 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.exchange import bundles
-from weft.capabilities.exchange.bundles import (
+from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Producer
+from weft.capabilities.records.refs import Link
+from weft.capabilities.sessions.model import SessionConfig
+from weft.capabilities.transfer import bundle_format as bundles
+from weft.capabilities.transfer.bundle_format import (
     BundleDamaged,
     BundleReader,
     BundleWriter,
@@ -27,9 +30,6 @@ from weft.capabilities.exchange.bundles import (
     Stored,
     is_bundle,
 )
-from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Producer
-from weft.capabilities.records.refs import Link
-from weft.capabilities.sessions.model import SessionConfig
 from weft.kernel.errors import ContentTooLarge
 
 if TYPE_CHECKING:

@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from weft.capabilities.exchange import masking, prose
-from weft.capabilities.exchange.applying import AppliedPolicy, Definition
-from weft.capabilities.exchange.hiding import redacted
-from weft.capabilities.exchange.items import Item
-from weft.capabilities.exchange.masking import Mask
+from weft.capabilities.record_log.engine_items import Item
+from weft.capabilities.record_log.redacted_items import redacted
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, MissingContext
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import Redaction
+from weft.capabilities.redaction import masker as masking
+from weft.capabilities.redaction import record_text as prose
+from weft.capabilities.redaction.masker import Mask
+from weft.capabilities.transfer.policy_filter import AppliedPolicy, Definition
 
 pytestmark = pytest.mark.req("AC-11")
 MAIL = "bob@example.com"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.capabilities.access.model import new_key
-from weft.capabilities.exchange.masking import Mask
+from weft.capabilities.redaction.masker import Mask
 
 pytestmark = pytest.mark.req("AC-11")
 CASES = json.loads((Path(__file__).parents[2] / "data" / "masking.json").read_text("utf-8"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.following.importance import importance_of, is_pinned
+from weft.capabilities.search.session_indexing.importance import importance_of, is_pinned
 
 pytestmark = pytest.mark.req("CE-F14")
 PLAIN = "The weather was lovely and the cat slept on the chair all afternoon"

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from weft.capabilities.history.merging import alike, difference, three_way
 from weft.capabilities.history.model import Act, Change, ChangeMeta, Version, blob_hash
+from weft.capabilities.history.three_way import alike, difference, three_way
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weft.capabilities.history.merging import State
+    from weft.capabilities.history.three_way import State
 
 pytestmark = pytest.mark.req("CE-F25")
 

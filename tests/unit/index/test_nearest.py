@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from weft.index.clusters import FEWEST_CLUSTERED, arranged, clustered
-from weft.index.vectors import Sight, quantised, scales
+from weft.search_index.ivf import FEWEST_CLUSTERED, arranged, clustered
+from weft.search_index.quantized_vectors import Sight, quantised, scales
 
 pytestmark = pytest.mark.req("CE-N")
 

@@ -12,10 +12,10 @@ from hypothesis import settings, stateful
 from hypothesis import strategies as st
 
 from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
-from weft.capabilities.retrieval.view import Unfinished, Wish
-from weft.index.folder import ShelfFolder
-from weft.index.shelf import Moment, joined, whole
-from weft.index.view import ShelfView
+from weft.capabilities.search.index_view import Unfinished, Wish
+from weft.search_index.segment_store import ShelfFolder
+from weft.search_index.snapshot import Moment, joined, whole
+from weft.search_index.view import ShelfView
 
 WISHES = (
     Wish("s"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from weft.capabilities.chunking.model import Cutting, Reading
-from weft.capabilities.knowledge.chunks import Layout, chunks_of, lay_out
-from weft.capabilities.shelves.model import NewChunk
+from weft.capabilities.indexing.chunking.model import Cutting, Reading
+from weft.capabilities.indexing.collections.model import NewChunk
+from weft.capabilities.knowledge.document_chunks import Layout, chunks_of, lay_out
 from weft.testing.contracts.knowledge import DOCUMENT, DOMAIN
 
 TEXT = "# Leave\n\n" + "Thirty days. " * 40 + "\n\n## Abroad\n\n" + "Ask first. " * 40

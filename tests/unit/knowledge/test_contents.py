@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.capabilities.history.model import ValueDamaged
-from weft.capabilities.knowledge.contents import content_of, kept_text, pack, packed, storable, text_of, unpack
+from weft.capabilities.knowledge.document_content import content_of, kept_text, pack, packed, storable, text_of, unpack
 from weft.capabilities.knowledge.model import LARGEST_DOCUMENT_BYTES, DocumentTooLarge, check_document_id
-from weft.capabilities.knowledge.plans import PLANS, QuotaExceeded, check_bytes, check_domains, most_results
+from weft.capabilities.knowledge.quotas import PLANS, QuotaExceeded, check_bytes, check_domains, most_results
 from weft.kernel.errors import InvalidInput
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.models.comparing import Answers, Probe, compare, probe_of
-from weft.capabilities.models.model import ModelComparison, Move
-from weft.capabilities.shelves.model import Chunk
+from weft.capabilities.indexing.collections.model import Chunk
+from weft.capabilities.indexing.model_migration.evaluation import Answers, Probe, compare, probe_of
+from weft.capabilities.indexing.model_migration.model import ModelComparison, Move
 
 pytestmark = pytest.mark.req("CE-F51")
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec.inspect as kinds
 from hypothesis import strategies as st
 
+from weft.capabilities.records.constraints import InOrder, Needs
 from weft.capabilities.records.model import RECORD_TYPES
-from weft.capabilities.records.rules import InOrder, Needs
 from weft.kernel.fields import LARGEST
 
 if TYPE_CHECKING:

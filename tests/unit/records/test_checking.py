@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from made_records import JSON
 
-from weft.capabilities.records.checking import (
+from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextInjection
+from weft.capabilities.records.validation import (
     ID_FIELDS,
     MOST_LEVELS,
     Problem,
@@ -18,8 +19,7 @@ from weft.capabilities.records.checking import (
     check_record,
     record_of,
 )
-from weft.capabilities.records.misfits import Misfit
-from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextInjection
+from weft.capabilities.records.validation_errors import Misfit
 
 pytestmark = pytest.mark.req("AC-01")
 ITEM: dict[str, Any] = {

@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from weft.capabilities.records.words import IllegalTransition, Lifecycle, check_transition, following
+from weft.capabilities.records.vocabulary import IllegalTransition, Lifecycle, check_transition, following
 
 STATES = get_args(Lifecycle)
 ALLOWED = {

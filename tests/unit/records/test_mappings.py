@@ -19,7 +19,6 @@ from opentelemetry.trace import SpanContext, TraceFlags, format_span_id, format_
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from support.world import refused
-from weft.capabilities.records.checking import check_record
 from weft.capabilities.records.mappings import (
     a2a,
     cloudevents,
@@ -52,7 +51,8 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
-from weft.capabilities.records.words import EVENT_CLASSES
+from weft.capabilities.records.validation import check_record
+from weft.capabilities.records.vocabulary import EVENT_CLASSES
 
 pytestmark = pytest.mark.req("AC-12")
 

@@ -10,9 +10,9 @@ import pytest
 from public_shapes import PUBLIC, public_checker
 from record_files import FOLDER, INVALID, VALID, decoded, schema_checker, told_in, type_of
 
-from weft.capabilities.records.checking import Problem, check_document, check_record
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.refs import Mapping, Selector
+from weft.capabilities.records.validation import Problem, check_document, check_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.records.item_names import MessageName, VersionName
-from weft.capabilities.records.naming import PullName, event_number
+from weft.capabilities.records.item_ids import MessageName, VersionName
+from weft.capabilities.records.record_ids import PullName, event_number
 
 LOG = "urn:weft:0123456789"
 

@@ -13,9 +13,9 @@ from made_records import JSON, records
 from public_shapes import PUBLIC, public_checker
 from record_files import VALID, decoded, schema_checker, told_in, type_of
 
-from weft.capabilities.records.checking import check_record, record_of
-from weft.capabilities.records.misfits import Misfit
 from weft.capabilities.records.model import RECORD_TYPES
+from weft.capabilities.records.validation import check_record, record_of
+from weft.capabilities.records.validation_errors import Misfit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

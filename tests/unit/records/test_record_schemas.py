@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from weft.capabilities.records.meanings import MEANINGS, OTHERWISE
+from weft.capabilities.records.field_docs import MEANINGS, OTHERWISE
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.schemas import DIALECT, all_schemas, published_schema, schema_id, schema_url
 

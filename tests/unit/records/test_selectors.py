@@ -18,7 +18,7 @@ from weft.capabilities.records.refs import (
     TextQuote,
     XPath,
 )
-from weft.capabilities.records.selecting import Passage, Source, cut, passage_digest, selectors_for
+from weft.capabilities.records.selectors import Passage, Source, cut, passage_digest, selectors_for
 
 pytestmark = pytest.mark.req("AC-05")
 

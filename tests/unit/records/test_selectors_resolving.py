@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
 from weft.capabilities.records.model import ContextSourceRef
-from weft.capabilities.records.quoting import find_near, find_quote
 from weft.capabilities.records.refs import (
     ByteRange,
     Css,
@@ -24,9 +23,10 @@ from weft.capabilities.records.refs import (
     TextQuote,
     XPath,
 )
-from weft.capabilities.records.resolving import Resolution, resolve
-from weft.capabilities.records.selecting import Source, passage_digest, selectors_for, source_ref
-from weft.providers.markup import IsolatedMarkupReader
+from weft.capabilities.records.resolution import Resolution, resolve
+from weft.capabilities.records.selectors import Source, passage_digest, selectors_for, source_ref
+from weft.capabilities.records.text_quote import find_near, find_quote
+from weft.providers.html_xml import IsolatedMarkupReader
 
 pytestmark = pytest.mark.req("AC-05")
 

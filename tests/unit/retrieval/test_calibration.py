@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.retrieval.calibration import confidence, relevance
+from weft.capabilities.search.calibration import confidence, relevance
 
 pytestmark = pytest.mark.req("CE-F11")
 EVIDENCE = st.floats(-1, 4, width=32)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.retrieval.gathering import in_order
-from weft.capabilities.retrieval.model import Ranked
-from weft.capabilities.retrieval.reading import Passage
-from weft.capabilities.retrieval.searching import Hit
-from weft.capabilities.shelves.model import Chunk
+from weft.capabilities.indexing.collections.model import Chunk
+from weft.capabilities.search.context_builder import in_order
+from weft.capabilities.search.model import Ranked
+from weft.capabilities.search.passages import Passage
+from weft.capabilities.search.retriever import Hit
 
 
 def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.5, **known: Any) -> Hit:

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.rows import NOW, document_shelf, numbers, ranked, said, talk, weighed
-from weft.capabilities.retrieval.choosing import choose
-from weft.capabilities.retrieval.model import Question, Weighing
+from weft.capabilities.search.model import Question, Weighing
+from weft.capabilities.search.selection import choose
 from weft.kernel.clock import DAY_MICROS
 
 FRUIT = (

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from weft.capabilities.retrieval.words import asked_terms, plain_words, stem, terms, terms_of
+from weft.capabilities.search.query_terms import asked_terms, plain_words, stem, terms, terms_of
 
 SYLLABLES = ("con", "dis", "file", "lan", "mo", "plan", "re", "sta", "tra", "vi")
 ENDINGS = ("ations", "edly", "fulness", "ing", "ional", "ities", "ness", "ously", "s", "tion")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.retrieval.understanding import understand
+from weft.capabilities.search.query_parser import understand
 
 SPEAKERS = frozenset({"Caroline", "Mel", "user"})
 

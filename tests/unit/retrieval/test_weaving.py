@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.retrieval.reading import Passage
-from weft.capabilities.retrieval.weaving import strand_of, weave
-from weft.capabilities.shelves.model import Chunk
+from weft.capabilities.indexing.collections.model import Chunk
+from weft.capabilities.search.context_renderer import strand_of, weave
+from weft.capabilities.search.passages import Passage
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
-    from weft.capabilities.retrieval.weaving import Strand
+    from weft.capabilities.search.context_renderer import Strand
 
 pytestmark = pytest.mark.req("CE-F41")
 TEXT = "".join(f"sentence number {number:02}. " for number in range(40))

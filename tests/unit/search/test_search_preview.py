@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.search import preview as previewing
-from weft.capabilities.search.preview import Previews, preview
+from weft.capabilities.messages.search import snippets as previewing
+from weft.capabilities.messages.search.snippets import Previews, preview
 
 pytestmark = pytest.mark.req("MS-05")
 

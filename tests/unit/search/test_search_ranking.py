@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from weft.capabilities.search import index as indexing
-from weft.capabilities.search.index import Index
-from weft.capabilities.search.ranking import (
+from weft.capabilities.indexing.text_analysis import stem
+from weft.capabilities.messages.search import inverted_index as indexing
+from weft.capabilities.messages.search.fuzzy_ranking import (
     CHARACTERS_PER_STEP,
     CLOSE_LOOKS_PER_STEP,
     MOST_WORDS,
@@ -24,7 +24,7 @@ from weft.capabilities.search.ranking import (
     search,
     search_in_steps,
 )
-from weft.capabilities.search.words import stem
+from weft.capabilities.messages.search.inverted_index import Index
 
 pytestmark = pytest.mark.req("MS-05")
 
@@ -199,8 +199,8 @@ def test_a_session_too_large_for_whole_texts_is_still_searched_by_words(monkeypa
 
 
 def test_a_huge_number_of_places_is_narrowed_to_the_best_and_newest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.search.ranking._MOST_PLACES", 50)
-    monkeypatch.setattr("weft.capabilities.search.ranking._MOST_CLOSE_LOOKS", 10)
+    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MOST_PLACES", 50)
+    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MOST_CLOSE_LOOKS", 10)
     index = indexed("common rare", *["common word"] * 200)
     assert found("common", index) == list(range(201, 191, -1))
     assert found("common rare", index)[0] == 1
@@ -267,13 +267,13 @@ def test_no_more_words_are_compared_than_a_bucket_holds(query: str, monkeypatch:
 def test_comparing_very_many_words_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     index = indexed(" ".join(f"abcd{alphabetic(number)}" for number in range(1_000)))
     assert pauses(index, "abcdxxxxx abcdyyyyy") == 0
-    monkeypatch.setattr("weft.capabilities.search.ranking.WORDS_PER_STEP", 500)
+    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking.WORDS_PER_STEP", 500)
     assert pauses(index, "abcdxxxxx abcdyyyyy") >= 4
 
 
 def test_the_most_promising_places_are_those_worth_the_most_by_all_their_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.search.ranking._MOST_CLOSE_LOOKS", 2)
-    monkeypatch.setattr("weft.capabilities.search.ranking.PLACES_PER_STEP", 3)
+    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking._MOST_CLOSE_LOOKS", 2)
+    monkeypatch.setattr("weft.capabilities.messages.search.fuzzy_ranking.PLACES_PER_STEP", 3)
     index = indexed("alpha beta gamma", *["alpha filler", "beta filler"] * 10, "beta gamma", *["gamma filler"] * 5)
     assert found("alpha beta gamma", index, threshold=0) == [1, 22]
 

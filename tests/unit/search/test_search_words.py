@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from weft.capabilities.search import words as words_module
-from weft.capabilities.search.words import METADATA_CHARACTERS, metadata_text, stem, telling_words, tokens, words
+from weft.capabilities.indexing import text_analysis as words_module
+from weft.capabilities.indexing.text_analysis import (
+    METADATA_CHARACTERS,
+    metadata_text,
+    stem,
+    telling_words,
+    tokens,
+    words,
+)
 
 pytestmark = pytest.mark.req("MS-05")
 

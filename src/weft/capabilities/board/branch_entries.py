@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.board.last_words import words_elsewhere
 from weft.capabilities.board.model import Entry, EntryWithValue
+from weft.capabilities.board.read_acl import words_elsewhere
 from weft.capabilities.history.model import LATEST
 from weft.kernel.identity import ANYONE
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.board.boards import Boards
+from weft.capabilities.board.board_writer import Terms
 from weft.capabilities.board.model import (
     Entry,
     EntryWithValue,
@@ -18,7 +18,7 @@ from weft.capabilities.board.model import (
     check_key,
     remark_on_size,
 )
-from weft.capabilities.board.writing import Terms
+from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import (
     SYSTEM,
     Act,
@@ -40,7 +40,7 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.board.reading import Board
+    from weft.capabilities.board.board_view import Board
 
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000

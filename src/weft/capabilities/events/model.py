@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from weft.capabilities.records.classes import class_of
+from weft.capabilities.records.event_classes import class_of
 from weft.kernel.identity import ANYONE, PRINCIPAL
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from weft.capabilities.events.model import Feed, Interest
-from weft.capabilities.records.classes import CloudEvent, cloud_event
+from weft.capabilities.records.event_classes import CloudEvent, cloud_event
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.events import Event
 from weft.kernel.fields import Count

@@ -8,7 +8,9 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from weft.capabilities.knowledge.contents import Content
+from weft.capabilities.indexing.collections.model import shelf_of_domain
+from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.knowledge.document_content import Content
 from weft.capabilities.knowledge.domains import Domains, domain_event
 from weft.capabilities.knowledge.model import (
     Document,
@@ -20,14 +22,12 @@ from weft.capabilities.knowledge.model import (
     check_may_pin,
     check_may_write,
 )
-from weft.capabilities.knowledge.plans import check_bytes
+from weft.capabilities.knowledge.quotas import check_bytes
 from weft.capabilities.knowledge.store import DocumentStore
-from weft.capabilities.shelves.model import shelf_of_domain
-from weft.capabilities.shelves.store import ShelfStore
 from weft.kernel.clock import from_micros, optional_moment, to_micros
 from weft.kernel.events import NewEvent
 from weft.kernel.fields import ShortText
-from weft.kernel.given_json import metadata_json, passed_on
+from weft.kernel.json_input import metadata_json, passed_on
 from weft.kernel.operation import Response
 
 # What can be asked for by equality.

@@ -8,12 +8,12 @@ import msgspec
 
 from weft.capabilities.access.grants import HIGHEST_CLEARANCE
 from weft.capabilities.knowledge.model import Domain, DomainNotFound, may_look_into
-from weft.capabilities.knowledge.plans import KnowledgeLimits, Plan
+from weft.capabilities.knowledge.quotas import KnowledgeLimits, Plan
 from weft.capabilities.knowledge.store import DomainStore, PlanStore
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import CLEARANCE, Actor
-from weft.kernel.likeness import COMPARE_WITH, names_like
+from weft.kernel.suggestions import COMPARE_WITH, names_like
 
 
 class Domains(msgspec.Struct, frozen=True):

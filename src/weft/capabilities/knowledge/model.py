@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from weft.capabilities.chunking.model import Cutting
+from weft.capabilities.indexing.chunking.model import Cutting
 from weft.kernel.errors import Conflict, InvalidInput, NotFound, PermissionDenied, Rejected
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, CLEARANCE

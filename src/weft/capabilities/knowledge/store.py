@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from weft.capabilities.knowledge.documents import Documents, Put
     from weft.capabilities.knowledge.model import Document, Domain, State
-    from weft.capabilities.knowledge.plans import Plan
+    from weft.capabilities.knowledge.quotas import Plan
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from weft.capabilities.history.model import VersionConflict
-from weft.capabilities.memory.memories import Memories, MemoryTerms
 from weft.capabilities.memory.model import (
     KeyExists,
     KeyRange,
@@ -18,6 +17,7 @@ from weft.capabilities.memory.model import (
     ScopeName,
     scope_name,
 )
+from weft.capabilities.memory.service import Memories, MemoryTerms
 from weft.capabilities.memory.views import (
     KEY_CHARACTER,
     Cursor,
@@ -33,8 +33,8 @@ from weft.capabilities.sessions.model import ALL_SESSIONS, SessionArchived, Sess
 from weft.kernel.clock import from_micros, to_seconds
 from weft.kernel.errors import ContentTooLarge
 from weft.kernel.fields import Count
-from weft.kernel.given_json import NO_METADATA, Metadata, encode_given, metadata_json
 from weft.kernel.identity import Permission
+from weft.kernel.json_input import NO_METADATA, Metadata, encode_given, metadata_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, SessionUse, operation
 
 YEAR_SECONDS = 31_536_000

@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.memory.model import START, MemoryEntry, Position, ScopeName, scope_name
 from weft.kernel.clock import from_micros, to_seconds
-from weft.kernel.given_json import NO_METADATA, passed_on
+from weft.kernel.json_input import NO_METADATA, passed_on
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:

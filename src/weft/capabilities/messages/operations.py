@@ -11,14 +11,14 @@ import msgspec
 from weft.capabilities.access.model import AgentId
 from weft.capabilities.messages.model import MOST_CHARACTERS, Message, MessageNotFound, Part, Visibility
 from weft.capabilities.messages.store import MessagePages
-from weft.capabilities.messages.transcripts import Draft, OpenTranscripts, Page, Transcripts
+from weft.capabilities.messages.transcript import Draft, OpenTranscripts, Page, Transcripts
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.kernel.caching import weight_of
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal
-from weft.kernel.given_json import Metadata, metadata_json, passed_on
 from weft.kernel.identity import Permission
+from weft.kernel.json_input import Metadata, metadata_json, passed_on
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 _FAR = 5_000

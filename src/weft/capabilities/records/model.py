@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, field
 
+from weft.capabilities.records.constraints import InOrder, Needs
 from weft.capabilities.records.refs import (
     Count,
     Digest,
@@ -25,8 +26,7 @@ from weft.capabilities.records.refs import (
     Text,
     Uri,
 )
-from weft.capabilities.records.rules import InOrder, Needs
-from weft.capabilities.records.words import (
+from weft.capabilities.records.vocabulary import (
     CompactionMethod,
     ContentMode,
     EventClass,

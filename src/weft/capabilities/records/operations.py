@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from weft.capabilities.records.schemas import published_schema, schema_id, schema_url
-from weft.capabilities.records.words import SCHEMA_VERSION, RecordType
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION, RecordType
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, TypeVar, Union
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from weft.capabilities.records.rules import InOrder, Needs, Rule
+from weft.capabilities.records.constraints import InOrder, Needs, Rule
 from weft.kernel.fields import LARGEST
 from weft.kernel.operation import Wire
 

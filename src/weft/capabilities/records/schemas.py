@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.capabilities.records.meanings import meaning_of
+from weft.capabilities.records.field_docs import meaning_of
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.refs import Part
-from weft.capabilities.records.words import SCHEMA_VERSION
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.kernel.schema import standalone
 
 if TYPE_CHECKING:

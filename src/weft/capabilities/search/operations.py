@@ -1,137 +1,403 @@
-"""Finding messages by what they say."""
+"""Finding what matters: by words and by meaning, in everything the caller may see."""
 
 from __future__ import annotations
 
-import time
-from typing import Annotated, Literal
+import time as timing
+from datetime import time
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import structs
+from msgspec import UNSET
 
-from weft.capabilities.messages.model import Visibility
-from weft.capabilities.search.choices import Choice, ChoiceDesk, ChoiceRecords
-from weft.capabilities.search.searching import Found, Searcher, SearchResult, Wanted
-from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
+from weft.capabilities.board.store import TokenCounters
+from weft.capabilities.indexing.collections.model import Source
+from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
+from weft.capabilities.knowledge.documents import Value
+from weft.capabilities.knowledge.model import DomainName, DomainNotFound
+from weft.capabilities.messages.search.by_sender_and_time import Moment, moment_meant
+from weft.capabilities.records.model import ContextSourceRef
+from weft.capabilities.search.context_builder import Gathering, gather
+from weft.capabilities.search.context_renderer import Stretch, heading_of
+from weft.capabilities.search.model import (
+    DEFAULT_FLOOR,
+    DEFAULT_HALF_LIFE_DAYS,
+    DEFAULT_IMPORTANCE_WEIGHT,
+    DEFAULT_RECENCY_WEIGHT,
+    DEFAULT_TOP_K,
+    Question,
+    Weighing,
+)
+from weft.capabilities.search.passages import ref_to
+from weft.capabilities.search.results import FoundIn, FoundPassage, Pending, passage_shown, pending_in, where
+from weft.capabilities.search.retriever import Asked, Found, Retriever
+from weft.capabilities.search.scope import Part
+from weft.capabilities.search.search_records import record_search
+from weft.capabilities.search.similar import ChunkNotFound, Likeness
+from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
+from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
-from weft.kernel.given_json import encode_given
+from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
+from weft.kernel.json_input import encode_given
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
-_SCOPES: dict[str, tuple[Visibility, ...]] = {
-    "all": (),
-    "public": ("public",),
-    "private": ("private",),
-}
-# Of what was not taken, so many are named on record, however bad.
-_LEFT_AT_MOST = 20
-_ANY_SCORE = 0.0
+_MOST_CHARACTERS = 2_000
+_DEFAULT_TOKENS = 2_000
+Query = Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS, description="A question, or words that should be there."),
+]
+ChunkId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=3,
+        max_length=300,
+        pattern=r"^[A-Za-z0-9_:-]+/[0-9]+\Z",
+        description="The chunk_id of something found, such as domain:handbook/42.",
+    ),
+]
+TopK = Annotated[
+    int,
+    msgspec.Meta(ge=1, le=100, description="So many results; more come if it is not sure that these answer, and pins."),
+]
+MediaType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[ -~]+\Z")]
+DomainField = Annotated[DomainName | None, msgspec.Meta(description="Only this domain of knowledge.")]
 
 
-class SearchContext(Request):
-    """What to look for in a session's messages."""
+class Filtered(Request):
+    """Which part of everything you may see is looked at; all of it if nothing is said."""
 
-    session_id: SessionId
-    query: Annotated[
-        str, msgspec.Meta(min_length=1, max_length=500, description="Words, however misspelt, or a question.")
-    ]
-    fuzzy_threshold: Annotated[
-        float, msgspec.Meta(ge=0, le=100, description="The least score of a result, 0 to 100.")
-    ] = 60.0
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="At most this many.")] = 10
-    search_metadata: Annotated[bool, msgspec.Meta(description="Look in the messages' metadata too.")] = True
-    search_scope: Annotated[
-        Literal["all", "public", "private"],
-        msgspec.Meta(description="All messages for you, only public ones, or only your private ones."),
-    ] = "all"
+    domain: DomainField = None
+    domains: Annotated[
+        Annotated[list[DomainName], msgspec.Meta(min_length=1, max_length=100)] | None,
+        msgspec.Meta(description="Only these domains."),
+    ] = None
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="Of sessions only this one; documents stay.")] = (
+        None
+    )
+    sources: Annotated[
+        Annotated[list[Source], msgspec.Meta(min_length=1, max_length=4)] | None,
+        msgspec.Meta(description="Only documents, messages, boards or your memory."),
+    ] = None
+    since: Annotated[
+        Moment | None,
+        msgspec.Meta(description="Only what was said or written from then on: 2025-01-15 or 2025-01-15T10:00:00Z."),
+    ] = None
+    until: Annotated[
+        Moment | None,
+        msgspec.Meta(description="Only what was said or written until then: 2025-01-15 is that whole day."),
+    ] = None
+    metadata: Annotated[
+        Annotated[dict[str, Value], msgspec.Meta(max_length=20)] | None,
+        msgspec.Meta(description="Only documents whose metadata say all of this."),
+    ] = None
+    types: Annotated[
+        Annotated[list[MediaType], msgspec.Meta(min_length=1, max_length=20)] | None,
+        msgspec.Meta(description="Only documents of these media types: text/markdown."),
+    ] = None
+
+
+class Weighed(Filtered, kw_only=True):
+    """What counts beside relevance, and from which relevance on something is a result."""
+
+    floor: Annotated[
+        Fraction | None,
+        msgspec.Meta(
+            description="What is less relevant is left out, unless too little would be left: 0.7, or what an admin set "
+            "for you."
+        ),
+    ] = None
+    recency_weight: Annotated[Fraction, msgspec.Meta(description="How much it counts that something is new.")] = (
+        DEFAULT_RECENCY_WEIGHT
+    )
+    half_life_days: Annotated[
+        float, msgspec.Meta(gt=0, le=36_500, description="After so many days something counts as half as new.")
+    ] = DEFAULT_HALF_LIFE_DAYS
+    importance_weight: Annotated[
+        Fraction, msgspec.Meta(description="How much it counts that something is important.")
+    ] = DEFAULT_IMPORTANCE_WEIGHT
+
+
+class SearchEverything(Weighed, kw_only=True):
+    """What to look for."""
+
+    query: Query
+    top_k: TopK = DEFAULT_TOP_K
+    explain: Annotated[bool, msgspec.Meta(description="Say of each result what its score is made of.")] = True
     record: Annotated[
-        bool, msgspec.Meta(description="Also put on record what was found and what was left out, as a selection.")
+        bool, msgspec.Meta(description="Also put on record what was found, as a selection: in session_id if given.")
     ] = False
 
 
-class SearchResults(Response, kw_only=True, omit_defaults=False):
-    """The best matches first; ``searched_count`` is how many messages were searched: all that you may see.
+class EverythingFound(Response, kw_only=True, omit_defaults=False):
+    """The best first. ``confidence`` is how sure it is that they answer, from 0 to 1.
 
-    ``selection_id`` is the record of it, if one was asked for.
+    ``widened``: it was not, so more came, from a lower ``floor``. ``fallback``: nothing was relevant, so the most
+    recent came instead. ``searched`` chunks were looked at: all that you may see of what you asked for; ``pending`` is
+    what cannot be found yet. ``model`` is what meaning was compared by; null if words alone had to do.
     """
 
     success: Literal[True] = True
-    results: list[SearchResult]
-    query: str
-    threshold: float
-    search_scope: str
-    message_count: int
-    search_time_ms: float
-    performance_note: str
-    cache_hit: bool
-    searched_count: int
-    selection_id: str | msgspec.UnsetType = msgspec.UNSET
+    results: list[FoundPassage]
+    confidence: float
+    widened: bool
+    fallback: Literal["recency"] | None
+    floor: float
+    searched: int
+    pending: Pending
+    model: str | None
+    took_ms: float
+    selection_id: str | msgspec.UnsetType = UNSET
+
+
+class GetContext(Weighed, kw_only=True):
+    """What to gather context for: a question, or something that was found."""
+
+    query: Query | None = None
+    chunk_id: Annotated[ChunkId | None, msgspec.Meta(description="Or: what stands around this.")] = None
+    max_tokens: Annotated[
+        int, msgspec.Meta(ge=16, le=200_000, description="The text has at most this many tokens.")
+    ] = _DEFAULT_TOKENS
+    tokenizer: Annotated[
+        Literal["approximate", "o200k_base", "cl100k_base"],
+        msgspec.Meta(description="How tokens are counted; the exact ones need the weft[tokenizers] extra."),
+    ] = "approximate"
+
+
+class Citation(FoundIn, kw_only=True):
+    """Where the passage of that number is from. ``chunk_ids`` are what was found in it."""
+
+    number: int
+    label: str
+    chunk_ids: list[str]
+    message_ids: tuple[int, ...] = ()
+    score: float | None = None
+    refs: list[ContextSourceRef]
+
+
+class ContextGathered(Response, kw_only=True, omit_defaults=False):
+    """A text to read: passages numbered [1], [2] and so on, the most relevant first, each with what stands around it.
+
+    ``complete`` tells that nothing of what was found had to be left out; the rest is as search tells it.
+    """
+
+    success: Literal[True] = True
+    context: str
+    tokens: int
+    max_tokens: int
+    citations: list[Citation]
+    complete: bool
+    confidence: float | None
+    widened: bool
+    fallback: Literal["recency"] | None
+    searched: int
+    pending: Pending
+    model: str | None
+    took_ms: float
+
+
+class FindSimilar(Filtered, kw_only=True):
+    """What to find the like of: something that was found, or a text."""
+
+    chunk_id: ChunkId | None = None
+    text: Annotated[
+        Annotated[str, msgspec.Meta(min_length=1, max_length=32_000)] | None,
+        msgspec.Meta(description="Or a text of your own."),
+    ] = None
+    top_k: TopK = DEFAULT_TOP_K
+    floor: Annotated[Fraction, msgspec.Meta(description="What is less alike is left out.")] = 0.0
+
+
+class SimilarFound(Response, kw_only=True, omit_defaults=False):
+    """What is nearest by meaning, the nearest first; scores are cosines."""
+
+    success: Literal[True] = True
+    results: list[FoundPassage]
+    searched: int
+    pending: Pending
+    model: str
+    took_ms: float
 
 
 @operation(
-    "search.context",
-    tool="search_context",
-    http="GET /v1/sessions/{session_id}/search",
+    "search.everything",
+    tool="search",
+    http="POST /v1/search",
     permission=Permission.READ,
     rate=RateClass.SEARCH,
     effect=Effect.OWN_TRANSACTIONS,
-    errors=(SessionNotFound, SessionArchived, PermissionDenied),
+    errors=(DomainNotFound, SessionNotFound, SessionArchived, PermissionDenied),
 )
-async def search_context(request: SearchContext, actor: Actor, searcher: Searcher, desk: ChoiceDesk) -> SearchResults:
-    """Search a session's messages, however old: by words that may be misspelt, or with a question.
+async def search_everything(request: SearchEverything, actor: Actor, retriever: Retriever) -> EverythingFound:
+    """Search everything you may see, by words and by meaning: documents, messages, boards and your memory.
 
-    A score of 100 means that everything asked for is there, or that what is there tells this message from all others.
+    Ask in your own words. Results come with their score, why they have it, and a ref to the exact passage. If nothing
+    is relevant, the most recent comes instead and fallback says so.
     """
-    _check(request, actor)
-    started = time.perf_counter()
-    found = await searcher.find(actor, request.session_id, _wanted(request))
-    return SearchResults(
-        results=found.results,
-        query=request.query,
-        threshold=request.fuzzy_threshold,
-        search_scope=request.search_scope,
-        message_count=len(found.results),
-        search_time_ms=round((time.perf_counter() - started) * 1000, 3),
-        performance_note=_note(found),
-        cache_hit=found.cache_hit,
-        searched_count=found.searched,
-        selection_id=await _recorded(request, actor, found, searcher, desk) if request.record else msgspec.UNSET,
+    started = timing.perf_counter()
+    _check_record(request, actor)
+    found = await retriever.find(actor, _asked(request, actor, request.query, request.top_k, retriever))
+    return EverythingFound(
+        results=[passage_shown(hit, explain=request.explain) for hit in found.hits],
+        confidence=found.ranking.confidence,
+        widened=found.ranking.widened,
+        fallback=found.ranking.fallback,
+        floor=found.ranking.floor,
+        searched=found.ranking.searched,
+        pending=pending_in(found.outlook),
+        model=found.model,
+        selection_id=await _recorded(request, actor, found, retriever),
+        took_ms=_milliseconds(started),
     )
 
 
-def _check(request: SearchContext, actor: Actor) -> None:
-    encode_given("query", request.query)
-    if not request.query.strip():
-        raise InvalidInput("query: nothing to search for", field="query")
+@operation(
+    "search.get_context",
+    tool="get_context",
+    http="POST /v1/search/context",
+    permission=Permission.READ,
+    rate=RateClass.SEARCH,
+    effect=Effect.OWN_TRANSACTIONS,
+    errors=(DomainNotFound, SessionNotFound, ChunkNotFound),
+)
+async def get_context(
+    request: GetContext, actor: Actor, retriever: Retriever, counters: TokenCounters
+) -> ContextGathered:
+    """Gather what matters for a question into one text that fits: the best passages with what stands around them.
+
+    Each passage is numbered, and citations say where it is from. With a chunk_id instead of a query, it is what stands
+    around that chunk.
+    """
+    started = timing.perf_counter()
+    count = counters.named(request.tokenizer)
+    if (request.query is None) == (request.chunk_id is None):
+        raise InvalidInput("query: give either query or chunk_id", field="query")
+    if request.query is not None:
+        asked = _asked(request, actor, request.query, DEFAULT_TOP_K, retriever)
+        gathered = await gather(retriever, actor, asked, request.max_tokens, count)
+    else:
+        likeness = Likeness(retriever, actor, _part(request))
+        gathered = await likeness.surroundings(request.chunk_id or "", request.max_tokens, count)
+    return _gathered(request, gathered, started)
+
+
+@operation(
+    "search.find_similar",
+    tool="find_similar",
+    http="POST /v1/search/similar",
+    permission=Permission.READ,
+    rate=RateClass.SEARCH,
+    effect=Effect.OWN_TRANSACTIONS,
+    errors=(DomainNotFound, SessionNotFound, ChunkNotFound, EmbedderUnavailable, TextRefused),
+)
+async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever) -> SimilarFound:
+    """Find what means nearly the same as something that was found, or as a text of yours; itself left out."""
+    started = timing.perf_counter()
+    if (request.text is None) == (request.chunk_id is None):
+        raise InvalidInput("text: give either chunk_id or text", field="text")
+    likeness = Likeness(retriever, actor, _part(request))
+    similar = await likeness.find(request.chunk_id, _said("text", request.text), request.top_k, request.floor)
+    return SimilarFound(
+        results=[passage_shown(hit, explain=False) for hit in similar.hits],
+        searched=similar.searched,
+        pending=pending_in(similar.outlook),
+        model=similar.outlook.model,
+        took_ms=_milliseconds(started),
+    )
+
+
+def _asked(request: Weighed, actor: Actor, query: str, top_k: int, retriever: Retriever) -> Asked:
+    weighing = Weighing(
+        floor=_floor(request, actor),
+        recency_weight=request.recency_weight,
+        importance_weight=request.importance_weight,
+        half_life_days=request.half_life_days,
+    )
+    text = _said("query", query) or ""
+    return Asked(Question(text=text, asked_at=retriever.now(), top_k=top_k, weighing=weighing), _part(request))
+
+
+def _floor(request: Weighed, actor: Actor) -> float:
+    floors = (request.floor, actor.relevance_floor, DEFAULT_FLOOR)
+    return next(floor for floor in floors if floor is not None)
+
+
+def _said(name: str, text: str | None) -> str | None:
+    if text is None:
+        return None
+    encode_given(name, text)
+    if not text.strip():
+        raise InvalidInput(f"{name}: nothing to look for", field=name)
+    return text
+
+
+def _part(request: Filtered) -> Part:
+    if request.domain is not None and request.domains is not None:
+        raise InvalidInput("domains: give either domain or domains", field="domains")
+    named = [request.domain] if request.domain is not None else request.domains or []
+    since = None if request.since is None else to_micros(moment_meant("since", request.since, of_day=time.min))
+    # What was said at that very moment is in.
+    until = None if request.until is None else to_micros(moment_meant("until", request.until, of_day=time.max)) + 1
+    if since is not None and until is not None and since >= until:
+        raise InvalidInput("since: later than until", field="since")
+    if request.metadata:
+        encode_given("metadata", request.metadata)
+    return Part(
+        domains=tuple(named),
+        session_id=request.session_id,
+        sources=None if request.sources is None else frozenset(request.sources),
+        metadata=request.metadata or {},
+        types=tuple(request.types or ()),
+        since=since,
+        until=until,
+    )
+
+
+def _check_record(request: SearchEverything, actor: Actor) -> None:
     if request.record and Permission.WRITE not in actor.permissions:
         raise PermissionDenied("Putting a search on record needs the permission 'write'.")
 
 
-async def _recorded(request: SearchContext, actor: Actor, found: Found, searcher: Searcher, desk: ChoiceDesk) -> str:
-    """Put on record what a search took, beside the best of what it did not take."""
-    wider = structs.replace(_wanted(request), threshold=_ANY_SCORE, limit=request.limit + _LEFT_AT_MOST)
-    others = await searcher.find(actor, request.session_id, wider)
-    taken = {result.message.id for result in found.results}
-    left = [result for result in others.results if result.message.id not in taken][:_LEFT_AT_MOST]
-    choice = Choice(request.query, found.searched, found.results, left, request.fuzzy_threshold, request.limit)
-
-    async def keep(records: ChoiceRecords) -> str:
-        session, _ = await lock_active_session(request.session_id, actor, records.sessions)
-        return (await records.add(choice, session)).selection_id
-
-    return await desk.write(actor, keep)
+async def _recorded(
+    request: SearchEverything, actor: Actor, found: Found, retriever: Retriever
+) -> str | msgspec.UnsetType:
+    if not request.record:
+        return UNSET
+    return await record_search(retriever, actor, request.query, request.session_id, found)
 
 
-def _wanted(request: SearchContext) -> Wanted:
-    return Wanted(
-        request.query,
-        request.fuzzy_threshold,
-        request.limit,
-        request.search_metadata,
-        _SCOPES[request.search_scope],
+def _gathered(request: GetContext, gathered: Gathering, started: float) -> ContextGathered:
+    woven, found = gathered.woven, gathered.found
+    ranking = None if found is None else found.ranking
+    return ContextGathered(
+        context=woven.text,
+        tokens=woven.tokens,
+        max_tokens=request.max_tokens,
+        citations=[_citation(number, each, gathered) for number, each in enumerate(woven.stretches, start=1)],
+        complete=woven.complete,
+        confidence=None if ranking is None else ranking.confidence,
+        widened=ranking is not None and ranking.widened,
+        fallback=None if ranking is None else ranking.fallback,
+        searched=0 if ranking is None else ranking.searched,
+        pending=pending_in(gathered.outlook),
+        model=None if found is None else found.model,
+        took_ms=_milliseconds(started),
     )
 
 
-def _note(found: Found) -> str:
-    if found.cache_hit:
-        return "The same search of the same messages was answered before."
-    return f"RapidFuzz and full text, by index; messages searched: {found.searched}."
+def _citation(number: int, stretch: Stretch, gathered: Gathering) -> Citation:
+    scores = [gathered.scores[each.chunk_id] for each in stretch.passages if each.chunk_id in gathered.scores]
+    said: dict[str, Any] = where(stretch.passages[0])
+    return Citation(
+        number=number,
+        label=heading_of(stretch),
+        chunk_ids=[each.chunk_id for each in stretch.passages if each.chunk_id in gathered.scores],
+        message_ids=tuple(dict.fromkeys(each.message_id for each in stretch.passages if each.message_id is not None)),
+        score=max(scores, default=None),
+        refs=[ref_to(each) for each in stretch.passages],
+        **said,
+    )
+
+
+def _milliseconds(started: float) -> float:
+    return round((timing.perf_counter() - started) * 1000, 3)

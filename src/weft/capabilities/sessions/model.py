@@ -11,7 +11,7 @@ from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, PRINCIPAL
 from weft.kernel.ids import is_name
-from weft.kernel.likeness import COMPARE_WITH, names_like
+from weft.kernel.suggestions import COMPARE_WITH, names_like
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Head

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from weft.capabilities.chunking.media import said_type, type_of_text
-from weft.capabilities.chunking.model import Named, Reading
-from weft.capabilities.chunking.reading import DocumentUnreadable, decoded
-from weft.capabilities.chunking.strategies.markdown import title_of_markdown
+from weft.capabilities.indexing.chunking.media_types import said_type, type_of_text
+from weft.capabilities.indexing.chunking.model import Named, Reading
+from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decoded
+from weft.capabilities.indexing.chunking.strategies.markdown import title_of_markdown
 from weft.providers.documents.process import WorkerFailed, Workers
 
 _SECONDS = 60.0

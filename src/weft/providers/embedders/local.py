@@ -10,12 +10,12 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from weft.capabilities.embedding.model import Model
+from weft.capabilities.indexing.embeddings.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from weft.capabilities.embedding.model import Purpose, Vectors
+    from weft.capabilities.indexing.embeddings.model import Purpose, Vectors
 
 MINILM = Model("all-MiniLM-L6-v2-int8", dimensions=384, most_tokens=510)
 # So many texts are handed to a thread at a time: long enough to be worth it, short enough to share.

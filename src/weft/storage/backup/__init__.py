@@ -6,7 +6,7 @@ names the schema the rows belong to and each table's row count and SHA-256. An o
 """
 
 from weft.storage.backup.archive import Manifest
-from weft.storage.backup.making import back_up
-from weft.storage.backup.restoring import restore
+from weft.storage.backup.create import back_up
+from weft.storage.backup.restore import restore
 
 __all__ = ["Manifest", "back_up", "restore"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.storage.sql.content import pack, text_of
-from weft.storage.sql.objects import SqlObjectIndex
+from weft.storage.sql.blob_codec import pack, text_of
+from weft.storage.sql.object_storage import SqlObjectIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.capabilities.board.model import Entry, EntryWithValue
-from weft.storage.sql.content import text_of
-from weft.storage.sql.patterns import decode_patterns, encode_patterns
+from weft.storage.sql.acl_column import decode_patterns, encode_patterns
+from weft.storage.sql.blob_codec import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

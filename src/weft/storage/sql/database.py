@@ -13,8 +13,8 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
-    from weft.capabilities.performance.model import DatabaseFigures
-    from weft.capabilities.shelves.store import VectorSearch
+    from weft.capabilities.indexing.collections.store import VectorSearch
+    from weft.capabilities.metrics.model import DatabaseFigures
     from weft.kernel.events import NewEvent
 
 Row = Any

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, get_args
 
-from weft.capabilities.embedding.store import KeptFor, KeptVector, TenantModel
+from weft.capabilities.indexing.embeddings.store import KeptFor, KeptVector, TenantModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from weft.capabilities.embedding.store import Role
+    from weft.capabilities.indexing.embeddings.store import Role
     from weft.storage.sql.database import Transaction
 
 # Texts that belong to nobody are kept under a name that no tenant can have; only the system's own work gets there.

@@ -11,7 +11,7 @@ from msgspec import structs
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Event, NewEvent, Origin, Recorded
-from weft.storage.sql.patterns import decode_patterns, encode_patterns
+from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,14 +19,14 @@ from weft.capabilities.history.model import (
     trunk_of,
 )
 from weft.capabilities.history.store import Pin
+from weft.storage.sql.blob_codec import unpack
 from weft.storage.sql.blobs import SqlBlobs
-from weft.storage.sql.content import unpack
+from weft.storage.sql.checkouts import note_branch_gone
 from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, VERSION, by_commit, recorded, version
-from weft.storage.sql.named_versions import versions_at, versions_numbered, versions_of
+from weft.storage.sql.history_verify import find_damage
 from weft.storage.sql.pruning import forget_moments, prune_key, prune_some
 from weft.storage.sql.reviews import erase_reviews
-from weft.storage.sql.switches import note_branch_gone
-from weft.storage.sql.verification import find_damage
+from weft.storage.sql.version_lookup import versions_at, versions_numbered, versions_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.history.model import Act, Author, Change, ChangeMeta, Commit, Point, Recorded, Version
-from weft.storage.sql.content import text_of
+from weft.storage.sql.blob_codec import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

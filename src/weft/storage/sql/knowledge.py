@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.capabilities.chunking.model import Cutting
+from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.indexing.collections.model import shelf_of_domain
 from weft.capabilities.knowledge.model import Document, Domain
 from weft.capabilities.knowledge.store import Backlog, Held, Kept, Requeued, Unfinished, Waiting
-from weft.capabilities.shelves.model import shelf_of_domain
-from weft.storage.sql.clearings import Deleted, SqlClearings
+from weft.storage.sql.acl_column import decode_patterns, encode_patterns
+from weft.storage.sql.collections import in_json
+from weft.storage.sql.deferred_deletions import Deleted, SqlClearings
 from weft.storage.sql.knowledge_sources import erase_sources
-from weft.storage.sql.patterns import decode_patterns, encode_patterns
-from weft.storage.sql.shelves import in_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.knowledge.model import State
-    from weft.capabilities.knowledge.plans import Plan
+    from weft.capabilities.knowledge.quotas import Plan
     from weft.storage.sql.database import Row, Transaction, Value
 
 _DOMAIN = """

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.knowledge_sources.model import KnownFile, Source, Synced
+from weft.capabilities.knowledge.sources.model import KnownFile, Source, Synced
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.capabilities.knowledge_sources.hooks import SignedCall
+    from weft.capabilities.knowledge.sources.hooks import SignedCall
     from weft.storage.sql.database import Row, Transaction, Value
 
 _SOURCE = """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.memory.model import Held, MemoryEntry, MemoryScope, Remembered, ScopeSize
+from weft.storage.sql.blob_codec import text_of
 from weft.storage.sql.blobs import SqlBlobs
-from weft.storage.sql.content import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from weft.capabilities.messages.model import LAST, Message, Tally
-from weft.storage.sql.following import take_off_message
+from weft.storage.sql.session_index import take_off_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

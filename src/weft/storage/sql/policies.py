@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.exchange.applying import Definition
-from weft.capabilities.exchange.policies import Policy
+from weft.capabilities.transfer.policies import Policy
+from weft.capabilities.transfer.policy_filter import Definition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,8 @@ import msgspec
 
 from weft.capabilities.records.refs import Ref
 from weft.capabilities.records.store import ITEM, Kept, Redaction
-from weft.storage.sql.content import pack, text_of
-from weft.storage.sql.patterns import decode_patterns, encode_patterns
+from weft.storage.sql.acl_column import decode_patterns, encode_patterns
+from weft.storage.sql.blob_codec import pack, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from weft.capabilities.history.line_ids import Pruning, Retained
 from weft.capabilities.history.store import Rule
-from weft.capabilities.timeline.model import Pruning, Retained
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

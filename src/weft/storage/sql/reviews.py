@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from weft.capabilities.history.line_ids import NamedMoment, Review, ReviewState, Sides
 from weft.capabilities.history.model import BRANCH_MARK
-from weft.capabilities.timeline.model import NamedMoment, Review, ReviewState, Sides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.timeline.store import SnapshotPosition
+    from weft.capabilities.history.operation_ports import SnapshotPosition
     from weft.storage.sql.database import Row, Transaction
 
 _REVIEW = """

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.history.model import Head, branch_of
+from weft.capabilities.indexing.collections.model import SESSIONS
 from weft.capabilities.sessions.model import Session, SessionConfig, audience_of, line_of
-from weft.capabilities.shelves.model import SESSIONS
-from weft.storage.sql.clearings import Deleted, SqlClearings
-from weft.storage.sql.context import erase_snapshots
-from weft.storage.sql.following import erase_from_shelves
+from weft.storage.sql.agent_context import erase_snapshots
+from weft.storage.sql.deferred_deletions import Deleted, SqlClearings
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
+from weft.storage.sql.session_index import erase_from_shelves
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

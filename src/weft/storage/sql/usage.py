@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from weft.capabilities.performance.model import ConnectionStats, DatabaseFigures, PoolStats, SystemInfo
+from weft.capabilities.metrics.model import ConnectionStats, DatabaseFigures, PoolStats, SystemInfo
 
 _SLOW_SECONDS = 0.05
 

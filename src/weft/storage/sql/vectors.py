@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.shelves.model import NearChunk, PackedVectors
+from weft.capabilities.indexing.collections.model import NearChunk, PackedVectors
+from weft.storage.sql.collections import SqlShelfStore, in_json
 from weft.storage.sql.database import Scope
 from weft.storage.sql.dialects.postgres_vectors import in_our_order, partition_of
-from weft.storage.sql.shelves import SqlShelfStore, in_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.webhooks.model import Webhook
-from weft.capabilities.webhooks.store import Delivery, Due, Tally
-from weft.storage.sql.patterns import decode_patterns, encode_patterns
+from weft.capabilities.events.webhooks.model import Webhook
+from weft.capabilities.events.webhooks.store import Delivery, Due, Tally
+from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.webhooks.model import Attempt, DeliveryState, State
+    from weft.capabilities.events.webhooks.model import Attempt, DeliveryState, State
     from weft.storage.sql.database import Row, Transaction
 
 _WEBHOOK = """

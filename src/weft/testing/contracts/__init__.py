@@ -5,32 +5,32 @@ every store of two fresh tenants, where each call of a method is a transaction o
 """
 
 from weft.testing.contracts.access import AccessStoreContract, AuditStoreContract
+from weft.testing.contracts.agent_context import SnapshotStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
-from weft.testing.contracts.context import SnapshotStoreContract
-from weft.testing.contracts.embedding import EmbedderContract, TenantModelStoreContract, VectorStoreContract
+from weft.testing.contracts.checkouts import SwitchStoreContract
+from weft.testing.contracts.collections import ShelfStoreContract
+from weft.testing.contracts.embeddings import EmbedderContract, TenantModelStoreContract, VectorStoreContract
 from weft.testing.contracts.events import EventStoreContract
 from weft.testing.contracts.history import LineStoreContract
 from weft.testing.contracts.history_branches import BranchContract
-from weft.testing.contracts.history_pruning import PruningContract
-from weft.testing.contracts.knowledge import DocumentStoreContract, DomainStoreContract
-from weft.testing.contracts.knowledge_sources import SourceStoreContract
-from weft.testing.contracts.memory import MemoryStoreContract
-from weft.testing.contracts.messages import MessageStoreContract
-from weft.testing.contracts.models import MoveStoreContract
-from weft.testing.contracts.objects import ObjectIndexContract
-from weft.testing.contracts.policies import PolicyStoreContract
-from weft.testing.contracts.records import RecordStoreContract
-from weft.testing.contracts.sessions import SessionStoreContract
-from weft.testing.contracts.shelves import ShelfStoreContract
-from weft.testing.contracts.stores import Stores
-from weft.testing.contracts.switches import SwitchStoreContract
-from weft.testing.contracts.timeline import (
+from weft.testing.contracts.history_operations import (
     JobStoreContract,
     PruningLogContract,
     RetentionRulesContract,
     ReviewStoreContract,
     SnapshotIndexContract,
 )
+from weft.testing.contracts.history_pruning import PruningContract
+from weft.testing.contracts.knowledge import DocumentStoreContract, DomainStoreContract
+from weft.testing.contracts.knowledge_sources import SourceStoreContract
+from weft.testing.contracts.memory import MemoryStoreContract
+from weft.testing.contracts.messages import MessageStoreContract
+from weft.testing.contracts.model_migration import MoveStoreContract
+from weft.testing.contracts.object_storage import ObjectIndexContract
+from weft.testing.contracts.policies import PolicyStoreContract
+from weft.testing.contracts.records import RecordStoreContract
+from weft.testing.contracts.sessions import SessionStoreContract
+from weft.testing.contracts.stores import Stores
 from weft.testing.contracts.webhooks import WebhookStoreContract
 
 __all__ = [

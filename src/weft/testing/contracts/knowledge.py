@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from weft.capabilities.chunking.model import Cutting
+from weft.capabilities.indexing.chunking.model import Cutting
 from weft.capabilities.knowledge.model import Document, Domain
 from weft.capabilities.knowledge.store import Backlog, Held, Kept, Unfinished, Waiting
 from weft.testing.contracts.stores import Stores

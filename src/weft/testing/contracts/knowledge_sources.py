@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from weft.capabilities.knowledge_sources.hooks import SignedCall
-from weft.capabilities.knowledge_sources.model import KnownFile, NotTaken, Source, Synced
+from weft.capabilities.knowledge.sources.hooks import SignedCall
+from weft.capabilities.knowledge.sources.model import KnownFile, NotTaken, Source, Synced
 from weft.testing.contracts.stores import Stores
 
 SOURCE = Source(

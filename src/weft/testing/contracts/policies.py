@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from weft.capabilities.exchange.applying import Definition
-from weft.capabilities.exchange.policies import Policy
+from weft.capabilities.transfer.policies import Policy
+from weft.capabilities.transfer.policy_filter import Definition
 from weft.testing.contracts.stores import Stores
 
 PARTNERS = Definition(

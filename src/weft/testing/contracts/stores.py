@@ -6,23 +6,23 @@ from typing import Protocol
 
 from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.store import AccessStore
+from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
-from weft.capabilities.context.store import SnapshotStore
-from weft.capabilities.embedding.store import TenantModelStore, VectorStore
 from weft.capabilities.events.model import EventStore, PastEvents
-from weft.capabilities.exchange.policies import PolicyStore
+from weft.capabilities.events.webhooks.store import WebhookStore
+from weft.capabilities.history.operation_ports import PruningLog, RetentionRules, ReviewStore, SnapshotIndex
 from weft.capabilities.history.store import LineStore, SwitchStore
+from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
+from weft.capabilities.indexing.model_migration.store import MoveStore
+from weft.capabilities.knowledge.sources.store import SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
-from weft.capabilities.knowledge_sources.store import SourceStore
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
-from weft.capabilities.models.store import MoveStore
-from weft.capabilities.objects.store import ObjectIndex
+from weft.capabilities.object_storage.store import ObjectIndex
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.store import SessionStore
-from weft.capabilities.shelves.store import ShelfStore
-from weft.capabilities.timeline.store import PruningLog, RetentionRules, ReviewStore, SnapshotIndex
-from weft.capabilities.webhooks.store import WebhookStore
+from weft.capabilities.transfer.policies import PolicyStore
 from weft.kernel.events import Outbox
 from weft.kernel.jobs import JobStore
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from weft.capabilities.webhooks.model import Attempt, Webhook
-from weft.capabilities.webhooks.store import Delivery, Due, Tally
+from weft.capabilities.events.webhooks.model import Attempt, Webhook
+from weft.capabilities.events.webhooks.store import Delivery, Due, Tally
 from weft.testing.contracts.stores import Stores
 
 HOOK = Webhook(

@@ -13,7 +13,7 @@ import click
 
 from weft.kernel.clock import SystemClock, optional_moment
 from weft.kernel.operation import Response
-from weft.transports.cli.commands import JSON, Group
+from weft.transports.cli.base import JSON, Group
 from weft.transports.cli.render import show
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def back_up_to(target: Target, file: Path, *, skip_damaged: bool, as_json: bool)
     Servers may go on working meanwhile. The file holds the secrets that sign tokens: only its owner can read it, and
     it should be kept like a password.
     """
-    from weft.providers.objects import connect_objects  # noqa: PLC0415 - help needs no storage
+    from weft.providers.object_storage import connect_objects  # noqa: PLC0415 - help needs no storage
     from weft.storage.backup import back_up  # noqa: PLC0415 - likewise
 
     async def run() -> Manifest:
@@ -123,7 +123,7 @@ def restore_from(target: Target, file: Path, *, as_json: bool) -> None:
     The file is checked first; then all of it is restored, or nothing.
     """
     from weft.app.objects import Objects  # noqa: PLC0415 - help needs no storage
-    from weft.providers.objects import connect_objects  # noqa: PLC0415 - likewise
+    from weft.providers.object_storage import connect_objects  # noqa: PLC0415 - likewise
     from weft.storage.backup import restore  # noqa: PLC0415 - likewise
 
     async def run() -> Manifest:

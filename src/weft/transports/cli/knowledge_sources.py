@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from weft.capabilities.knowledge_sources.model import SourceNotFound, Synced
-from weft.transports.cli.commands import JSON, Command
-from weft.transports.cli.failures import FAILED
+from weft.capabilities.knowledge.sources.model import SourceNotFound, Synced
+from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.errors import FAILED
+from weft.transports.cli.progress import LOOK_EVERY_SECONDS, Failure, told, wait_until_indexed
 from weft.transports.cli.render import cell, counted, harmless, show, table
-from weft.transports.cli.waiting import LOOK_EVERY_SECONDS, Failure, told, wait_until_indexed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weft.capabilities.knowledge_sources.operations import SourceAsked, SourceInfo, SourceList
+    from weft.capabilities.knowledge.sources.operations import SourceAsked, SourceInfo, SourceList
     from weft.client import Client
     from weft.open import Weft
     from weft.transports.cli.target import Target
@@ -52,7 +52,7 @@ def watch(
     The folder is one of the server's, inside of those that WEFT_KNOWLEDGE_FOLDERS names. It is the server that looks at
     it, for as long as it runs.
     """
-    from weft.app.operations import all_operations  # noqa: PLC0415 - help needs no operations
+    from weft.app.registry import all_operations  # noqa: PLC0415 - help needs no operations
 
     place = folder if target.url is not None else folder.absolute()
     how = {"watch": True} if every_seconds is None else {"every_seconds": every_seconds}

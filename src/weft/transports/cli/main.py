@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from weft.transports.cli.commands import Group
+from weft.transports.cli.base import Group
 from weft.transports.cli.target import Target
 
 if TYPE_CHECKING:
@@ -25,20 +25,20 @@ class _Entry(NamedTuple):
 
 
 _WRITTEN = {
-    "demo": _Entry("serving", "See a team of agents work together, in half a minute."),
-    "serve": _Entry("serving", "Run the server: MCP and REST on one port."),
-    "mcp": _Entry("serving", "Serve MCP over standard input and output, for an editor or agent."),
-    "init": _Entry("editors", "Connect Claude Code, Cursor or VS Code."),
-    "doctor": _Entry("checkup", "Check this installation and say what to do."),
+    "demo": _Entry("serve", "See a team of agents work together, in half a minute."),
+    "serve": _Entry("serve", "Run the server: MCP and REST on one port."),
+    "mcp": _Entry("serve", "Serve MCP over standard input and output, for an editor or agent."),
+    "init": _Entry("init", "Connect Claude Code, Cursor or VS Code."),
+    "doctor": _Entry("doctor", "Check this installation and say what to do."),
     "tenant": _Entry("tenants", "Make and list tenants, and say what each may have."),
-    "gather": _Entry("retrieval", "Gather what matters for a question into one text that fits."),
-    "similar": _Entry("retrieval", "Find what means nearly the same as something that was found."),
-    "push": _Entry("knowledge", "Save what was learned to your persistent memory."),
-    "pull": _Entry("knowledge", "Take your latest context into a session."),
-    "export": _Entry("exchange", "Write a session, or a part of it, into one file."),
-    "import": _Entry("exchange", "Take over what another Weft exported."),
+    "gather": _Entry("formatters.search", "Gather what matters for a question into one text that fits."),
+    "similar": _Entry("formatters.search", "Find what means nearly the same as something that was found."),
+    "push": _Entry("push_pull", "Save what was learned to your persistent memory."),
+    "pull": _Entry("push_pull", "Take your latest context into a session."),
+    "export": _Entry("transfer", "Write a session, or a part of it, into one file."),
+    "import": _Entry("transfer", "Take over what another Weft exported."),
     "db": _Entry("database", "Migrate, back up and restore the database."),
-    "version": _Entry("checkup", "Show which Weft this is."),
+    "version": _Entry("doctor", "Show which Weft this is."),
 }
 _GROUPS = {
     "session": "Create, list, archive, inspect and delete sessions.",
@@ -65,7 +65,7 @@ _GROUPS = {
     "performance": "How fast and how busy the server is.",
 }
 # Groups of the registry that have commands written by hand as well, and the module that defines those.
-_ADDED = {"records": "records", "knowledge": "documents"}
+_ADDED = {"records": "records", "knowledge": "knowledge_add"}
 _SECTIONS = {
     "Start here": ("demo", "serve", "mcp", "init", "doctor"),
     "Work in sessions": (
@@ -127,7 +127,7 @@ class Root(Group):
         operations = _operations().get(cmd_name.replace("-", "_"))
         if operations is None:
             return None
-        from weft.transports.cli.derived import group_of  # noqa: PLC0415 - only for what is derived
+        from weft.transports.cli.generated import group_of  # noqa: PLC0415 - only for what is derived
 
         group = group_of(cmd_name, _summary(cmd_name), operations)
         added = import_module(f"weft.transports.cli.{_ADDED[cmd_name]}").COMMANDS if cmd_name in _ADDED else ()
@@ -147,7 +147,7 @@ class Root(Group):
 
 
 def _operations() -> dict[str, list[Operation]]:
-    from weft.app.operations import all_operations  # noqa: PLC0415 - serve, mcp and version do without
+    from weft.app.registry import all_operations  # noqa: PLC0415 - serve, mcp and version do without
 
     groups: dict[str, list[Operation]] = {}
     for operation in all_operations():

@@ -10,16 +10,16 @@ import click
 import msgspec
 
 from weft.kernel.operation import Response
-from weft.transports.cli.commands import JSON, Command
-from weft.transports.cli.failures import FAILED
+from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.errors import FAILED
 from weft.transports.cli.render import counted, harmless, show
-from weft.transports.cli.sources import resolve
+from weft.transports.cli.resolve import resolve
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from weft.capabilities.records.checking import Checked
     from weft.capabilities.records.operations import RecordSchema
+    from weft.capabilities.records.validation import Checked
 
 _STANDARD_INPUT = "-"
 _IS_PROV = "is PROV-JSON, which holds no records; what is exported as ndjson or json can be checked"
@@ -77,10 +77,10 @@ def _checked_file(name: str) -> FileChecked:
 
 
 def _check(document: bytes) -> Checked:
-    from weft.capabilities.exchange.bundles import is_bundle  # noqa: PLC0415 - help needs no record types
-    from weft.capabilities.exchange.prov import is_prov  # noqa: PLC0415 - likewise
-    from weft.capabilities.exchange.surveying import check_bundle  # noqa: PLC0415 - likewise
-    from weft.capabilities.records.checking import Checked, Problem, check_document  # noqa: PLC0415 - likewise
+    from weft.capabilities.records.validation import Checked, Problem, check_document  # noqa: PLC0415 - likewise
+    from weft.capabilities.transfer.bundle_format import is_bundle  # noqa: PLC0415 - help needs no record types
+    from weft.capabilities.transfer.prov_json import is_prov  # noqa: PLC0415 - likewise
+    from weft.capabilities.transfer.validate_bundle import check_bundle  # noqa: PLC0415 - likewise
 
     if is_prov(document):
         return Checked(0, [Problem(1, "$", _IS_PROV)])

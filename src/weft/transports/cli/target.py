@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from weft.app.app import App
-    from weft.app.callers import Credential
+    from weft.app.authentication import Credential
     from weft.client import Client
     from weft.kernel.operation import Operation, Response
     from weft.kernel.trace_context import Ids
@@ -97,7 +97,7 @@ class Target:
 
     def _credential(self) -> Credential:
         """Return who acts on the data folder: whoever was named, else the owner of the key, else its admin."""
-        from weft.app.callers import Local  # noqa: PLC0415 - help and completion need no database
+        from weft.app.authentication import Local  # noqa: PLC0415 - help and completion need no database
 
         if self.principal is None and self.key:
             return self.key

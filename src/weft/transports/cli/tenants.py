@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.capabilities.knowledge.plans import PLANS
+from weft.capabilities.knowledge.quotas import PLANS
 from weft.kernel.operation import Response
-from weft.transports.cli.commands import JSON, Group
+from weft.transports.cli.base import JSON, Group
 from weft.transports.cli.render import show
 from weft.transports.cli.target import opened
 
 if TYPE_CHECKING:
     from weft.app.tenants import NewTenant
-    from weft.capabilities.knowledge.plans import Plan
+    from weft.capabilities.knowledge.quotas import Plan
     from weft.transports.cli.target import Target
 
 

@@ -14,16 +14,16 @@ from starlette.routing import Route
 from weft import __version__
 from weft.kernel.errors import MethodNotAllowed, NotFound, WeftError
 from weft.transports.http.bundles import bundle_routes
-from weft.transports.http.guard import HostGuard
 from weft.transports.http.hooks import hook_routes
-from weft.transports.http.landing import landing_page
+from weft.transports.http.host_check import HostGuard
+from weft.transports.http.http_io import error_body
+from weft.transports.http.index_page import landing_page
 from weft.transports.http.openapi import openapi_document
 from weft.transports.http.rest import rest_routes
 from weft.transports.http.schemas import schema_routes
-from weft.transports.http.shims import shim_routes
 from weft.transports.http.streams import OpenStreams, stream_route
+from weft.transports.http.tool_http_api import shim_routes
 from weft.transports.http.uploads import upload_route
-from weft.transports.http.wire import error_body
 from weft.transports.mcp.http import MCP_PATH, McpEndpoint
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from starlette.routing import Route
 
-from weft.capabilities.exchange.exporting import FACTS_HEADER
+from weft.capabilities.transfer.export import FACTS_HEADER
 from weft.kernel.errors import InvalidInput, WeftError
+from weft.transports.http.http_io import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
 from weft.transports.http.rest import OperationEndpoint
-from weft.transports.http.wire import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
-    from weft.app.exchange import ExportFile
+    from weft.app.transfer import ExportFile
 
 _CHUNK = 65_536
 _TYPES = {"ndjson": ("application/x-ndjson", "ndjson"), "json": ("application/json", "json")}

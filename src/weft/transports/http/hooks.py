@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route
 
 from weft.kernel.errors import WeftError
-from weft.transports.http.wire import ClientGone, arrival_of, read_body, send_error, send_json
+from weft.transports.http.http_io import ClientGone, arrival_of, read_body, send_error, send_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import LARGEST
-from weft.transports.http.wire import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
+from weft.transports.http.http_io import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

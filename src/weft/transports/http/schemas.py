@@ -18,7 +18,7 @@ from weft.capabilities.records.schemas import (
     schema_id,
     schema_url,
 )
-from weft.capabilities.records.words import SCHEMA_VERSION
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

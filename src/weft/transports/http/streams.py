@@ -10,11 +10,11 @@ import msgspec
 from starlette.routing import Route
 
 from weft.capabilities.events.operations import Events, ReadEvents
-from weft.capabilities.records.classes import CloudEvent, cloud_event
+from weft.capabilities.records.event_classes import CloudEvent, cloud_event
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import LARGEST
+from weft.transports.http.http_io import arrival_of, error_body, send_error
 from weft.transports.http.rest import OperationEndpoint
-from weft.transports.http.wire import arrival_of, error_body, send_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.transports.http.bundles import body_of
+from weft.transports.http.http_io import arrival_of, send_error, send_json
 from weft.transports.http.rest import OperationEndpoint
-from weft.transports.http.wire import arrival_of, send_error, send_json
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

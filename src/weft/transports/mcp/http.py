@@ -13,10 +13,10 @@ from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import WeftError
 from weft.kernel.ids import is_name
-from weft.transports.http.wire import arrival_of, send_error
+from weft.transports.http.http_io import arrival_of, send_error
 from weft.transports.mcp.caller import Caller, WeftUser
-from weft.transports.mcp.connections import OpenConnections
-from weft.transports.mcp.direct import DirectLane
+from weft.transports.mcp.connection_limits import OpenConnections
+from weft.transports.mcp.fast_path import DirectLane
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 

@@ -12,8 +12,8 @@ from mcp.shared.exceptions import MCPError
 
 from weft import __version__
 from weft.transports.mcp.caller import State, answering, caller_of, caller_of_call
-from weft.transports.mcp.calls import ToolCalls
 from weft.transports.mcp.subscriptions import Subscriptions
+from weft.transports.mcp.tool_calls import ToolCalls
 from weft.transports.resources import METRICS, TEMPLATES, read_resource
 from weft.transports.tools import Toolbox
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.records.checking import record_of
 from weft.capabilities.records.mappings.natives import fitting, object_of, text_of
 from weft.capabilities.records.mappings.opentelemetry import mapping_of_traceparent, telemetry_refs_of, traceparent_of
-from weft.capabilities.records.misfits import Misfit
 from weft.capabilities.records.model import ContextEvent
 from weft.capabilities.records.refs import CloudEventsMapping, OpenTelemetryMapping
-from weft.capabilities.records.words import EVENT_CLASSES, SCHEMA_VERSION, EventClass
+from weft.capabilities.records.validation import record_of
+from weft.capabilities.records.validation_errors import Misfit
+from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION, EventClass
 from weft.kernel.errors import InvalidInput
 from weft.kernel.trace_context import is_traceparent
 

@@ -20,7 +20,7 @@ from weft.capabilities.records.mappings.natives import (
 )
 from weft.capabilities.records.model import ContextSourceRef
 from weft.capabilities.records.refs import McpMapping
-from weft.capabilities.records.words import SCHEMA_VERSION
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET
 
 from weft.capabilities.records.model import ContextItem
-from weft.capabilities.records.words import SCHEMA_VERSION, ContentMode
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION, ContentMode
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import ANYONE
 

@@ -31,8 +31,8 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
-from weft.capabilities.records.selecting import selectors_of
-from weft.capabilities.records.words import SCHEMA_VERSION
+from weft.capabilities.records.selectors import selectors_of
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
-from weft.capabilities.performance.model import SystemInfo
+from weft.capabilities.metrics.model import SystemInfo
 from weft.kernel.errors import InternalError, InvalidInput, PoolNotInitialized, StorageFull, SystemUnavailable
 from weft.storage.sql.database import AccessChanged
 from weft.storage.sql.dialects.postgres_vectors import add_partitions, is_missing, lacks_partition, learn_vectors
@@ -26,7 +26,7 @@ from weft.storage.sql.vectors import PgVectors, drop_unused_indexes
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
-    from weft.capabilities.performance.model import DatabaseFigures
+    from weft.capabilities.metrics.model import DatabaseFigures
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Row, Scope, Transaction, Value
 

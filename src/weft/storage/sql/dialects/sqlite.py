@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from weft.capabilities.performance.model import SystemInfo
+from weft.capabilities.metrics.model import SystemInfo
 from weft.kernel.errors import (
     InternalError,
     InvalidInput,
@@ -35,7 +35,7 @@ from weft.storage.sql.usage import Connections, Usage, database_figures
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from weft.capabilities.performance.model import DatabaseFigures
+    from weft.capabilities.metrics.model import DatabaseFigures
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Row, Scope, Transaction, Value
 

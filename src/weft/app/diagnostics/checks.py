@@ -1,0 +1,335 @@
+"""Looking this installation over: each check says what it found and, where something is wrong, what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import re
+import secrets
+import shutil
+import socket
+import sys
+from contextlib import asynccontextmanager, closing
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from weft.app.diagnostics.findings import Finding, State
+from weft.app.diagnostics.search_checks import check_documents, check_following, check_models, check_vector_indexes
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import WeftError
+from weft.providers.embedders.factory import configured_embedders
+from weft.providers.object_storage import connect_objects
+from weft.search_index.paths import ASIDE, damaged_files
+from weft.storage.migrations.runner import status
+from weft.storage.sql.connect import connect
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.webhooks import dead_letters
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from datetime import datetime
+
+    from weft.kernel.clock import Clock
+    from weft.settings import Settings
+    from weft.storage.migrations.runner import MigrationStatus
+    from weft.storage.sql.database import Database, Transaction
+
+_OLDEST_PYTHON = (3, 11)
+_LITTLE_DISK_BYTES = 1_000_000_000
+_NO_DISK_BYTES = 100_000_000
+_PATIENCE_SECONDS = 5.0
+# The clock of a machine without one starts at 1970; Weft did not exist before this.
+_EARLIEST_YEAR = 2025
+# Names no tenant can have, so a transaction inside it must see nothing at all.
+_NOBODY = "/"
+# Likewise, so what is stored to see whether it can be is in nobody's way.
+_PROBE = "_doctor"
+_UNPROTECTED = """
+SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant'
+WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
+  AND NOT (c.relrowsecurity AND c.relforcerowsecurity)
+ORDER BY c.relname
+"""
+_ROLE = "SELECT current_user, rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = current_user"
+
+
+async def examine(settings: Settings, clock: Clock) -> list[Finding]:
+    """Run every check that applies to these settings."""
+    findings = [check_python(), check_packages()]
+    if not _is_postgres(settings):
+        findings += check_folder(_database_file(settings).parent)
+    findings += await check_database(settings, clock)
+    findings.append(await check_objects(settings))
+    findings.append(await check_embedder(settings))
+    findings += check_index(settings.index_folder)
+    if settings.valkey_url:
+        findings.append(await check_valkey(settings.valkey_url))
+    findings.append(await asyncio.to_thread(check_port, settings.host, settings.port))
+    return findings
+
+
+def check_python() -> Finding:
+    found = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info >= _OLDEST_PYTHON:
+        return Finding("Python", State.OK, found)
+    return Finding("Python", State.PROBLEM, found, "Install Python 3.11 or newer.")
+
+
+def check_packages() -> Finding:
+    """Check that everything Weft needs is installed."""
+    needed = [re.split(r"[^\w.-]", need)[0] for need in requires("weft") or () if "extra ==" not in need]
+    missing = [name for name in needed if not _installed(name)]
+    if missing:
+        return Finding("Packages", State.PROBLEM, f"missing: {', '.join(missing)}", "Run pip install weft again.")
+    return Finding("Packages", State.OK, f"weft {version('weft')} and the {len(needed)} packages it needs")
+
+
+def check_folder(folder: Path) -> list[Finding]:
+    """Check the data folder and the disk it is on, or would be on."""
+    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        step = "Make it yours, or choose another with --data."
+        return [Finding("Data folder", State.PROBLEM, f"{place} cannot be written to", step)]
+    return [_check_privacy(folder), _check_disk(place)]
+
+
+async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
+    """Check that the database answers, has this version's schema, keeps tenants apart, and agrees on the time."""
+    where = "PostgreSQL" if _is_postgres(settings) else str(_database_file(settings))
+    if not _is_postgres(settings) and not _database_file(settings).exists():
+        return [Finding("Database", State.OK, f"{where} does not exist yet; the first start makes it")]
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS), _opened(settings) as database:
+            steps = await status(database)
+            findings = [Finding("Database", State.OK, where), _check_schema(steps), _check_clock(steps, clock.now())]
+            if findings[1].state is State.OK:
+                findings += [await _check_isolation(database)] if _is_postgres(settings) else []
+                findings += await _check_webhooks(database)
+                findings += await _check_search(database, settings, clock.now())
+            return findings
+    except TimeoutError:
+        return [Finding("Database", State.PROBLEM, f"{where} does not answer", "Check the address and the network.")]
+    except WeftError as error:
+        return [Finding("Database", State.PROBLEM, error.message, error.hint)]
+
+
+async def check_objects(settings: Settings) -> Finding:
+    """Check that large values can be stored, read and removed, and get a version each where that is required."""
+    where = settings.objects_url or str(settings.objects_folder)
+    if not settings.objects_url and not settings.objects_folder.exists():
+        return _check_reach(settings, f"{where} will be made when it is first needed")
+    path, content = f"{_PROBE}/{secrets.token_hex(8)}", secrets.token_bytes(16)
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            store = connect_objects(settings)
+            version = await store.put(path, content)
+            sound = await store.get(path, version, len(content)) == content
+            await store.delete(path)
+    except TimeoutError:
+        return Finding("Large values", State.PROBLEM, f"{where} does not answer", "Check the address and the network.")
+    except WeftError as error:
+        return Finding("Large values", State.PROBLEM, error.message, error.hint)
+    if not sound:
+        return Finding(
+            "Large values", State.PROBLEM, f"{where} returns other bytes than it was given", "Do not use it."
+        )
+    return _check_reach(settings, f"{where}{', with versions' if version else ''}")
+
+
+async def check_embedder(settings: Settings) -> Finding:
+    """Check that texts can be embedded, by having one embedded."""
+    try:
+        embedder, *others = configured_embedders(settings)
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                await embedder.embed(["weft doctor"], "query")
+        finally:
+            for each in (embedder, *others):
+                await each.close()
+    except TimeoutError:
+        step = "Check WEFT_EMBEDDING_URL and the network."
+        return Finding("Embedding", State.PROBLEM, f"{embedder.model.name} does not answer", step)
+    except WeftError as error:
+        return Finding("Embedding", State.PROBLEM, error.message, error.hint)
+    return Finding("Embedding", State.OK, f"{embedder.model.name}, {embedder.model.dimensions} dimensions")
+
+
+def check_index(folder: Path) -> list[Finding]:
+    """Check that no files that searching uses were damaged; nothing is said where none were."""
+    damaged = damaged_files(folder)
+    if not damaged:
+        return []
+    step = f"Nothing is lost, searches use new files. Look at the disk, then remove what ends in {ASIDE} there."
+    return [Finding("Search index", State.WARNING, f"{damaged} damaged files were set aside in {folder}", step)]
+
+
+async def check_valkey(url: str) -> Finding:
+    from valkey.asyncio import Valkey  # noqa: PLC0415 - only where it is configured
+    from valkey.exceptions import ValkeyError  # noqa: PLC0415 - likewise
+
+    scheme, _, rest = url.partition("://")
+    try:
+        valkey = Valkey.from_url(f"{scheme.replace('redis', 'valkey')}://{rest}", socket_connect_timeout=2)
+        try:
+            await asyncio.wait_for(valkey.ping(), _PATIENCE_SECONDS)
+        finally:
+            await valkey.aclose()
+    except (ValkeyError, OSError, TimeoutError, ValueError) as error:
+        step = "Start it, correct WEFT_VALKEY_URL, or unset it: each process then limits rates by itself."
+        return Finding("Valkey", State.PROBLEM, f"cannot be reached ({type(error).__name__})", step)
+    return Finding("Valkey", State.OK, "answers")
+
+
+def check_port(host: str, port: int) -> Finding:
+    """Check that a server could listen, or that the one which does is a Weft."""
+    where = f"{host}:{port}"
+    if _is_free(host, port):
+        return Finding("Port", State.OK, f"{where} is free; start with weft serve")
+    running = _version_at(host, port)
+    if running is None:
+        return Finding("Port", State.PROBLEM, f"{where} is used by another program", "Choose one: weft serve --port N.")
+    if running != version("weft"):
+        step = "Restart the server so that it runs the version installed here."
+        return Finding("Port", State.WARNING, f"Weft {running} answers at {where}, not {version('weft')}", step)
+    return Finding("Port", State.OK, f"Weft {running} answers at {where}")
+
+
+def _check_reach(settings: Settings, detail: str) -> Finding:
+    """Check that whoever can reach the database can reach its large values too."""
+    if settings.objects_url or not _is_postgres(settings):
+        return Finding("Large values", State.OK, detail)
+    step = "Processes on several machines need one bucket: set the same WEFT_OBJECTS_URL for all of them."
+    return Finding("Large values", State.WARNING, f"{detail}; only this machine sees it", step)
+
+
+def _check_privacy(folder: Path) -> Finding:
+    if not folder.exists():
+        return Finding("Data folder", State.OK, f"{folder} will be made at the first start")
+    if os.name == "posix" and folder.stat().st_mode & 0o077:
+        step = f"It holds signing secrets: chmod 700 {folder}"
+        return Finding("Data folder", State.WARNING, f"{folder} is open to other users", step)
+    return Finding("Data folder", State.OK, str(folder))
+
+
+def _check_disk(place: Path) -> Finding:
+    free = shutil.disk_usage(place).free
+    detail = f"{free / 1e9:.1f} GB free"
+    if free >= _LITTLE_DISK_BYTES:
+        return Finding("Disk", State.OK, detail)
+    state = State.PROBLEM if free < _NO_DISK_BYTES else State.WARNING
+    return Finding("Disk", state, detail, f"Free space on the disk of {place}; Weft refuses writes when it is full.")
+
+
+def _check_schema(steps: Sequence[MigrationStatus]) -> Finding:
+    missing = [step.name for step in steps if step.applied_at is None]
+    if missing:
+        return Finding("Schema", State.PROBLEM, f"missing: {', '.join(missing)}", "Run weft db migrate.")
+    return Finding("Schema", State.OK, f"current ({steps[-1].name})")
+
+
+def _check_clock(steps: Sequence[MigrationStatus], now: datetime) -> Finding:
+    """Check that time has not run backwards since the database was made."""
+    latest = max((from_micros(step.applied_at) for step in steps if step.applied_at is not None), default=now)
+    shown = f"{now:%Y-%m-%d %H:%M:%S}Z"
+    if now < latest or now.year < _EARLIEST_YEAR:
+        step = "Set the machine's clock, best by NTP: tokens and expiry depend on it."
+        return Finding("Clock", State.PROBLEM, f"{shown} is before the database was made", step)
+    return Finding("Clock", State.OK, shown)
+
+
+async def _check_isolation(database: Database) -> Finding:
+    """Check that PostgreSQL itself keeps tenants apart, even from a query that forgets to."""
+
+    async def look(transaction: Transaction) -> Finding:
+        role, unbound = await transaction.one(_ROLE) or ("nobody", True)
+        unprotected = [row[0] for row in await transaction.all(_UNPROTECTED)]
+        seen = await transaction.one("SELECT COUNT(*) FROM tenants")
+        if unbound or unprotected or seen is None or seen[0]:
+            detail = f"not in force for {role} on {', '.join(unprotected) or 'some tables'}"
+            return Finding("Row security", State.PROBLEM, detail, "Run weft db migrate as the owner of the schema.")
+        return Finding("Row security", State.OK, f"in force for {role}")
+
+    return await database.read(Scope(_NOBODY), look)
+
+
+async def _check_webhooks(database: Database) -> list[Finding]:
+    """Check that every event reached the webhooks that wanted it; nothing is said where all of them did."""
+    dead = await database.read(SYSTEM, dead_letters)
+    if not dead:
+        return []
+    step = "See why with weft webhook list and weft webhook deliveries, then send them again: weft webhook replay."
+    return [Finding("Webhooks", State.WARNING, f"{dead} events could not be delivered", step)]
+
+
+async def _check_search(database: Database, settings: Settings, now: datetime) -> list[Finding]:
+    findings = await check_documents(database, now)
+    if settings.indexes_sessions:
+        findings += await check_following(database)
+    findings += await check_models(database, await _configured_models(settings), now)
+    return findings + (await check_vector_indexes(database) if _is_postgres(settings) else [])
+
+
+async def _configured_models(settings: Settings) -> list[str]:
+    """Return the names of the models there are; none if that cannot be told, which another check says."""
+    try:
+        embedders = configured_embedders(settings)
+    except WeftError:
+        return []
+    for embedder in embedders:
+        await embedder.close()
+    return [embedder.model.name for embedder in embedders]
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[Database]:
+    database = connect(settings.storage_url)
+    try:
+        await database.open()
+        yield database
+    finally:
+        await database.close()
+
+
+def _is_postgres(settings: Settings) -> bool:
+    return settings.storage_url.startswith(("postgresql://", "postgres://"))
+
+
+def _database_file(settings: Settings) -> Path:
+    return Path(settings.storage_url.removeprefix("sqlite://")).expanduser().absolute()
+
+
+def _installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _is_free(host: str, port: int) -> bool:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with closing(socket.socket(family, kind, protocol)) as probe:
+            # As a server does it, so that connections just closed do not count.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
+
+
+def _version_at(host: str, port: int) -> str | None:
+    """Return the version of the Weft that answers there; None for anything else."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - asked, not bound
+    with closing(http.client.HTTPConnection(host, port, timeout=_PATIENCE_SECONDS)) as connection:
+        try:
+            connection.request("GET", "/health")
+            answer: Any = msgspec.json.decode(connection.getresponse().read(10_000))
+        except (OSError, http.client.HTTPException, msgspec.DecodeError):
+            return None
+    healthy = isinstance(answer, dict) and answer.get("status") == "ok"
+    return str(answer.get("version", "")) if healthy else None

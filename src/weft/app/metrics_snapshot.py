@@ -1,0 +1,152 @@
+"""The performance figures of this process, put together when asked; only trends need samples taken beforehand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.app.trends import (
+    Sample,
+    Series,
+    cache_efficiency_trend,
+    error_rate_trend,
+    response_time_trend,
+    throughput_trend,
+)
+from weft.capabilities.metrics.model import (
+    DatabasePerformance,
+    Figures,
+    PerformanceTrends,
+    SystemPerformance,
+)
+from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
+from weft.storage.sql.database import Scope
+
+if TYPE_CHECKING:
+    from weft.app.caches import CacheFigures
+    from weft.app.metrics import Metrics, TenantCalls
+    from weft.kernel.clock import Clock
+    from weft.kernel.identity import Actor
+    from weft.storage.sql.database import Database, Transaction
+
+_MINUTE = 60.0
+_MEBIBYTE = 1_048_576
+_STATM = Path("/proc/self/statm")
+
+
+class Measuring:
+    """Takes the measurements."""
+
+    def __init__(self, database: Database, metrics: Metrics, caches: CacheFigures, clock: Clock) -> None:
+        self._database = database
+        self._metrics = metrics
+        self._caches = caches
+        self._clock = clock
+        self._lookups = Series(Sample(clock.now().timestamp(), caches.totals()))
+        self._cpu = _CpuMeter()
+
+    async def run(self, every_seconds: float = COLLECTION_INTERVAL) -> None:
+        """Take samples for as long as the process lives."""
+        while True:
+            await asyncio.sleep(every_seconds)
+            self.sample()
+
+    def sample(self) -> None:
+        self._metrics.sample()
+        self._lookups.add(Sample(self._clock.now().timestamp(), self._caches.totals()))
+        self._cpu.mark()
+
+    async def take(self, actor: Actor) -> Figures:
+        # There is no other transaction that would notice that the caller's access was taken away.
+        await self._database.read(Scope(actor.tenant, actor.epoch), _nothing)
+        now = self._clock.now().timestamp()
+        calls = self._metrics.of_tenant(actor.tenant)
+        database = self._database.figures()
+        return Figures(
+            database_performance=DatabasePerformance(
+                connection_stats=database.connection_stats,
+                pool_stats=database.pool_stats,
+                cache_stats=self._caches.stats(),
+            ),
+            system_info=database.system_info,
+            system_performance=self._system_performance(calls, now),
+            performance_trends=self._trends(calls, now),
+            operations={name: operation.figures() for name, operation in sorted(calls.operations.items())},
+            measured_since=calls.since,
+        )
+
+    def _system_performance(self, calls: TenantCalls, now: float) -> SystemPerformance:
+        lately = calls.series.since(_MINUTE, calls.latest(now))
+        memory = _memory_bytes()
+        return SystemPerformance(
+            memory_usage_mb=None if memory is None else round(memory / _MEBIBYTE, 1),
+            cpu_usage_percent=self._cpu.percent(),
+            active_sessions=calls.sessions.count(now),
+            active_agents=calls.agents.count(now),
+            messages_per_second=round(lately.totals.messages / lately.seconds, 3) if lately.seconds else None,
+            search_operations_per_minute=(
+                round(lately.totals.searches / lately.seconds * _MINUTE) if lately.seconds else None
+            ),
+        )
+
+    def _trends(self, calls: TenantCalls, now: float) -> PerformanceTrends:
+        of_calls = calls.series.halves(calls.latest(now))
+        of_lookups = self._lookups.halves(Sample(now, self._caches.totals()))
+        return PerformanceTrends(
+            response_time_trend=response_time_trend(of_calls),
+            throughput_trend=throughput_trend(of_calls),
+            error_rate_trend=error_rate_trend(of_calls),
+            cache_efficiency_trend=cache_efficiency_trend(of_lookups),
+        )
+
+
+async def _nothing(_transaction: Transaction) -> None:
+    """Do nothing: opening a transaction was the point."""
+
+
+class _Mark(NamedTuple):
+    """How much CPU time the process had used by when, both by clocks of the machine itself."""
+
+    elapsed: float
+    used: float
+
+
+class _CpuMeter:
+    """Measures over the last whole interval and what there is of the present one: never over a mere moment."""
+
+    def __init__(self) -> None:
+        self._marks: deque[_Mark] = deque([_now_used()], maxlen=2)
+
+    def mark(self) -> None:
+        self._marks.append(_now_used())
+
+    def percent(self) -> float | None:
+        first, now = self._marks[0], _now_used()
+        elapsed = now.elapsed - first.elapsed
+        return round((now.used - first.used) / elapsed * 100, 1) if elapsed > 0 else None
+
+
+def _now_used() -> _Mark:
+    return _Mark(time.perf_counter(), time.process_time())
+
+
+def _memory_bytes() -> int | None:
+    """Return the resident memory; elsewhere than on Linux the most it ever was, or None."""
+    with suppress(OSError):
+        return int(_STATM.read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return _peak_memory_bytes()
+
+
+def _peak_memory_bytes() -> int | None:
+    try:
+        import resource  # noqa: PLC0415 - not on every system
+    except ImportError:
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

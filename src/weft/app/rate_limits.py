@@ -1,0 +1,91 @@
+"""Allowances by class and agent: in this process, or shared by all through Valkey."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from limits import RateLimitItem, parse_many
+from limits.aio.storage import RedisStorage
+from limits.aio.strategies import SlidingWindowCounterRateLimiter
+from limits.errors import StorageError
+
+from weft.app.local_rate_limits import LocalWindows
+from weft.kernel.errors import RateLimited
+from weft.settings import InvalidSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.kernel.operation import RateClass
+
+_log = logging.getLogger("weft.rates")
+_RETRY_SHARED_SECONDS = 5.0
+
+
+class RateLimits:
+    """Counts calls and refuses those beyond an allowance."""
+
+    def __init__(self, rates: Mapping[RateClass, str], valkey_url: str) -> None:
+        self._items = {rate_class: _parse(rate_class, rate) for rate_class, rate in rates.items()}
+        self._local = LocalWindows()
+        self._valkey = _shared_storage(valkey_url) if valkey_url else None
+        self._shared = SlidingWindowCounterRateLimiter(self._valkey) if self._valkey else None
+        self._shared_lost_at = float("-inf")
+
+    async def check(self, rate_class: RateClass, *who: str) -> None:
+        """Count one call; raise RateLimited when it is one too many."""
+        for item in self._items[rate_class]:
+            if not await self._hit(item, rate_class, *who):
+                raise await self._refusal(item, rate_class, *who)
+
+    async def close(self) -> None:
+        """Give Valkey its connections back."""
+        if self._valkey is not None:
+            await self._valkey.bridge.storage.aclose()  # type: ignore[attr-defined] # of the bridge it chose
+
+    async def _hit(self, item: RateLimitItem, *identifiers: str) -> bool:
+        shared = self._reachable()
+        if shared is None:
+            return self._local.hit(item, *identifiers)
+        try:
+            return await shared.hit(item, *identifiers)
+        except StorageError:
+            # Losing Valkey must not lose the service: each process limits by itself until it is back.
+            self._shared_lost_at = time.monotonic()
+            _log.warning("rate limits are kept per process: Valkey cannot be reached")
+            return self._local.hit(item, *identifiers)
+
+    async def _refusal(self, item: RateLimitItem, rate_class: RateClass, *who: str) -> RateLimited:
+        wait = self._local.reset_in(item)
+        shared = self._reachable()
+        if shared is not None:
+            with contextlib.suppress(StorageError):
+                wait = (await shared.get_window_stats(item, rate_class, *who)).reset_time - time.time()
+        return RateLimited(
+            f"More than {item} calls of the class '{rate_class}'.",
+            retry_after_seconds=max(1, round(wait)),
+            limit=str(item),
+            rate_class=rate_class,
+        )
+
+    def _reachable(self) -> SlidingWindowCounterRateLimiter | None:
+        lost = time.monotonic() - self._shared_lost_at < _RETRY_SHARED_SECONDS
+        return None if lost else self._shared
+
+
+def _parse(rate_class: RateClass, rate: str) -> list[RateLimitItem]:
+    try:
+        return parse_many(rate) if rate else []
+    except ValueError:
+        raise InvalidSetting(f"WEFT_RATE_LIMITS: '{rate}' for {rate_class} is not of the form 100/minute.") from None
+
+
+def _shared_storage(url: str) -> RedisStorage:
+    scheme, _, rest = url.partition("://")
+    schemes = {"valkey": "async+valkey", "redis": "async+valkey", "valkeys": "async+valkeys", "rediss": "async+valkeys"}
+    if scheme not in schemes or not rest:
+        raise InvalidSetting("WEFT_VALKEY_URL: use valkey://HOST:PORT or redis://HOST:PORT.")
+    return RedisStorage(f"{schemes[scheme]}://{rest}", wrap_exceptions=True, implementation="valkey", key_prefix="weft")

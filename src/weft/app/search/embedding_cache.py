@@ -1,0 +1,205 @@
+"""Embedding with a memory: each text once for each model, for one tenant at a time.
+
+Nothing here imports numpy: an array is asked for what it can do itself, and who never embeds never loads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.indexing.embeddings.model import Embedded, EmbeddingModelUnknown
+from weft.capabilities.indexing.embeddings.model_selection import usable_model
+from weft.kernel.clock import DAY_MICROS, to_micros
+from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
+from weft.storage.sql.tenants import tenant_names
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from weft.app.caches import Cache
+    from weft.app.metrics import Metrics
+    from weft.capabilities.indexing.embeddings.model import Embedder, Model, Purpose, Vectors
+    from weft.capabilities.indexing.embeddings.store import KeptFor, KeptVector
+    from weft.kernel.clock import Clock
+    from weft.kernel.identity import Actor
+    from weft.storage.sql.database import Database, Transaction
+
+# So much is embedded before it is kept: what a stopped process has to do again.
+_KEPT_AT_ONCE = 256
+_DROPPED_AT_ONCE = 1_000
+_KEPT_UNUSED_DAYS = 30
+# The share of a full cache that is made free at a time, and after which it is counted again.
+_STEP_SHARE = 20
+# What a vector takes up beside its numbers.
+_WEIGHT = 500
+# As many decimals as halves are good for, and some.
+_DECIMALS = 6
+
+
+class _Looked(NamedTuple):
+    vectors: dict[bytes, bytes]
+    hits: int
+
+
+class CachedEmbeddings:
+    """Keeps what was embedded by model and SHA-256 of the text: in rows for passages, in memory for queries."""
+
+    def __init__(
+        self,
+        database: Database,
+        embedders: Sequence[Embedder],
+        clock: Clock,
+        metrics: Metrics,
+        queries: Cache[Vectors],
+        most_entries: int,
+    ) -> None:
+        self._database = database
+        self._embedders = {embedder.model.name: embedder for embedder in embedders}
+        self._clock = clock
+        self._metrics = metrics
+        self._queries = queries
+        self._most_entries = most_entries
+        # By scope: how many were added since the cache was last counted. One not named here was never counted.
+        self._uncounted: Counter[Scope] = Counter()
+
+    def models(self) -> Sequence[Model]:
+        return [embedder.model for embedder in self._embedders.values()]
+
+    async def close(self) -> None:
+        for embedder in self._embedders.values():
+            await embedder.close()
+
+    async def of_query(self, actor: Actor, text: str, model: str) -> Vectors:
+        # The asker's name is part of the key, as below.
+        key = (actor.tenant, actor.principal_id, model, _digest(text))
+        kept = self._queries.get(key)
+        if kept is None:
+            kept = (await self._embedder(model).embed([text], "query"))[0]
+            # Later questions will be given the same array.
+            kept.flags.writeable = False
+            self._queries.put(key, kept, kept.nbytes + _WEIGHT)
+        return kept
+
+    async def of_passages(
+        self, tenant: str, texts: Sequence[str], model: str, *, platform: bool = False, afresh: bool = False
+    ) -> list[bytes]:
+        digests = [_digest(text) for text in texts]
+        scope = SYSTEM if platform else Scope(tenant)
+        if afresh:
+            await self._database.write(scope, lambda tx: SqlVectorStore(tx).forget(model, digests))
+        looked = await self._look_up(scope, self._embedder(model), dict(zip(digests, texts, strict=True)), "passage")
+        return [looked.vectors[digest] for digest in digests]
+
+    async def for_asker(self, actor: Actor, texts: Sequence[str], purpose: Purpose, model: str | None) -> Embedded:
+        scope = Scope(actor.tenant, actor.epoch)
+        said = await self._database.read(scope, lambda tx: SqlTenantModelStore(tx).listed())
+        chosen = usable_model(said, self.models(), model)
+        # The asker's name is part of the key: nobody learns what the tenant's other agents wrote by trying texts.
+        digests = [_digest(f"{actor.principal_id}\0{purpose}\0{text}") for text in texts]
+        looked = await self._look_up(
+            scope, self._embedder(chosen.name), dict(zip(digests, texts, strict=True)), purpose, "asked"
+        )
+        return Embedded(chosen, [_numbers(looked.vectors[digest]) for digest in digests], looked.hits)
+
+    def _embedder(self, model: str) -> Embedder:
+        try:
+            return self._embedders[model]
+        except KeyError:
+            raise EmbeddingModelUnknown(f"'{model[:100]}' is no embedding model of this installation.") from None
+
+    async def sweep(self) -> None:
+        """Forget what nobody has used for long and nothing is made of any more."""
+        for tenant in await self._database.read(SYSTEM, tenant_names):
+            await self._review(Scope(tenant))
+        await self._review(SYSTEM)
+
+    async def _review(self, scope: Scope) -> None:
+        now = to_micros(self._clock.now())
+        judge = partial(_review, before=now - _KEPT_UNUSED_DAYS * DAY_MICROS, now=now)
+        # Whoever waits to write comes in between.
+        while await self._database.write(scope, judge):
+            pass
+
+    async def _look_up(
+        self, scope: Scope, embedder: Embedder, texts: Mapping[bytes, str], purpose: Purpose, kind: KeptFor = "passage"
+    ) -> _Looked:
+        """Return a vector for each text by its digest, and how many of them were kept before."""
+        model, digests = embedder.model.name, list(texts)
+        vectors: dict[bytes, bytes] = {}
+        hits = 0
+        for start in range(0, len(digests), _KEPT_AT_ONCE):
+            some = digests[start : start + _KEPT_AT_ONCE]
+            kept = await self._find(scope, model, some)
+            missing = [digest for digest in some if digest not in kept]
+            made = await _in_halves(embedder, [texts[digest] for digest in missing], purpose)
+            fresh = dict(zip(missing, made, strict=True))
+            await self._keep(scope, model, fresh, kept, kind)
+            vectors |= fresh | {digest: found.vector for digest, found in kept.items()}
+            hits += len(kept)
+        self._metrics.count_embeddings(hits, len(digests) - hits)
+        return _Looked(vectors, hits)
+
+    async def _find(self, scope: Scope, model: str, digests: Sequence[bytes]) -> Mapping[bytes, KeptVector]:
+        return await self._database.read(scope, lambda tx: SqlVectorStore(tx).find(model, digests))
+
+    async def _keep(
+        self, scope: Scope, model: str, fresh: Mapping[bytes, bytes], kept: Mapping[bytes, KeptVector], kind: KeptFor
+    ) -> None:
+        """Keep what is new, and note the use of what was not used for a day: a write for every hit would cost more."""
+        now = to_micros(self._clock.now())
+        stale = [digest for digest, found in kept.items() if found.used_at < now - DAY_MICROS]
+
+        async def work(transaction: Transaction) -> None:
+            store = SqlVectorStore(transaction)
+            await store.keep(model, fresh, now, kind)
+            await store.note_use(model, stale, now)
+
+        if fresh or stale:
+            await self._database.write(scope, work)
+        if fresh:
+            await self._make_room(Scope(scope.tenant), len(fresh))
+
+    async def _make_room(self, scope: Scope, added: int) -> None:
+        """Drop what was not used for longest if there is too much: a step at a time, so that counting is rare."""
+        step = max(1, self._most_entries // _STEP_SHARE)
+        known = scope in self._uncounted
+        self._uncounted[scope] += added
+        if known and self._uncounted[scope] < step:
+            return
+        self._uncounted[scope] = 0
+        count = await self._database.read(scope, lambda tx: SqlVectorStore(tx).count(), heavy=True)
+        if count > self._most_entries:
+            await self._drop(scope, count - self._most_entries + step)
+
+    async def _drop(self, scope: Scope, entries: int) -> None:
+        for start in range(0, entries, _DROPPED_AT_ONCE):
+            some = min(entries - start, _DROPPED_AT_ONCE)
+            await self._database.write(scope, partial(_drop_unused, some=some))
+
+
+async def _drop_unused(transaction: Transaction, *, some: int) -> int:
+    return await SqlVectorStore(transaction).drop_unused(some)
+
+
+async def _review(transaction: Transaction, *, before: int, now: int) -> int:
+    return await SqlVectorStore(transaction).review(before, now, _DROPPED_AT_ONCE)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode()).digest()
+
+
+async def _in_halves(embedder: Embedder, texts: Sequence[str], purpose: Purpose) -> list[bytes]:
+    if not texts:
+        return []
+    vectors = await embedder.embed(texts, purpose)
+    return [row.tobytes() for row in vectors.astype("<f2")]
+
+
+def _numbers(halves: bytes) -> list[float]:
+    return [round(number, _DECIMALS) for number in struct.unpack(f"<{len(halves) // 2}e", halves)]

@@ -1,0 +1,148 @@
+"""Copies of shelves made for searching, and what is told when files of one are damaged."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from functools import partial
+from typing import TYPE_CHECKING
+
+from weft.app.background_tasks import Errands
+from weft.app.dispatch import log_changes
+from weft.app.search.replica import Name, ShelfCopy
+from weft.app.system_actor import system_actor
+from weft.capabilities.indexing.collections.events import index_damaged
+from weft.capabilities.indexing.collections.model import domain_of_shelf
+from weft.capabilities.knowledge.domains import cleared_for
+from weft.kernel.identity import ANYONE
+from weft.kernel.thread_pools import SEARCHING
+from weft.search_index.paths import folder_name
+from weft.search_index.pgvector_view import RemoteShelfView
+from weft.search_index.segment_store import ShelfFolder
+from weft.search_index.view import ShelfView
+from weft.storage.sql.database import Scope
+from weft.storage.sql.events import SqlOutbox
+from weft.storage.sql.knowledge import SqlDomainStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from weft.app.metrics import Metrics
+    from weft.app.search.replica import Alarm
+    from weft.capabilities.indexing.collections.store import VectorSearch
+    from weft.capabilities.search.index_view import Audiences, View, Wish
+    from weft.kernel.clock import Clock
+    from weft.kernel.events import NewEvent
+    from weft.search_index.snapshot import Moment
+    from weft.storage.sql.database import Database, Transaction
+
+_MOST_BYTES_IN_MEMORY = 2**30
+# Who may see which of so many rows is told while others wait.
+_SEEN_AT_ONCE = 20_000
+# So large a shelf is given an index by a database that finds vectors itself. Whether it is there is looked at so often,
+# and sooner while it is not.
+_INDEXED_BEYOND = 10_000
+_LOOKED_FOR_EVERY_SECONDS = 3_600.0
+_REST_SECONDS = 60.0
+
+
+class Indexes:
+    """The copies that this process has of shelves. Those not used for longest are let go when they take much memory."""
+
+    def __init__(self, database: Database, folder: Path | None = None, alarm: Alarm | None = None) -> None:
+        self._database = database
+        self._folder = folder
+        self._alarm = alarm
+        self._copies: OrderedDict[Name, ShelfCopy] = OrderedDict()
+        # When it is looked again whether a database that finds vectors itself has an index for them.
+        self._prepared_until: dict[Name, float] = {}
+        self._errands = Errands()
+
+    async def open(self, tenant: str, wish: Wish, audiences: Audiences, model: str) -> View:
+        """Return a view of everything that was committed before this call."""
+        search = self._database.vector_search(tenant, wish.shelf, model)
+        copy = self._copy(Name(tenant, wish.shelf, model if search is None else None))
+        moment = await copy.now()
+        self._let_go()
+        if search is None:
+            make: Callable[[], ShelfView] = partial(ShelfView, wish.shelf, moment, wish, audiences)
+        else:
+            self._prepare_soon(search, Name(tenant, wish.shelf, model), moment)
+            make = partial(RemoteShelfView, wish.shelf, moment, wish, audiences, search)
+        view = make() if moment.size <= _SEEN_AT_ONCE else await SEARCHING.run(make)
+        view.behind = max(0, copy.goal - moment.number)
+        return view
+
+    async def prepare(self, tenant: str, shelf: str, model: str) -> None:
+        """Get ready for searches with a model: everything that is committed is there, and found fast."""
+        search = self._database.vector_search(tenant, shelf, model)
+        moment = await self._copy(Name(tenant, shelf, model if search is None else None)).whole()
+        if search is not None and moment.size > _INDEXED_BEYOND:
+            await search.prepare()
+
+    async def forget(self, tenant: str, shelf: str, model: str) -> None:
+        """Let go of what was made for searches with a model."""
+        search = self._database.vector_search(tenant, shelf, model)
+        if search is not None:
+            self._prepared_until.pop(Name(tenant, shelf, model), None)
+            await search.discard()
+            return
+        copy = self._copies.pop(Name(tenant, shelf, model), None) or self._new_copy(Name(tenant, shelf, model))
+        await copy.forget()
+
+    async def close(self) -> None:
+        """Finish what is being written."""
+        await self._errands.close()
+
+    def _prepare_soon(self, search: VectorSearch, name: Name, moment: Moment) -> None:
+        """Have a database that finds vectors itself get ready for many of them."""
+        now = time.monotonic()
+        if moment.size > _INDEXED_BEYOND and now >= self._prepared_until.get(name, 0.0):
+            self._prepared_until[name] = now + _REST_SECONDS
+            self._errands.run("vector index", self._prepare(search, name))
+
+    async def _prepare(self, search: VectorSearch, name: Name) -> None:
+        if await search.prepare():
+            self._prepared_until[name] = time.monotonic() + _LOOKED_FOR_EVERY_SECONDS
+
+    def _copy(self, name: Name) -> ShelfCopy:
+        copy = self._copies.get(name)
+        if copy is None:
+            copy = self._copies[name] = self._new_copy(name)
+        self._copies.move_to_end(name)
+        return copy
+
+    def _new_copy(self, name: Name) -> ShelfCopy:
+        return ShelfCopy(self._database, name, self._folder_of(name), self._errands, self._alarm)
+
+    def _folder_of(self, name: Name) -> ShelfFolder | None:
+        if self._folder is None:
+            return None
+        return ShelfFolder(self._folder.joinpath(*(folder_name(part or "") for part in name)))
+
+    def _let_go(self) -> None:
+        while len(self._copies) > 1 and sum(copy.weight for copy in self._copies.values()) > _MOST_BYTES_IN_MEMORY:
+            self._copies.popitem(last=False)
+
+
+class DamageAlarm:
+    """Tells whoever runs Weft, and the admins of the tenant, that files of an index were damaged."""
+
+    def __init__(self, database: Database, clock: Clock, metrics: Metrics) -> None:
+        self._database = database
+        self._clock = clock
+        self._metrics = metrics
+
+    async def __call__(self, tenant: str, shelf: str) -> None:
+        self._metrics.count_damaged_index()
+        scope = Scope(tenant)
+
+        async def publish(transaction: Transaction) -> NewEvent:
+            domain = domain_of_shelf(shelf)
+            readers = ANYONE if domain is None else await cleared_for(domain, SqlDomainStore(transaction))
+            event = index_damaged(shelf, system_actor(tenant).participant, readers)
+            await SqlOutbox(transaction, self._clock).publish(event)
+            return event
+
+        log_changes(scope, [await self._database.write(scope, publish)])

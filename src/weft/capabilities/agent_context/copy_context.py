@@ -1,0 +1,174 @@
+"""Giving one agent what another remembered at some moment, as a new version of its context."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+
+from weft.capabilities.access.grants import check_clearance, check_may_edit
+from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.agent_context.diff import counted, parts_apart
+from weft.capabilities.agent_context.model import (
+    DEFINITION,
+    ContextLimitExceeded,
+    ContextLine,
+    EntryPlace,
+    MemoryTypeName,
+    PartAt,
+    is_metadata,
+    is_overdue,
+    kept_since,
+)
+from weft.capabilities.agent_context.permissions import COPY_CLEARANCE, find_agent
+from weft.capabilities.agent_context.restore import take_over
+from weft.capabilities.agent_context.service import ContextAt, Contexts
+from weft.capabilities.history.commits import keep_moment
+from weft.capabilities.history.line_backend import Why
+from weft.capabilities.history.model import EMPTY, Point, VersionNotFound, VersionPruned
+from weft.capabilities.history.revisions import VersionName, moment_named
+from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.fields import Reason, Step
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.capabilities.agent_context.service import OpenContext, OpenPart
+
+_ALL_TYPES: tuple[MemoryTypeName, ...] = (
+    "conversation_context",
+    "learned_knowledge",
+    "team_preferences",
+    "work_artifacts",
+)
+
+
+class CopyContext(Request):
+    """From whom to whom, which moment, and what of it."""
+
+    agent_id: AgentId
+    from_agent_id: Annotated[AgentId, msgspec.Meta(description="Whose memory to copy.")]
+    version: VersionName = "head"
+    memory_types: Annotated[
+        tuple[MemoryTypeName, ...], msgspec.Meta(min_length=1, description="Which sorts of memory; all if left out.")
+    ] = _ALL_TYPES
+    reason: Reason = None
+    step: Step = None
+
+
+class ContextCopied(Response, kw_only=True, omit_defaults=False):
+    """The agent remembers what the other did then. ``snapshot_before`` names what it remembered until now."""
+
+    on_record = ("from_version", "version", "snapshot_before")
+
+    success: Literal[True] = True
+    agent_id: str
+    from_agent_id: str
+    from_version: int
+    previous_version: int
+    version: int
+    written: int
+    removed: int
+    snapshot_before: str | None
+    copied_at: datetime
+
+
+@operation(
+    "context.copy",
+    tool="copy_context",
+    http="POST /v1/agents/{agent_id}/context/copy",
+    permission=Permission.WRITE,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audited=True,
+    errors=(
+        AgentNotFound,
+        PermissionDenied,
+        VersionNotFound,
+        VersionPruned,
+        ContextLimitExceeded,
+        ObjectBusy,
+        ObjectMissing,
+    ),
+)
+async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopied:
+    """Make an agent's memory what another agent's was at a checkpoint. What an agent is stays as it is.
+
+    Needs clearance 4, and the right to change both agents. The memory it replaces gets a name, to return to.
+    """
+    check_clearance(contexts.actor, COPY_CLEARANCE)
+    for agent_id in (request.agent_id, request.from_agent_id):
+        await check_may_edit(contexts.actor, await find_agent(agent_id, contexts.access), contexts.access)
+    source = await _source(request, contexts)
+    context = await contexts.open(request.agent_id)
+    previous = context.root
+    parts = await _taken_over(request, context, source)
+    changes = [change for part in parts for key, change in part.changes.items() if not is_metadata(key)]
+    counts = counted(changes)
+    label = None
+    if changes:
+        label = await keep_moment(contexts.lines, previous, "before-copy", contexts.actor.participant, context.now)
+        reason = request.reason or f"copy {request.from_agent_id} v{source.point.seq}"
+        await context.commit(parts, Why(reason, request.step))
+        await _announce(context, previous.seq, request, counts)
+    return ContextCopied(
+        agent_id=context.owner,
+        from_agent_id=request.from_agent_id,
+        from_version=source.point.seq,
+        previous_version=previous.seq,
+        version=context.root.seq,
+        written=counts["added"] + counts["updated"],
+        removed=counts["removed"],
+        snapshot_before=label,
+        copied_at=from_micros(context.now),
+    )
+
+
+async def _announce(context: OpenContext, previous: int, request: CopyContext, counts: Mapping[str, int]) -> None:
+    data = {
+        "context_id": context.root.line_id,
+        "previous_version": previous,
+        "version": context.root.seq,
+        "copied_from": request.from_agent_id,
+        **counts,
+    }
+    await context.needs.outbox.publish(context.needs.event("context.pushed", context.owner, data))
+
+
+async def _source(request: CopyContext, contexts: Contexts) -> ContextAt:
+    line_id = ContextLine(request.from_agent_id, None, None).line_id
+    line = await contexts.lines.find(line_id)
+    head = Point(line_id, line.head.seq, line.head.hash) if line else Point(line_id, 0, EMPTY)
+    return ContextAt(contexts.lines, await moment_named(contexts.lines, head, request.version))
+
+
+async def _taken_over(request: CopyContext, context: OpenContext, source: ContextAt) -> list[OpenPart]:
+    """Have every part that is meant say what the source said, and return them all."""
+    theirs = await source.parts()
+    ours = {part.name: part for part in await context.parts()}
+    taken = []
+    for name in sorted(ours.keys() | theirs.keys()):
+        if _is_meant(name, request):
+            part = ours.get(name) or await context.part(name)
+            await _take_part(part, theirs.get(name))
+            taken.append(part)
+    return taken
+
+
+async def _take_part(part: OpenPart, source: PartAt | None) -> None:
+    context = part.context
+    ours, theirs = await parts_apart(context.needs.lines, part.at, source, values=True)
+    if source is not None:
+        # What retention has ended is not there any more, by whatever version it could still be found.
+        since = kept_since(ContextLine.parse(source.line), context.rules, context.now)
+        theirs = {key: version for key, version in theirs.items() if not is_overdue(version, since)}
+    await take_over(part, {key: theirs.get(key) for key in ours.keys() | theirs.keys()})
+
+
+def _is_meant(part: str, request: CopyContext) -> bool:
+    return part != DEFINITION and EntryPlace(part, "").memory_type in request.memory_types

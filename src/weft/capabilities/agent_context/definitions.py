@@ -1,0 +1,176 @@
+"""What an agent is: its role, system prompt, guardrails and configuration. Changed from above, never by itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.agent_context.diff import counted
+from weft.capabilities.agent_context.model import DEFINITION, ContextLine, PartAt, SelfModification
+from weft.capabilities.agent_context.permissions import check_may_define, find_agent, may_know_definition, unknown_agent
+from weft.capabilities.agent_context.service import Contexts
+from weft.capabilities.agent_context.values import Given, inline
+from weft.capabilities.agent_context.views import AgentDefinition, definition_at
+from weft.capabilities.history.line_backend import Why
+from weft.capabilities.history.model import EMPTY, Point, VersionConflict, VersionNotFound, VersionPruned
+from weft.capabilities.history.revisions import VersionName, moment_named
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.fields import Count, Reason, Step
+from weft.kernel.identity import Permission
+from weft.kernel.json_input import encode_given
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+_MAX_BYTES = 262_144
+
+DefinitionText = Annotated[str, msgspec.Meta(max_length=_MAX_BYTES)]
+
+
+class DefineAgent(Request):
+    """What an agent is to be; what is left out stays."""
+
+    agent_id: AgentId
+    role: Annotated[DefinitionText | None, msgspec.Meta(description="What the agent is there for.")] = None
+    system_prompt: Annotated[DefinitionText | None, msgspec.Meta(description="What it is told before all else.")] = None
+    guardrails: Annotated[
+        Annotated[list[dict[str, Any]], msgspec.Meta(max_length=200)] | None,
+        msgspec.Meta(description="Rules it must keep, each a JSON object of your own shape; the new full list."),
+    ] = None
+    config: Annotated[dict[str, Any] | None, msgspec.Meta(description="Settings of yours, as a JSON object.")] = None
+    if_version: Annotated[
+        Count | None,
+        msgspec.Meta(
+            description="Only if the definition is at this version (0: none yet); otherwise VERSION_CONFLICT."
+        ),
+    ] = None
+    reason: Reason = None
+    step: Step = None
+
+
+class AgentDefined(Response, kw_only=True, omit_defaults=False):
+    """The definition as it is now. Sessions under way see it when they pull."""
+
+    on_record = ("version", "changed")
+
+    success: Literal[True] = True
+    agent_id: str
+    context_id: str
+    previous_version: int
+    version: int
+    hash: str
+    context_version: int
+    changed: list[str]
+    defined_at: datetime
+
+
+class ReadDefinition(Request):
+    """Whose definition, and which version of it."""
+
+    agent_id: AgentId
+    version: VersionName = "head"
+
+
+class DefinitionRead(AgentDefinition, kw_only=True, omit_defaults=False):
+    """What an agent is, or was at the version asked for. Version 0 is an agent nobody has defined."""
+
+    agent_id: str
+    context_id: str
+    version: int
+    hash: str
+
+
+@operation(
+    "agent.define",
+    tool="define_agent",
+    http="PUT /v1/agents/{agent_id}/definition",
+    permission=Permission.WRITE,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audited=True,
+    off_record=("role", "system_prompt", "guardrails", "config"),
+    errors=(AgentNotFound, PermissionDenied, SelfModification, VersionConflict, ContentTooLarge),
+)
+async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined:
+    """Say what an agent is: its role, system prompt, guardrails and configuration.
+
+    For agents it stands below, and for humans with clearance 3 or higher and no lower than its own; never for itself.
+    A session under way keeps the definition it pulled until it pulls again.
+    """
+    said = _said(request)
+    agent = await find_agent(request.agent_id, contexts.access)
+    await check_may_define(contexts.actor, agent, contexts.access)
+    context = await contexts.open(agent.principal_id)
+    part = await context.part(DEFINITION)
+    previous = part.at.seq if part.at else 0
+    _check_version(previous, request.if_version)
+    changed = [key for key, text in said.items() if await part.write(key, inline(Given(text)))]
+    await context.commit([part], Why(request.reason or "define", request.step))
+    at = part.at or PartAt(part.line.line_id, 0, EMPTY.hex())
+    if changed:
+        counts = counted(part.changes[key] for key in changed)
+        data = {"version": at.seq, "context_version": context.root.seq, "changed": changed, **counts}
+        await contexts.outbox.publish(contexts.event("agent.defined", context.owner, data))
+    return AgentDefined(
+        agent_id=context.owner,
+        context_id=at.line,
+        previous_version=previous,
+        version=at.seq,
+        hash=at.hash,
+        context_version=context.root.seq,
+        changed=changed,
+        defined_at=from_micros(context.now),
+    )
+
+
+@operation(
+    "agent.read_definition",
+    tool="read_definition",
+    http="GET /v1/agents/{agent_id}/definition",
+    permission=Permission.READ,
+    rate=RateClass.MEMORY,
+    effect=Effect.READ,
+    errors=(AgentNotFound, VersionNotFound, VersionPruned),
+)
+async def read_definition(request: ReadDefinition, contexts: Contexts) -> DefinitionRead:
+    """Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above."""
+    agent = await find_agent(request.agent_id, contexts.access)
+    if not await may_know_definition(contexts.actor, agent, contexts.access):
+        error = unknown_agent(request.agent_id)
+        error.denial = True
+        raise error
+    line_id = ContextLine(agent.principal_id, DEFINITION, None).line_id
+    line = await contexts.lines.find(line_id)
+    head = Point(line_id, line.head.seq, line.head.hash) if line else Point(line_id, 0, EMPTY)
+    point = await moment_named(contexts.lines, head, request.version)
+    definition = await definition_at(contexts.lines, PartAt.of(point))
+    return DefinitionRead(
+        **msgspec.structs.asdict(definition),
+        agent_id=agent.principal_id,
+        context_id=line_id,
+        version=point.seq,
+        hash=point.hash.hex(),
+    )
+
+
+def _said(request: DefineAgent) -> dict[str, bytes]:
+    """Return the JSON of what is to be said, by key."""
+    given = {name: getattr(request, name) for name in AgentDefinition.__struct_fields__}
+    said = {name: encode_given(name, value) for name, value in given.items() if value is not None}
+    for name, text in said.items():
+        if len(text) > _MAX_BYTES:
+            raise ContentTooLarge(f"{name}: at most {_MAX_BYTES} bytes of JSON", field=name, limit_bytes=_MAX_BYTES)
+    return said
+
+
+def _check_version(current: int, expected: int | None) -> None:
+    if expected not in {None, current}:
+        raise VersionConflict(
+            f"The definition is at version {current}, not {expected}.",
+            hint="Read it with read_definition, merge your change, and define it with if_version = current_version.",
+            related=("read_definition", "define_agent"),
+            current_version=current,
+            expected_version=expected,
+        )

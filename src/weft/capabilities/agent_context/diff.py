@@ -1,0 +1,91 @@
+"""What became of an agent's entries between two moments of its context."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.agent_context.model import EntryPlace, PartAt, is_metadata
+from weft.capabilities.history.model import Act
+from weft.capabilities.history.three_way import alike, state_by_key, states_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from weft.capabilities.history.model import Change, Recorded, Version
+    from weft.capabilities.history.store import LineStore
+    from weft.capabilities.history.three_way import State
+
+
+class Changed(NamedTuple):
+    """An entry that is not as it was. None stands for one that is not there."""
+
+    place: EntryPlace
+    before: Version | None
+    after: Version | None
+
+
+class Step(NamedTuple):
+    """One change of one entry, and the commit that made it."""
+
+    place: EntryPlace
+    act: str
+    version: int
+    commit: Recorded
+
+
+def counted(changes: Iterable[Change]) -> dict[str, int]:
+    """Return how many entries are new, changed and gone."""
+    counts = {"added": 0, "updated": 0, "removed": 0}
+    for change in changes:
+        written = "added" if change.version == 1 else "updated"
+        counts[written if change.act is Act.WRITE else "removed"] += 1
+    return counts
+
+
+async def changed_entries(lines: LineStore, before: Mapping[str, PartAt], after: Mapping[str, PartAt]) -> list[Changed]:
+    """Return the entries in which two moments differ, part by part. Only parts that differ are looked at."""
+    found: list[Changed] = []
+    for part in sorted(before.keys() | after.keys()):
+        then, now = before.get(part), after.get(part)
+        if then == now:
+            continue
+        was, is_ = await parts_apart(lines, then, now, values=False)
+        keys = [key for key in sorted(was.keys() | is_.keys()) if not is_metadata(key)]
+        found += [
+            Changed(EntryPlace(part, key), was.get(key), is_.get(key))
+            for key in keys
+            if not alike(was.get(key), is_.get(key))
+        ]
+    return found
+
+
+async def parts_apart(
+    lines: LineStore, one: PartAt | None, other: PartAt | None, *, values: bool
+) -> tuple[State, State]:
+    """Return of two moments of a part those entries that may differ; None stands for a part that was not there."""
+    if one is not None and other is not None:
+        return await states_apart(lines, one.point, other.point, values=values)
+    return await _state(lines, one, values=values), await _state(lines, other, values=values)
+
+
+async def steps_between(
+    lines: LineStore, before: Mapping[str, PartAt], after: Mapping[str, PartAt], limit: int
+) -> list[Step]:
+    """Return the changes that led from one moment to a later one, newest first in each part, but only so many."""
+    found: list[Step] = []
+    for part, now in sorted(after.items()):
+        begin = before[part].seq if part in before else 0
+        if now.seq > begin and len(found) < limit:
+            commits = await lines.log(now.line, now.seq, min(limit, now.seq - begin))
+            found += [step for commit in commits if commit.commit.seq > begin for step in _steps(part, commit)]
+    return found[:limit]
+
+
+def _steps(part: str, recorded: Recorded) -> Iterator[Step]:
+    for change in recorded.commit.changes:
+        if not is_metadata(change.key):
+            yield Step(EntryPlace(part, change.key), change.act, change.version, recorded)
+
+
+async def _state(lines: LineStore, at: PartAt | None, *, values: bool) -> State:
+    return {} if at is None else state_by_key(await lines.state_at(at.line, at.seq, values=values))

@@ -1,0 +1,256 @@
+"""Contexts and definitions as lines: what the operations on history ask of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.access.grants import check_clearance, check_may_edit
+from weft.capabilities.agent_context.model import (
+    DEFINITION,
+    PART_MARK,
+    ContextLine,
+    PartAt,
+    is_metadata,
+    is_overdue,
+    kept_since,
+    lasting,
+)
+from weft.capabilities.agent_context.permissions import (
+    EDITOR_CLEARANCE,
+    check_may_define,
+    find_agent,
+    may_look_into,
+)
+from weft.capabilities.agent_context.restore import take_over, take_over_parts
+from weft.capabilities.agent_context.service import Contexts, OpenContext
+from weft.capabilities.history.line_backend import Why
+from weft.capabilities.history.model import SYSTEM, Act, Head, no_line
+from weft.kernel.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from weft.capabilities.agent_context.service import OpenPart
+    from weft.capabilities.history.model import Version
+    from weft.capabilities.history.store import Rule
+
+_ROLLBACK_CLEARANCE = 4
+_DEFINITION_CLEARANCE = 3
+# Under which name history keeps what a root's snapshots, and its branches, still refer to.
+_NAMED_BY_ROOT = "root:"
+
+
+class ContextLines(msgspec.Struct, frozen=True):
+    """The keeper of contexts' lines, and of agents' definitions."""
+
+    contexts: Contexts
+
+    async def to_read(self, line_id: str) -> OpenContextLine:
+        line = await self._known(line_id)
+        found = await self.contexts.lines.find(line_id)
+        if (found is None and line.branch is not None) or not await self._is_part_of_a_context(line):
+            raise no_line(line_id)
+        # What nobody has written yet is as empty as a new board.
+        return OpenContextLine(self.contexts, line, found.head if found else Head.of_new_line(line_id))
+
+    async def to_write(self, line_id: str) -> LockedContextLine:
+        """Open a line for its owner or for those above it; a definition only for those above."""
+        line = await self._known(line_id)
+        await self._check_may_change(line)
+        if not await self._is_part_of_a_context(line):
+            raise no_line(line_id)
+        context = await self.contexts.open(line.owner, line.branch)
+        head = context.root if line.part is None else await self.contexts.lines.lock(line_id)
+        if head is None:
+            raise no_line(line_id)
+        return LockedContextLine(self.contexts, line, head, context)
+
+    def rollback_clearance(self, line_id: str) -> int:
+        return _DEFINITION_CLEARANCE if ContextLine.parse(line_id).part == DEFINITION else _ROLLBACK_CLEARANCE
+
+    async def expire(self, line_id: str, at_most: int) -> bool:
+        """Turn entries that retention has ended into history, so many at once; True if there may be more.
+
+        A part whose branch is gone goes with it.
+        """
+        line = ContextLine.parse(line_id)
+        if line.part is None:
+            return False
+        if not await self._is_part_of_a_context(line):
+            await self._erase_left_over(line)
+            return False
+        context = await self.contexts.open(line.owner, line.branch)
+        part = await context.part(line.part)
+        ended = sorted(await part.overdue(), key=lambda version: version.change.key)[:at_most]
+        for version in ended:
+            part.remove(version, Act.EXPIRE)
+        await context.commit([part], Why("expire"), SYSTEM)
+        return len(ended) == at_most
+
+    async def hold(self, line_id: str) -> None:
+        """Keep a part from losing what snapshots and branches of the whole context refer to, as they are now."""
+        lines, line = self.contexts.lines, ContextLine.parse(line_id)
+        holder = f"{_NAMED_BY_ROOT}{line_id}"
+        await lines.unpin(holder)
+        if line.part is None:
+            return
+        for root, seq in sorted(await self._moments_named(line)):
+            named = await lines.latest(root, line.part, seq)
+            if named is not None and PartAt.named_by(named).line == line_id:
+                await lines.pin(line_id, PartAt.named_by(named).seq, holder)
+
+    async def _erase_left_over(self, line: ContextLine) -> None:
+        # Whoever begins a branch holds the lock of the whole context, so behind it a branch that is gone stays gone.
+        await self.contexts.open(line.owner)
+        if not await self._is_part_of_a_context(line):
+            await self.contexts.lines.erase(line.line_id)
+
+    async def _moments_named(self, line: ContextLine) -> set[tuple[str, int]]:
+        """Return the moments of the whole context that have a name, are held, or are where branches begin or stand."""
+        lines, trunk = self.contexts.lines, ContextLine(line.owner, None, None).line_id
+        branches = await lines.branches(trunk)
+        moments = {(branch.head.line_id, branch.head.seq) for branch in branches}
+        moments |= {(branch.base_line or trunk, branch.base_seq) for branch in branches}
+        rules = await self.contexts.retention.rules()
+        for root in (trunk, *(branch.head.line_id for branch in branches)):
+            tags = lasting(await lines.tags(root), line, rules, self.contexts.now)
+            moments |= {(root, tag.seq) for tag in tags}
+            # A review that is open, or an agent in a session, needs the parts as much as the root that names them.
+            moments |= {(root, pin.seq) for pin in await lines.pinned(root)}
+        return moments
+
+    async def _known(self, line_id: str) -> ContextLine:
+        """Return what a line's name says, if its owner is there for the caller."""
+        line = ContextLine.parse(line_id)
+        owner = await self.contexts.access.principal(line.owner)
+        if owner is None or not await may_look_into(self.contexts.actor, owner, self.contexts.access):
+            raise no_line(line_id, denied=owner is not None)
+        return line
+
+    async def _check_may_change(self, line: ContextLine) -> None:
+        actor, access = self.contexts.actor, self.contexts.access
+        owner = await find_agent(line.owner, access)
+        if line.part == DEFINITION:
+            await check_may_define(actor, owner, access)
+        elif actor.principal_id != owner.principal_id:
+            await check_may_edit(actor, owner, access)
+            check_clearance(actor, EDITOR_CLEARANCE)
+
+    async def _is_part_of_a_context(self, line: ContextLine) -> bool:
+        """Tell whether a part's branch is still one of its context."""
+        if line.branch is None or line.part is None:
+            return True
+        root = await self.contexts.lines.find(line.root.line_id)
+        if root is None:
+            return False
+        named = await self.contexts.lines.latest(root.head.line_id, line.part, root.head.seq)
+        return named is not None and PartAt.named_by(named).line == line.line_id
+
+
+@dataclass(frozen=True, slots=True)
+class OpenContextLine:
+    """A line of a context, opened to read."""
+
+    contexts: Contexts
+    line: ContextLine
+    head: Head
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        """Return the entries; what retention has ended says nothing any more, unless a snapshot still names it."""
+        rules = await self.contexts.retention.rules()
+        named: dict[ContextLine, list[PartAt]] = {}
+        found: list[Version] = []
+        for version in versions:
+            if is_metadata(version.change.key):
+                continue
+            line = self._line_of(version)
+            is_ended = version.value is not None and is_overdue(version, kept_since(line, rules, self.contexts.now))
+            if is_ended and line not in named:
+                named[line] = await self._named(line, rules)
+            is_gone = is_ended and not await self._stood_at_any(version, named[line])
+            found.append(structs.replace(version, value=None) if is_gone else version)
+        return found
+
+    def _line_of(self, version: Version) -> ContextLine:
+        """Return the line that a version is of: where a whole context shows its entries, a part's."""
+        part, mark, _ = version.change.key.partition(PART_MARK)
+        return self.line._replace(part=part) if mark and self.line.part is None else self.line
+
+    async def _named(self, line: ContextLine, rules: Mapping[str, Rule]) -> list[PartAt]:
+        """Return the moments of a part that snapshots of it, or of the whole context, name; the first ones first."""
+        lines, now = self.contexts.lines, self.contexts.now
+        of_part = lasting(await lines.tags(line.line_id), line, rules, now)
+        moments = [PartAt(line.line_id, tag.seq, "") for tag in of_part]
+        for tag in lasting(await lines.tags(line.root.line_id), line, rules, now):
+            named = await lines.latest(line.root.line_id, line.part or "", tag.seq)
+            moments += [PartAt.named_by(named)] if named else []
+        return sorted(moments, key=lambda moment: moment.seq)
+
+    async def _stood_at_any(self, version: Version, moments: Iterable[PartAt]) -> bool:
+        """Tell whether a version was what its key said at some of these moments, which are in order."""
+        # Of each line the first moment behind a version is enough: what was replaced by then stood at no later one.
+        behind = {at.line: at for at in reversed([*moments]) if at.seq >= version.seq}
+        key = version.change.key.partition(PART_MARK)[2] if self.line.part is None else version.change.key
+        for at in behind.values():
+            stood = await self.contexts.lines.latest(at.line, key, at.seq)
+            if stood is not None and stood.seq == version.seq:
+                return True
+        return False
+
+
+@dataclass(slots=True)
+class LockedContextLine:
+    """A line of a context whose root is locked: nobody else changes any part of it until the transaction ends."""
+
+    contexts: Contexts
+    line: ContextLine
+    head: Head
+    context: OpenContext
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        return await OpenContextLine(self.contexts, self.line, self.head).visible(versions)
+
+    async def apply(self, state: Mapping[str, Version | None], why: Why) -> Head:
+        parts = await self._parts(state, why)
+        if any(part.line.part == DEFINITION and part.changes for part in parts):
+            owner = await find_agent(self.line.owner, self.contexts.access)
+            await check_may_define(self.contexts.actor, owner, self.contexts.access)
+        # The root takes note of a merge only if it was the root that was merged.
+        await self.context.commit(parts, why if self.line.part is None else why._replace(merged=None))
+        await self._announce_definition(parts)
+        self.head = self.context.root if self.line.part is None else await self._part_head()
+        return self.head
+
+    async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
+        event = self.contexts.event(event_type, self.line.owner, data)
+        await self.contexts.outbox.publish(structs.replace(event, subject=subject))
+
+    async def note_branches(self, change: int) -> None:
+        """Refuse to branch a part by itself: a context branches as a whole, and its parts as they are changed."""
+        del change
+        if self.line.part is not None:
+            root = self.line.root.line_id
+            raise InvalidInput(
+                f"context_id: a part has no branches of its own; name the whole context, {root}", field="context_id"
+            )
+
+    async def _parts(self, state: Mapping[str, Version | None], why: Why) -> list[OpenPart]:
+        if self.line.part is None:
+            return await take_over_parts(self.context, state, why.merged)
+        part = await self.context.part(self.line.part)
+        await take_over(part, state)
+        part.merged = why.merged
+        return [part]
+
+    async def _announce_definition(self, parts: Iterable[OpenPart]) -> None:
+        for part in parts:
+            if part.line.part == DEFINITION and part.changes and part.at:
+                data = {"version": part.at.seq, "context_version": self.context.root.seq, "changed": [*part.changes]}
+                await self.contexts.outbox.publish(self.contexts.event("agent.defined", self.line.owner, data))
+
+    async def _part_head(self) -> Head:
+        return await self.contexts.lines.lock(self.line.line_id) or self.head

@@ -1,0 +1,69 @@
+"""Who may look into an agent's context, and who may change what an agent is: those above it, never itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.access.grants import check_clearance, check_may_edit
+from weft.capabilities.access.model import AgentNotFound
+from weft.capabilities.agent_context.model import SelfModification
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.identity import Kind
+
+if TYPE_CHECKING:
+    from weft.capabilities.access.model import Principal
+    from weft.capabilities.access.store import AccessStore
+    from weft.kernel.identity import Actor
+
+EDITOR_CLEARANCE = 3
+COPY_CLEARANCE = 4
+
+
+async def find_agent(agent_id: str, access: AccessStore) -> Principal:
+    found = await access.principal(agent_id)
+    if found is None:
+        raise unknown_agent(agent_id)
+    return found
+
+
+def unknown_agent(agent_id: str) -> AgentNotFound:
+    return AgentNotFound(f"There is no agent '{agent_id}'.", resource_type="agent", resource_id=agent_id)
+
+
+async def may_edit(actor: Actor, owner: Principal, access: AccessStore) -> bool:
+    try:
+        await check_may_edit(actor, owner, access)
+    except PermissionDenied:
+        return False
+    return True
+
+
+async def may_look_into(actor: Actor, owner: Principal, access: AccessStore) -> bool:
+    """Tell whether a context is this caller's own, or the caller stands above its owner."""
+    if actor.principal_id == owner.principal_id or actor.is_admin:
+        return True
+    return actor.clearance >= EDITOR_CLEARANCE and await may_edit(actor, owner, access)
+
+
+async def may_know_definition(actor: Actor, owner: Principal, access: AccessStore) -> bool:
+    """Tell whether the caller may read what an agent is: about itself, as an admin, or from above."""
+    return actor.principal_id == owner.principal_id or actor.is_admin or await may_edit(actor, owner, access)
+
+
+async def check_may_define(actor: Actor, owner: Principal, access: AccessStore) -> None:
+    """Refuse whoever is not above an agent: an agent it stands below, or a human cleared for it."""
+    if actor.principal_id == owner.principal_id:
+        raise SelfModification("Nobody can change what they are themselves.")
+    await check_may_edit(actor, owner, access)
+    if actor.kind is Kind.HUMAN:
+        check_clearance(actor, EDITOR_CLEARANCE)
+
+
+def check_own(actor: Actor, agent_id: str | None) -> None:
+    """Refuse to reach another agent's context by naming it."""
+    if agent_id not in {None, actor.principal_id}:
+        raise PermissionDenied(
+            "An agent pushes and pulls its own context only.",
+            hint="Leave agent_id out. Those cleared for it can use copy_context, and read with context_history.",
+            related=("copy_context",),
+        )

@@ -1,0 +1,362 @@
+"""Taking the latest context into a session as an immutable snapshot, and reading what a session holds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+
+import msgspec
+
+from weft.capabilities.agent_context.diff import Changed, changed_entries
+from weft.capabilities.agent_context.model import (
+    DEFINITION,
+    ContextKeyNotFound,
+    ContextNotPulled,
+    EntryPlace,
+    MemoryType,
+    MemoryTypeName,
+    is_well_formed,
+    metadata_key,
+)
+from weft.capabilities.agent_context.permissions import check_own
+from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, Own
+from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
+from weft.capabilities.agent_context.store import ContextReads, Snapshot
+from weft.capabilities.agent_context.views import (
+    AgentDefinition,
+    ContextEntry,
+    Held,
+    definition_at,
+    entries_of,
+    first_entries,
+    shown,
+    with_value,
+)
+from weft.capabilities.history.model import BranchNotFound, VersionPruned
+from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
+from weft.capabilities.object_storage.staging import Staging
+from weft.capabilities.sessions.model import (
+    Session,
+    SessionArchived,
+    SessionId,
+    SessionNotFound,
+    find_session,
+    lock_active_session,
+)
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.identity import Actor
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.suggestions import COMPARE_WITH, names_like
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from weft.capabilities.agent_context.model import PartAt
+
+_ENTRIES_AT_MOST = 1_000
+_CURSOR = r"^[A-Za-z0-9_:-]{1,200}\|[A-Za-z0-9_.:/-]{1,200}\Z"
+
+
+class PullContext(Request):
+    """Which session is to hold your latest context."""
+
+    session_id: SessionId
+    agent_id: Own = None
+    branch: Branch = None
+
+
+class EntryDifference(Response):
+    """An entry in which two snapshots differ. ``memory_type`` is definition for what the agent is."""
+
+    memory_type: str
+    key: str
+    from_version: int | None = None
+    to_version: int | None = None
+    workflow_id: str | None = None
+
+
+class ContextChanges(Response, kw_only=True, omit_defaults=False):
+    """What a pull changed. ``has_more`` when there was more than fits in an answer."""
+
+    added: list[EntryDifference]
+    removed: list[EntryDifference]
+    modified: list[EntryDifference]
+    has_more: bool
+
+
+class PulledContext(AgentDefinition, kw_only=True, omit_defaults=False):
+    """What the agent is, and its memory by sort. ``has_more`` when there are entries beyond those listed."""
+
+    memory: dict[MemoryTypeName, list[ContextEntry]]
+    has_more: bool
+
+
+class ContextPulled(Response, kw_only=True, omit_defaults=False):
+    """The session's new snapshot. The one before is gone."""
+
+    success: Literal[True] = True
+    agent_id: str
+    session_id: str
+    context_id: str
+    from_version: int | None
+    to_version: int
+    snapshot: str
+    message: str
+    changes: ContextChanges
+    context: PulledContext
+
+
+class ReadContext(Request):
+    """What of your snapshot to read: one entry, one sort of memory, or all of it, a page at a time."""
+
+    session_id: SessionId
+    memory_type: Annotated[MemoryTypeName | None, msgspec.Meta(description="Only this sort of memory.")] = None
+    key: Annotated[EntryKey | None, msgspec.Meta(description="One entry with its whole value.")] = None
+    workflow_id: OfWorkflow = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="At most this many.")] = 50
+    cursor: Annotated[
+        Annotated[str, msgspec.Meta(max_length=401, pattern=_CURSOR)] | None,
+        msgspec.Meta(description="next_cursor of the page before."),
+    ] = None
+
+
+class ContextRead(Response, kw_only=True, omit_defaults=False):
+    """What you hold in this session, as it was when you pulled it."""
+
+    success: Literal[True] = True
+    agent_id: str
+    session_id: str
+    context_id: str
+    version: int
+    snapshot: str
+    pulled_at: datetime
+    definition: AgentDefinition
+    entries: list[ContextEntry]
+    count: int
+    has_more: bool
+    next_cursor: str | None
+
+
+class _Found(NamedTuple):
+    """An answer, and where the one value it still lacks is to be had."""
+
+    answer: ContextRead
+    pointer: Pointer | None = None
+
+
+@operation(
+    "context.pull",
+    tool="pull_context",
+    http="POST /v1/context/pull",
+    permission=None,
+    rate=RateClass.MEMORY,
+    effect=Effect.WRITE,
+    errors=(SessionNotFound, SessionArchived, PermissionDenied, BranchNotFound, VersionPruned),
+)
+async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulled:
+    """Take your latest context into a session as a new immutable snapshot, and let go of the one before.
+
+    The answer says what changed. The session goes on with exactly this, whatever is pushed or edited meanwhile, until
+    you pull again.
+    """
+    check_own(contexts.actor, request.agent_id)
+    session, _ = await lock_active_session(request.session_id, contexts.actor, contexts.sessions)
+    before = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
+    context = await contexts.open_own(request.branch)
+    await context.follow_definition()
+    await context.bury_overdue()
+    parts = await context.present.parts()
+    await _hold(context, session, parts)
+    await _announce(context, session, before)
+    root = context.root
+    return ContextPulled(
+        agent_id=context.owner,
+        session_id=session.session_id,
+        context_id=root.line_id,
+        from_version=before.version if before else None,
+        to_version=root.seq,
+        snapshot=root.hash.hex(),
+        message=f"Context pulled: snapshot v{before.version if before else 0} -> v{root.seq}",
+        changes=await _changes(contexts, before, parts),
+        context=await _pulled(contexts, parts),
+    )
+
+
+@operation(
+    "context.read",
+    tool="read_context",
+    http="GET /v1/context",
+    permission=None,
+    rate=RateClass.MEMORY,
+    effect=Effect.OWN_TRANSACTIONS,
+    errors=(
+        SessionNotFound,
+        ContextNotPulled,
+        ContextKeyNotFound,
+        BranchNotFound,
+        VersionPruned,
+        ObjectStorageUnavailable,
+        ObjectMissing,
+        ObjectDamaged,
+    ),
+)
+async def read_context(request: ReadContext, actor: Actor, reads: ContextReads, staging: Staging) -> ContextRead:
+    """Read what you hold in a session: the snapshot you pulled, not what your context has become since.
+
+    With a key you get that entry with its whole value, wherever it is kept.
+    """
+    found = await reads.read(actor, lambda contexts: _read(request, contexts), heavy=True)
+    if found.pointer is None:
+        return found.answer
+    content = await staging.fetch(actor.tenant, found.pointer)
+    entries = [with_value(entry, content) for entry in found.answer.entries]
+    return msgspec.structs.replace(found.answer, entries=entries)
+
+
+async def _hold(context: OpenContext, session: Session, parts: Mapping[str, PartAt]) -> None:
+    """Let the session hold the present version, and history keep every part of it for as long."""
+    needs, root = context.needs, context.root
+    await needs.snapshots.put(
+        Snapshot(
+            session_id=session.session_id,
+            principal_id=context.owner,
+            line_id=root.line_id,
+            held_line=(await needs.lines.past(root.line_id, root.seq))[0].line_id,
+            version=root.seq,
+            hash=root.hash,
+            known=root.seq,
+            known_hash=root.hash,
+            pulled_at=context.now,
+        ),
+        parts.values(),
+    )
+
+
+async def _changes(contexts: Contexts, before: Snapshot | None, parts: Mapping[str, PartAt]) -> ContextChanges:
+    then = None if before is None else ContextAt(contexts.lines, before.held)
+    # What came of a branch that was deleted since is nothing that another of its name could be compared with.
+    if then is not None and await then.is_there():
+        found = await changed_entries(contexts.lines, await then.parts(), parts)
+    else:
+        entries = await first_entries(contexts.snapshots, parts, _ENTRIES_AT_MOST)
+        found = [Changed(entry.place, None, entry.version) for entry in entries]
+    told = found[:_ENTRIES_AT_MOST]
+    return ContextChanges(
+        added=_differences(each for each in told if each.before is None),
+        removed=_differences(each for each in told if each.after is None),
+        modified=_differences(each for each in told if each.before and each.after),
+        has_more=len(found) > len(told),
+    )
+
+
+async def _pulled(contexts: Contexts, parts: Mapping[str, PartAt]) -> PulledContext:
+    definition = await definition_at(contexts.lines, parts.get(DEFINITION))
+    of_memory = {name: at for name, at in parts.items() if name != DEFINITION}
+    held = await first_entries(contexts.snapshots, of_memory, _ENTRIES_AT_MOST)
+    memory: dict[MemoryTypeName, list[ContextEntry]] = {}
+    for entry in await shown(held[:_ENTRIES_AT_MOST], contexts.snapshots):
+        memory.setdefault(entry.memory_type, []).append(entry)  # type: ignore[arg-type]  # parts have no other names
+    return PulledContext(**msgspec.structs.asdict(definition), memory=memory, has_more=len(held) > _ENTRIES_AT_MOST)
+
+
+async def _announce(context: OpenContext, session: Session, before: Snapshot | None) -> None:
+    data = {
+        "context_id": context.root.line_id,
+        "from_version": before.version if before else None,
+        "version": context.root.seq,
+        "hash": context.root.hash.hex(),
+    }
+    await context.needs.outbox.publish(context.needs.event("context.pulled", context.owner, data, session))
+
+
+async def _read(request: ReadContext, contexts: Contexts) -> _Found:
+    session = await find_session(request.session_id, contexts.actor, contexts.sessions)
+    held = await contexts.snapshots.find(session.session_id, contexts.actor.principal_id)
+    if held is None:
+        raise ContextNotPulled(resource_id=session.session_id)
+    moment = ContextAt(contexts.lines, held.held)
+    await moment.check_is_there()
+    if request.key is not None:
+        entry = await _entry(request, request.key, moment)
+        return _Found(await _answer(held, moment, contexts, [entry], None), _pointer(entry))
+    entries = await _listed(request, moment)
+    page = entries[: request.limit]
+    more = f"{page[-1].place.part}|{page[-1].place.key}" if len(entries) > len(page) else None
+    return _Found(await _answer(held, moment, contexts, page, more))
+
+
+async def _entry(request: ReadContext, key: str, moment: ContextAt) -> Held:
+    place = EntryPlace(_part(request), key)
+    at = await moment.part(place.part) if is_well_formed(key) else None
+    version = await moment.lines.latest(at.line, key, at.seq) if at else None
+    if at is None or version is None:
+        known = [] if at is None else [entry.place.key for entry in await entries_of(moment.lines, place.part, at)]
+        raise ContextKeyNotFound(
+            f"Your snapshot has no entry '{key[:200]}' in {place.part}.",
+            resource_id=key[:200],
+            available_alternatives=names_like(key, known[:COMPARE_WITH]),
+        )
+    return Held(place, version, await moment.lines.latest(at.line, metadata_key(key), at.seq))
+
+
+def _part(request: ReadContext) -> str:
+    memory_type = request.memory_type or MemoryType.LEARNED_KNOWLEDGE
+    return memory_type if request.workflow_id is None else f"{memory_type}:{request.workflow_id}"
+
+
+def _pointer(entry: Held) -> Pointer | None:
+    value = entry.version.value
+    return Pointer.decode(value) if entry.version.change.meta.outside and value is not None else None
+
+
+async def _listed(request: ReadContext, moment: ContextAt) -> list[Held]:
+    """Return the entries behind the cursor, of one sort of memory or of all, by part and key."""
+    part, _, key = (request.cursor or "").partition("|")
+    found: list[Held] = []
+    for name, at in (await moment.parts()).items():
+        if name < part or not _is_meant(name, request):
+            continue
+        entries = await entries_of(moment.lines, name, at)
+        found += [entry for entry in entries if name > part or entry.place.key > key]
+        if len(found) > request.limit:
+            break
+    return found
+
+
+def _is_meant(part: str, request: ReadContext) -> bool:
+    if part == DEFINITION:
+        return False
+    place = EntryPlace(part, "")
+    return request.memory_type in {None, place.memory_type} and request.workflow_id in {None, place.workflow_id}
+
+
+async def _answer(
+    held: Snapshot, moment: ContextAt, contexts: Contexts, entries: Sequence[Held], more: str | None
+) -> ContextRead:
+    return ContextRead(
+        agent_id=held.principal_id,
+        session_id=held.session_id,
+        context_id=held.line_id,
+        version=held.version,
+        snapshot=held.hash.hex(),
+        pulled_at=from_micros(held.pulled_at),
+        definition=await definition_at(moment.lines, await moment.part(DEFINITION)),
+        entries=await shown(entries, contexts.snapshots),
+        count=len(entries),
+        has_more=more is not None,
+        next_cursor=more,
+    )
+
+
+def _differences(changes: Iterable[Changed]) -> list[EntryDifference]:
+    return [
+        EntryDifference(
+            memory_type=change.place.memory_type,
+            key=change.place.key,
+            workflow_id=change.place.workflow_id,
+            from_version=change.before.change.version if change.before else None,
+            to_version=change.after.change.version if change.after else None,
+        )
+        for change in changes
+    ]

@@ -1,0 +1,420 @@
+"""An agent's context, opened for one call: to read one moment of it, or to change it behind its root's lock.
+
+Nothing here is cached: whoever opens a context to change it, or to pull it, reads the primary behind that lock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from weft.capabilities.access.store import AccessStore
+from weft.capabilities.agent_context.model import (
+    DEFINITION,
+    ContextLimitExceeded,
+    ContextLimits,
+    ContextLine,
+    PartAt,
+    is_overdue,
+    kept_since,
+    weight_of,
+)
+from weft.capabilities.agent_context.store import SnapshotStore
+from weft.capabilities.history.commits import keep_moment, record
+from weft.capabilities.history.line_backend import Why
+from weft.capabilities.history.model import (
+    EMPTY,
+    MAIN,
+    SYSTEM,
+    Act,
+    Author,
+    Change,
+    ChangeMeta,
+    Commit,
+    Head,
+    Point,
+    blob_hash,
+    branch_of,
+    no_branch,
+    trunk_of,
+)
+from weft.capabilities.history.store import LineStore, RetentionStore, Rule, SwitchStore
+from weft.capabilities.object_storage.staging import keep_staged
+from weft.capabilities.object_storage.store import ObjectIndex
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from weft.capabilities.agent_context.values import Said
+    from weft.capabilities.history.model import Version
+    from weft.capabilities.sessions.model import Session
+
+
+class Contexts(msgspec.Struct, frozen=True):
+    """Everything a context needs, gathered for the caller of one operation."""
+
+    actor: Actor
+    access: AccessStore
+    sessions: SessionStore
+    lines: LineStore
+    snapshots: SnapshotStore
+    retention: RetentionStore
+    switches: SwitchStore
+    objects: ObjectIndex
+    outbox: Outbox
+    clock: Clock
+    limits: ContextLimits
+
+    @property
+    def now(self) -> int:
+        return to_micros(self.clock.now())
+
+    @property
+    def author(self) -> Author:
+        return Author(self.actor.participant, self.actor.principal_id)
+
+    async def open_own(self, branch: str | None) -> OpenContext:
+        """Open the caller's own context: a branch of it, or what the caller has switched to if none is named."""
+        return await self.open(self.actor.principal_id, await self.own_branch(branch))
+
+    async def own_branch(self, branch: str | None) -> str | None:
+        """Return the branch of the caller's own context that is meant; None is the context itself."""
+        owner = self.actor.principal_id
+        if branch is None:
+            switch = await self.switches.of(ContextLine(owner, None, None).line_id, owner)
+            if switch is not None and switch.gone:
+                raise no_branch(switch.branch)
+            return switch.branch if switch else None
+        return None if branch == MAIN else branch
+
+    async def open(self, owner: str, branch: str | None = None) -> OpenContext:
+        """Open an agent's context: what is read now cannot change until this transaction ends."""
+        line = ContextLine(owner, None, branch)
+        root = await self.lines.lock(line.line_id)
+        if root is None and branch is not None:
+            raise no_branch(branch)
+        if root is None:
+            # Whoever comes second waits here for the first, and then finds what that one began.
+            await self.lines.create(line.line_id)
+            root = await self.lines.lock(line.line_id) or Head.of_new_line(line.line_id)
+        return OpenContext(self, line, self.now, await self.retention.rules(), root)
+
+    async def look_at_own(self, branch: str | None) -> OpenContext:
+        """Open the caller's own context without its lock: to see what would become of it, not to commit anything."""
+        line = ContextLine(self.actor.principal_id, None, await self.own_branch(branch))
+        found = await self.lines.find(line.line_id)
+        if found is None and line.branch is not None:
+            raise no_branch(line.branch)
+        root = found.head if found else Head.of_new_line(line.line_id)
+        return OpenContext(self, line, self.now, await self.retention.rules(), root)
+
+    def event(
+        self, event_type: str, owner: str, data: Mapping[str, object], session: Session | None = None
+    ) -> NewEvent:
+        """Return an event for the owner of a context and for whoever brought it about."""
+        told = dict.fromkeys((f"{PRINCIPAL}{owner}", f"{PRINCIPAL}{self.actor.principal_id}"))
+        return NewEvent(
+            type=event_type,
+            session_id=session.session_id if session else None,
+            subject=owner,
+            actor=self.actor.participant,
+            participants=session.audience if session else ANYONE,
+            readable_by=tuple(told),
+            data=dict(data),
+        )
+
+
+class ContextAt(NamedTuple):
+    """One moment of an agent's context, which never changes."""
+
+    lines: LineStore
+    point: Point
+
+    async def parts(self) -> dict[str, PartAt]:
+        """Return where each part stood, by name."""
+        named = await self.lines.state_at(self.point.line_id, self.point.seq)
+        return {version.change.key: PartAt.named_by(version) for version in sorted(named, key=_key)}
+
+    async def part(self, name: str) -> PartAt | None:
+        version = await self.lines.latest(self.point.line_id, name, self.point.seq)
+        return None if version is None else PartAt.named_by(version)
+
+    async def check_is_there(self) -> None:
+        if not await self.is_there():
+            raise no_branch(branch_of(self.point.line_id) or MAIN)
+
+    async def is_there(self) -> bool:
+        """Tell whether this is still a moment of its line: of a branch that was deleted since, it is none.
+
+        That holds even if another branch has its name by now.
+        """
+        if self.point.seq == 0:
+            return True
+        commit = await self.lines.commit_at(self.point.line_id, self.point.seq)
+        return commit is not None and commit.hash == self.point.hash
+
+
+@dataclass(slots=True)
+class OpenContext:
+    """An agent's context whose root is locked: nobody else changes any part of it until the transaction ends."""
+
+    needs: Contexts
+    line: ContextLine
+    now: int
+    rules: Mapping[str, Rule]
+    root: Head
+
+    @property
+    def owner(self) -> str:
+        return self.line.owner
+
+    @property
+    def present(self) -> ContextAt:
+        return ContextAt(self.needs.lines, Point(self.root.line_id, self.root.seq, self.root.hash))
+
+    async def part(self, name: str) -> OpenPart:
+        named = await self.needs.lines.latest(self.root.line_id, name, self.root.seq)
+        return self._opened(name, named)
+
+    async def parts(self) -> list[OpenPart]:
+        """Return every part there is."""
+        named = await self.needs.lines.state_at(self.root.line_id, self.root.seq)
+        return [self._opened(version.change.key, version) for version in sorted(named, key=_key)]
+
+    async def commit(self, parts: Iterable[OpenPart], why: Why, author: Author | None = None) -> str | None:
+        """Keep what was changed in some parts, as one new version of the context. Nothing changed is no version.
+
+        Return the name that the version before was given, if a part has occasion for one.
+        """
+        changed = [part for part in parts if part.changes or part.merged]
+        if not changed and why.merged is None:
+            return None
+        growth = await self.check_room(changed)
+        author = author or self.needs.author
+        kept = await self._keep_values(changed)
+        occasion = next((part.occasion for part in changed if part.occasion), None)
+        label = await self.keep_moment(self.root, occasion, author)
+        for part in changed:
+            await part.commit(why, author, kept)
+        await self._commit_root([await self._names(part) for part in changed], why, author, growth)
+        return label
+
+    async def keep_moment(self, head: Head, occasion: str | None, author: Author) -> str | None:
+        """Name the state of a line if there is occasion to, unless nothing was ever said there."""
+        if occasion is None or head.seq == 0:
+            return None
+        return await keep_moment(self.needs.lines, head, occasion, author.participant, self.now)
+
+    async def follow_definition(self) -> None:
+        """Have a branch name the definition of today: what an agent is has no branches."""
+        if self.line.branch is None:
+            return
+        trunk = await self.needs.lines.find(trunk_of(self.root.line_id))
+        today = trunk and await self.needs.lines.latest(trunk.head.line_id, DEFINITION, trunk.head.seq)
+        held = await self.part(DEFINITION)
+        if today and held.at != PartAt.named_by(today):
+            held.at = PartAt.named_by(today)
+            await self._commit_root([await self._names(held)], Why("definition"), SYSTEM, 0)
+
+    async def bury_overdue(self) -> None:
+        """Turn entries that retention has ended into history."""
+        ended = await self._overdue()
+        for part, version in ended:
+            part.remove(version, Act.EXPIRE)
+        await self.commit({part.name: part for part, _ in ended}.values(), Why("expire"), SYSTEM)
+
+    async def _overdue(self) -> list[tuple[OpenPart, Version]]:
+        """Return the entries that retention has ended, with their parts."""
+        ending = [
+            (part, part.at) for part in await self.parts() if part.at is not None and part.ended_before is not None
+        ]
+        states = await self.needs.snapshots.states([at for _, at in ending])
+        return [
+            (part, version)
+            for (part, _), state in zip(ending, states, strict=True)
+            for version in state
+            if is_overdue(version, part.ended_before)
+        ]
+
+    async def check_room(self, parts: Iterable[OpenPart]) -> int:
+        """Refuse what would make the context too large, and return by how much it grows; shrinking is always allowed.
+
+        What an agent is weighs nothing: however full its memory, those above can always change its rules.
+        """
+        of_memory = [part for part in parts if part.name != DEFINITION]
+        growth = sum(part.growth for part in of_memory)
+        limit = self.needs.limits.total_bytes
+        if growth > 0 and self.root.weight + growth > limit:
+            await self._check_live(growth, limit, of_memory)
+        return growth
+
+    async def _check_live(self, growth: int, limit: int, parts: Sequence[OpenPart]) -> None:
+        # What retention has ended counts no more, even if it was not removed yet.
+        changed = {(part.name, key) for part in parts for key in part.changes}
+        ended = [
+            version.change for part, version in await self._overdue() if (part.name, version.change.key) not in changed
+        ]
+        live = self.root.weight - sum(map(weight_of, ended))
+        if live + growth > limit:
+            raise ContextLimitExceeded(
+                f"The context holds {live} of {limit} bytes; this would make it {live + growth}.",
+                used_bytes=live,
+                limit_bytes=limit,
+            )
+
+    async def _keep_values(self, parts: Sequence[OpenPart]) -> Collection[bytes]:
+        """Have history keep what parts are to say, and return the hashes of it."""
+        said = {each.hash: each for part in parts for each in part.said}
+        await keep_staged([each.pointer for each in said.values() if each.pointer], self.needs.objects)
+        # Everyone takes values in this order, so nobody waits in a circle.
+        for value_hash, each in sorted(said.items()):
+            path = each.pointer.object if each.pointer else None
+            await self.needs.lines.put_blob(value_hash, each.text, outside=path)
+        return said.keys()
+
+    async def _names(self, part: OpenPart) -> Change:
+        """Return the root's change that names where a part stands now."""
+        assert part.at is not None  # noqa: S101 - it has just been committed to
+        text = part.at.encode()
+        await self.needs.lines.put_blob(blob_hash(text), text)
+        return Change(part.name, 1, part.named_times + 1, Act.WRITE, blob_hash(text), ChangeMeta())
+
+    async def _commit_root(self, changes: Sequence[Change], why: Why, author: Author, growth: int) -> None:
+        commit = Commit(
+            line_id=self.root.line_id,
+            seq=self.root.seq + 1,
+            author=author,
+            committed_at=self.now,
+            reason=why.reason,
+            step=why.step,
+            changes=tuple(changes),
+            merged=why.merged,
+        )
+        self.root = await record(self.needs.lines, self.root, commit, weight=self.root.weight + growth)
+
+    def _opened(self, name: str, named: Version | None) -> OpenPart:
+        # What an agent is has no branches: whoever changes it changes it for all of them.
+        line = ContextLine(self.owner, name, None if name == DEFINITION else self.line.branch)
+        at = None if named is None else PartAt.named_by(named)
+        return OpenPart(self, line, at, 0 if named is None else named.change.version)
+
+
+@dataclass(slots=True)
+class OpenPart:
+    """One part of an open context: where it stands, and what is to become of it with the next commit."""
+
+    context: OpenContext
+    line: ContextLine
+    at: PartAt | None
+    named_times: int
+    changes: dict[str, Change] = field(default_factory=dict)
+    said: list[Said] = field(default_factory=list)
+    growth: int = 0
+    merged: Point | None = None
+    # What the state before the next commit is to be named for, if it is to have a name.
+    occasion: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.line.part or ""
+
+    @property
+    def ended_before(self) -> int | None:
+        return kept_since(self.line, self.context.rules, self.context.now)
+
+    async def standing(self, key: str) -> Version | None:
+        """Return the entry of a key, which retention may have ended."""
+        return None if self.at is None else await self._lines.latest(self.at.line, key, self.at.seq)
+
+    async def state(self) -> Sequence[Version]:
+        """Return every entry without its value, those that retention has ended included."""
+        return [] if self.at is None else await self._lines.state_at(self.at.line, self.at.seq, values=False)
+
+    async def overdue(self) -> list[Version]:
+        since = self.ended_before
+        return [] if since is None else [version for version in await self.state() if is_overdue(version, since)]
+
+    async def write(self, key: str, said: Said, *, anew: bool = False) -> bool:
+        """Have an entry say something; False if it does already, unless it is to be said anew."""
+        current = await self.standing(key)
+        is_live = current is not None and not is_overdue(current, self.ended_before)
+        if current is not None and is_live:
+            if (current.change.blob_hash, current.change.meta) == (said.hash, said.meta) and not anew:
+                return False
+            life, number = current.change.life, current.change.version + 1
+        else:
+            life, number = await self._last_life(key, current) + 1, 1
+        self._change(Change(key, life, number, Act.WRITE, said.hash, said.meta), current)
+        self.said.append(said)
+        return True
+
+    async def delete(self, key: str) -> bool:
+        """Have an entry go; False if it is not there."""
+        current = await self.standing(key)
+        if current is None:
+            return False
+        self.remove(current, Act.DELETE)
+        return True
+
+    def remove(self, version: Version, act: Act) -> None:
+        change = version.change
+        self._change(Change(change.key, change.life, change.version, act, None, ChangeMeta()), version)
+
+    async def commit(self, why: Why, author: Author, kept: Collection[bytes]) -> None:
+        """Add what is to become of this part to its line, by which ``kept`` values are referred to at last."""
+        head = await self._locked(kept)
+        await self.context.keep_moment(head, self.occasion, author)
+        commit = Commit(
+            line_id=head.line_id,
+            seq=head.seq + 1,
+            author=author,
+            committed_at=self.context.now,
+            reason=why.reason,
+            step=why.step,
+            changes=tuple(self.changes[key] for key in sorted(self.changes)),
+            merged=self.merged,
+        )
+        head = await record(self._lines, head, commit, weight=head.weight + self.growth)
+        self.at = PartAt.of(Point(head.line_id, head.seq, head.hash))
+
+    @property
+    def _lines(self) -> LineStore:
+        return self.context.needs.lines
+
+    def _change(self, change: Change, replaced: Version | None) -> None:
+        self.changes[change.key] = change
+        self.growth -= 0 if replaced is None else weight_of(replaced.change)
+        self.growth += weight_of(change) if change.act is Act.WRITE else 0
+
+    async def _last_life(self, key: str, current: Version | None) -> int:
+        if current is not None:
+            return current.change.life
+        return 0 if self.at is None else await self._lines.last_life(self.at.line, key)
+
+    async def _locked(self, kept: Collection[bytes]) -> Head:
+        line_id = self.line.line_id
+        if self.at is None or self.at.line != line_id:
+            await self._begin(line_id, kept)
+        return await self._lines.lock(line_id) or Head.of_new_line(line_id)
+
+    async def _begin(self, line_id: str, kept: Collection[bytes]) -> None:
+        """Begin this part's own line. A branch shares everything up to here, until now without having to say so."""
+        if await self._lines.lock(line_id) is not None:
+            # Left over from a branch of the same name which is gone, and with which this one shares nothing.
+            await self._lines.erase(line_id, sparing=kept)
+        if self.line.branch is None:
+            await self._lines.create(line_id)
+            return
+        base = Point(trunk_of(line_id), 0, EMPTY) if self.at is None else self.at.point
+        weight = await self._lines.weight_at(base.line_id, base.seq)
+        await self._lines.branch(line_id, base, weight=weight or 0, next_expiry_at=None)
+
+
+def _key(version: Version) -> str:
+    return version.change.key

@@ -1,0 +1,82 @@
+"""Where an agent's context stands, and what a session knows of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from weft.capabilities.agent_context.model import ContextLine
+from weft.capabilities.agent_context.permissions import check_own
+from weft.capabilities.agent_context.push import Branch, Own, knows
+from weft.capabilities.agent_context.service import Contexts
+from weft.capabilities.history.model import MAIN, BranchNotFound, Head, no_branch
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.kernel.clock import optional_moment
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+
+class GetContextStatus(Request):
+    """Which of your branches, and which session."""
+
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="Also tell what this session knows.")] = None
+    agent_id: Own = None
+    branch: Branch = None
+
+
+class ContextStatus(Response, kw_only=True, omit_defaults=False):
+    """The version your context is at, the one a session pulled, and the one it knows: that, or what it pushed since."""
+
+    agent_id: str
+    context_id: str
+    branch: str
+    version: int
+    snapshot: str
+    used_bytes: int
+    limit_bytes: int
+    pulled_version: int | None
+    known_version: int | None
+    pulled_at: datetime | None
+
+
+@operation(
+    "context.status",
+    tool="get_context_status",
+    http="GET /v1/context/status",
+    permission=None,
+    rate=RateClass.MEMORY,
+    effect=Effect.READ,
+    errors=(SessionNotFound, BranchNotFound, PermissionDenied),
+)
+async def get_context_status(request: GetContextStatus, contexts: Contexts) -> ContextStatus:
+    """See which version your context is at, and which one a session of yours holds."""
+    check_own(contexts.actor, request.agent_id)
+    owner = contexts.actor.principal_id
+    line = ContextLine(owner, None, await contexts.own_branch(request.branch))
+    held = None
+    if request.session_id is not None:
+        session = await find_session(request.session_id, contexts.actor, contexts.sessions)
+        held = await contexts.snapshots.find(session.session_id, owner)
+    root = await _root(line, contexts)
+    is_known = held is not None and await knows(held, line.line_id, contexts.lines)
+    return ContextStatus(
+        agent_id=owner,
+        context_id=line.line_id,
+        branch=line.branch or MAIN,
+        version=root.seq,
+        snapshot=root.hash.hex(),
+        used_bytes=root.weight,
+        limit_bytes=contexts.limits.total_bytes,
+        pulled_version=held.version if held else None,
+        known_version=held.known if held and is_known else None,
+        pulled_at=optional_moment(held.pulled_at if held else None),
+    )
+
+
+async def _root(line: ContextLine, contexts: Contexts) -> Head:
+    found = await contexts.lines.find(line.line_id)
+    if found is None and line.branch is not None:
+        raise no_branch(line.branch)
+    return found.head if found else Head.of_new_line(line.line_id)

@@ -1,0 +1,76 @@
+"""What contexts need of storage, beside the lines themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+import msgspec
+
+from weft.capabilities.history.model import Point
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+    from weft.capabilities.agent_context.model import PartAt
+    from weft.capabilities.agent_context.service import Contexts
+    from weft.capabilities.history.model import Version
+    from weft.kernel.identity import Actor
+
+T = TypeVar("T")
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What an agent holds in a session: one version of its context, which never changes.
+
+    ``line_id`` is the line that was pulled, and ``held_line`` the one that the version is really on: what a branch has
+    from the line it came from stays there when the branch goes. ``known`` is the version that the session knows of:
+    the one it pulled, or what it has made of it by pushing since.
+    """
+
+    session_id: str
+    principal_id: str
+    line_id: str
+    held_line: str
+    version: int
+    hash: bytes
+    known: int
+    known_hash: bytes
+    pulled_at: int
+
+    @property
+    def held(self) -> Point:
+        return Point(self.held_line, self.version, self.hash)
+
+    @property
+    def known_point(self) -> Point:
+        return Point(self.line_id, self.known, self.known_hash)
+
+
+class SnapshotStore(Protocol):
+    """What agents hold in sessions, and the values that are shown of it."""
+
+    async def find(self, session_id: str, principal_id: str) -> Snapshot | None: ...
+
+    async def put(self, snapshot: Snapshot, parts: Iterable[PartAt]) -> None:
+        """Let an agent hold this, and nothing of what it held before; history keeps every part of it for as long."""
+        ...
+
+    async def states(self, parts: Sequence[PartAt]) -> Sequence[Sequence[Version]]:
+        """Return every entry of each of these parts, without values: of many in few statements."""
+        ...
+
+    async def learn(self, session_id: str, principal_id: str, known: Point) -> None:
+        """Note what version of a context a session knows of, if it holds one of the same."""
+        ...
+
+    async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
+        """Return the texts of values that history keeps."""
+        ...
+
+
+class ContextReads(Protocol):
+    """Reading contexts on behalf of a caller, where something is to be done after the transaction."""
+
+    async def read(self, actor: Actor, work: Callable[[Contexts], Awaitable[T]], *, heavy: bool = False) -> T:
+        """Do the work on one consistent view."""
+        ...

@@ -1,0 +1,189 @@
+"""How an agent's context is shown: what it is, and the entries of what it knows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from weft.capabilities.agent_context.model import EntryPlace, is_metadata, metadata_key
+from weft.capabilities.history.model import VersionPruned
+from weft.capabilities.history.three_way import state_by_key
+from weft.capabilities.object_storage.model import Pointer
+from weft.kernel.clock import from_micros
+from weft.kernel.json_input import passed_on
+from weft.kernel.operation import Response
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+    from weft.capabilities.agent_context.model import PartAt
+    from weft.capabilities.agent_context.store import SnapshotStore
+    from weft.capabilities.history.model import Version
+    from weft.capabilities.history.store import LineStore
+
+# How much of the values an answer carries itself; the rest is read one by one.
+_SHOWN_BYTES = 262_144
+_PARTS_AT_ONCE = 200
+
+
+class AgentDefinition(Response, kw_only=True, omit_defaults=False):
+    """What an agent is. Nothing of it is the agent's own to change."""
+
+    role: str | None = None
+    system_prompt: str | None = None
+    guardrails: list[dict[str, Any]] = msgspec.field(default_factory=list)
+    config: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class ContextEntry(Response):
+    """One entry of an agent's memory. ``hash`` is the SHA-256 of the value.
+
+    ``truncated`` if the value, or what was said about it, is not shown here: read the entry by its key.
+    ``pruned`` if history keeps the value no longer.
+    """
+
+    key: str
+    memory_type: str
+    version: int
+    size: int
+    written_by: str
+    written_at: datetime
+    hash: str = ""
+    workflow_id: str | None = None
+    media_type: str | None = None
+    value: Any = msgspec.UNSET
+    base64: bytes | None = None
+    metadata: dict[str, Any] = msgspec.field(default_factory=dict)
+    truncated: bool = False
+    pruned: bool = False
+
+
+class Held(NamedTuple):
+    """An entry as history has it: its value, and what was said about it."""
+
+    place: EntryPlace
+    version: Version
+    about: Version | None = None
+
+    @property
+    def said(self) -> tuple[Version, ...]:
+        """The value first, then what was said about it."""
+        return (self.version,) if self.about is None else (self.version, self.about)
+
+    def place_of(self, version: Version) -> EntryPlace:
+        return EntryPlace(self.place.part, version.change.key)
+
+
+class _Shown(NamedTuple):
+    """What an answer says of a version: its text, that it is left out, or that it is no longer kept."""
+
+    text: str | None
+    is_left_out: bool
+    is_pruned: bool
+
+
+async def entries_of(lines: LineStore, part: str, at: PartAt) -> list[Held]:
+    """Return every entry of a part, by key, without values."""
+    return _held(part, await lines.state_at(at.line, at.seq, values=False))
+
+
+async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartAt], at_most: int) -> list[Held]:
+    """Return entries of parts, by part and key, without values: so many, and more if there are more."""
+    found: list[Held] = []
+    names = list(parts)
+    for start in range(0, len(names), _PARTS_AT_ONCE):
+        some = names[start : start + _PARTS_AT_ONCE]
+        states = await snapshots.states([parts[name] for name in some])
+        found += [entry for name, state in zip(some, states, strict=True) for entry in _held(name, state)]
+        if len(found) > at_most:
+            break
+    return found
+
+
+def _held(part: str, versions: Sequence[Version]) -> list[Held]:
+    state = state_by_key(versions)
+    keys = sorted(key for key in state if not is_metadata(key))
+    return [Held(EntryPlace(part, key), state[key], state.get(metadata_key(key))) for key in keys]
+
+
+async def definition_at(lines: LineStore, at: PartAt | None) -> AgentDefinition:
+    if at is None:
+        return AgentDefinition()
+    said = state_by_key(await lines.state_at(at.line, at.seq))
+    return msgspec.convert({key: _decoded(version) for key, version in said.items()}, AgentDefinition)
+
+
+def _decoded(version: Version) -> Any:  # noqa: ANN401 - whatever was said
+    if version.value is None:
+        raise VersionPruned(f"What the agent's {version.change.key} was then is no longer kept.")
+    return msgspec.json.decode(version.value)
+
+
+async def shown(entries: Sequence[Held], snapshots: SnapshotStore) -> list[ContextEntry]:
+    """Return entries with as much of what they say as fits in an answer, the first ones first."""
+    fitting = _fitting(entries)
+    texts = await snapshots.values(
+        version.change.blob_hash
+        for held in entries
+        for version in held.said
+        # What lies outside is small in here: it is what points there.
+        if version.change.blob_hash and (held.place_of(version) in fitting or version.change.meta.outside)
+    )
+    return [_entry(held, texts, fitting) for held in entries]
+
+
+def _fitting(entries: Iterable[Held]) -> set[EntryPlace]:
+    """Return the places of what fits in an answer: values, and what was said about them."""
+    room, fitting = _SHOWN_BYTES, set()
+    for held in entries:
+        for version in held.said:
+            meta = version.change.meta
+            if not meta.outside and meta.size <= room:
+                room -= meta.size
+                fitting.add(held.place_of(version))
+    return fitting
+
+
+def with_value(entry: ContextEntry, content: bytes) -> ContextEntry:
+    """Return an entry that was shown without its value together with it."""
+    if entry.media_type is None:
+        return msgspec.structs.replace(entry, value=passed_on(content.decode()), truncated=False)
+    return msgspec.structs.replace(entry, base64=content, truncated=False)
+
+
+def _entry(held: Held, texts: Mapping[bytes, str], fitting: AbstractSet[EntryPlace]) -> ContextEntry:
+    change = held.version.change
+    said, *about = (_shown(version, texts, is_wanted=held.place_of(version) in fitting) for version in held.said)
+    return ContextEntry(
+        key=held.place.key,
+        memory_type=held.place.memory_type,
+        workflow_id=held.place.workflow_id,
+        version=change.version,
+        size=change.meta.size,
+        hash=_hash(held.version, texts),
+        written_by=held.version.author,
+        written_at=from_micros(held.version.committed_at),
+        media_type=change.meta.media_type,
+        value=msgspec.UNSET if said.text is None else passed_on(said.text),
+        metadata=next((passed_on(each.text) for each in about if each.text is not None), {}),
+        truncated=not said.is_pruned and any(each.is_left_out for each in (said, *about)),
+        pruned=said.is_pruned,
+    )
+
+
+def _shown(version: Version, texts: Mapping[bytes, str], *, is_wanted: bool) -> _Shown:
+    text = texts.get(version.change.blob_hash or b"")
+    if version.change.meta.outside:
+        return _Shown(None, is_left_out=True, is_pruned=text is None)
+    return _Shown(text if is_wanted else None, is_left_out=not is_wanted, is_pruned=is_wanted and text is None)
+
+
+def _hash(version: Version, texts: Mapping[bytes, str]) -> str:
+    """Return the hash of a value. What lies outside is named by what points there, for as long as that is kept."""
+    value_hash = version.change.blob_hash or b""
+    if not version.change.meta.outside:
+        return value_hash.hex()
+    return Pointer.decode(texts[value_hash]).sha256 if value_hash in texts else ""

@@ -1,0 +1,92 @@
+"""Looking at a whole session as an admin: everything on its board, whoever it is meant for. Always on record."""
+
+from __future__ import annotations
+
+from weft.capabilities.board.board_view import Board
+from weft.capabilities.board.board_writer import change_of
+from weft.capabilities.board.operations import BranchChoice, KeyInfo, SnapshotInfo, key_info, snapshot_info
+from weft.capabilities.board.service import Boards
+from weft.capabilities.history.model import LATEST, BranchNotFound
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, line_of
+from weft.capabilities.sessions.operations import SessionInfo, describe
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+
+class InspectSession(Request):
+    """Which session to look into."""
+
+    session_id: SessionId
+    branch: BranchChoice = None
+
+
+class InspectedEntry(Response, kw_only=True, omit_defaults=False):
+    """One entry with everything known about it."""
+
+    info: KeyInfo
+    value: str
+    reads: int
+
+
+class Inspection(Response):
+    """A whole session."""
+
+    session: SessionInfo
+    entries: list[InspectedEntry]
+    snapshots: list[SnapshotInfo]
+    history_intact: bool
+    history_problem: str | None = None
+
+
+async def _damage(board: Board) -> str | None:
+    """Return what is wrong with the history of a board or of its branches; None if nothing is."""
+    trunk, lines = line_of(board.session.session_id), board.parts.lines
+    branches = await lines.branches(trunk) if board.session.branches else ()
+    for line_id in (trunk, *(branch.head.line_id for branch in branches)):
+        damage = await lines.verify(line_id)
+        if damage is not None:
+            return damage.told
+    return None
+
+
+async def _departure(board: Board) -> str | None:
+    """Return what the board says that its history does not; None if they agree."""
+    if board.branch is not None:
+        return None  # a branch says nothing but its history
+    told = {key: (version.change, version.author) for key, version in (await board.state_at(LATEST)).items()}
+    held = {e.key: (change_of(e), e.written_by) for e in await board.entries.list(board.session.session_id)}
+    departing = sorted(key for key in told.keys() | held.keys() if told.get(key) != held.get(key))
+    return f"the board's '{departing[0]}' is not what its history says" if departing else None
+
+
+@operation(
+    "session.inspect",
+    tool="inspect_session",
+    http="POST /v1/sessions/{session_id}/inspect",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    heavy=True,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(SessionNotFound, BranchNotFound),
+)
+async def inspect_session(request: InspectSession, boards: Boards) -> Inspection:
+    """Look at everything a session's board holds, values included, and check that its history is intact.
+
+    For admins only; every use is written to the audit log.
+    """
+    board = await boards.to_read(request.session_id, request.branch)
+    live = await board.entries.read_all(request.session_id)
+    problem = await _damage(board) or await _departure(board)
+    return Inspection(
+        session=await describe(board.session, boards.sessions),
+        entries=[
+            InspectedEntry(info=key_info(found.entry), value=found.value, reads=found.entry.reads)
+            for found in live
+            if found.entry.lives_at(board.now)
+        ],
+        snapshots=[snapshot_info(tag) for tag in await board.snapshots()],
+        history_intact=problem is None,
+        history_problem=problem,
+    )

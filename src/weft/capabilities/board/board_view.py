@@ -1,0 +1,109 @@
+"""A session's board, or a branch of it, as one caller may see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from weft.capabilities.board.branch_entries import BranchEntries
+from weft.capabilities.board.model import KeyNotFound, check_key
+from weft.capabilities.board.read_acl import last_words
+from weft.capabilities.history.model import LATEST, SnapshotNotFound, VersionPruned, line_name
+from weft.capabilities.history.three_way import state_by_key
+from weft.capabilities.sessions.model import line_of
+from weft.kernel.identity import ANYONE
+from weft.kernel.ids import is_name
+from weft.kernel.suggestions import COMPARE_WITH, names_like
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from weft.capabilities.board.model import Entry, EntryWithValue
+    from weft.capabilities.board.service import Boards
+    from weft.capabilities.board.store import EntryStore
+    from weft.capabilities.history.model import Tag, Version
+    from weft.capabilities.sessions.model import Session
+
+
+@dataclass(slots=True)
+class Board:
+    """A board as its caller may see it."""
+
+    parts: Boards
+    session: Session
+    branch: str | None
+    now: int
+    entries: EntryStore = field(init=False)
+
+    def __post_init__(self) -> None:
+        on_branch = self.branch is not None
+        self.entries = BranchEntries(self.parts.lines, self.line_id) if on_branch else self.parts.entries
+
+    @property
+    def line_id(self) -> str:
+        return line_name(line_of(self.session.session_id), self.branch)
+
+    async def live(self) -> Sequence[Entry]:
+        """Return every live entry, readable or not; callers show only what is readable."""
+        return [e for e in await self.entries.list(self.session.session_id) if e.lives_at(self.now)]
+
+    async def read(self, keys: Sequence[str]) -> dict[str, EntryWithValue]:
+        """Return those of the keys that are there for this caller."""
+        for key in keys:
+            check_key(key, namespaces=self.session.config.namespaces)
+        found = await self.entries.read(self.session.session_id, keys)
+        visible = {f.entry.key: f for f in found if f.entry.lives_at(self.now) and f.entry.readable(self.parts.actor)}
+        for key, each in visible.items():
+            if each.lost:
+                raise VersionPruned(f"What '{key}' said when the branch began is no longer kept.", key=key)
+        if self.branch is None:
+            for key in visible:
+                self.parts.tally.note(self.parts.actor.tenant, self.session.session_id, key, self.now)
+        return visible
+
+    async def readable(self) -> Sequence[EntryWithValue]:
+        """Return every live entry this caller may read, with its value."""
+        entries = await self.entries.read_all(self.session.session_id)
+        return [f for f in entries if f.entry.lives_at(self.now) and f.entry.readable(self.parts.actor)]
+
+    async def missing(self, key: str) -> KeyNotFound:
+        """Return the error for an absent key, naming the ones that look like it."""
+        readable = [entry.key for entry in (await self.live())[:COMPARE_WITH] if entry.readable(self.parts.actor)]
+        where = "The board" if self.branch is None else f"The branch '{self.branch}' of the board"
+        return KeyNotFound(
+            f"{where} has no key '{key}'.",
+            resource_type="key",
+            resource_id=key,
+            available_alternatives=names_like(key, readable),
+        )
+
+    async def snapshots(self) -> list[Tag]:
+        """Return the named moments of the board, oldest first; a branch has those of the past it shares as well."""
+        tags: dict[str, Tag] = {}
+        for stretch in await self.parts.lines.past(self.line_id, LATEST):
+            for tag in await self.parts.lines.tags(stretch.line_id):
+                if tag.seq <= stretch.upto:
+                    tags.setdefault(tag.label, tag)
+        return sorted(tags.values(), key=lambda tag: (tag.created_at, tag.label))
+
+    async def find_snapshot(self, label: str) -> Tag:
+        past = await self.parts.lines.past(self.line_id, LATEST) if is_name(label) else ()
+        for stretch in past:
+            tag = await self.parts.lines.find_tag(stretch.line_id, label)
+            if tag is not None and tag.seq <= stretch.upto:
+                return tag
+        raise SnapshotNotFound(f"The board has no snapshot '{label[:100]}'.", resource_id=label[:100])
+
+    async def state_at(self, seq: int) -> dict[str, Version]:
+        """Return what the board held right after a commit."""
+        return state_by_key(await self.parts.lines.state_at(self.line_id, seq))
+
+    async def visible_at(self, seq: int) -> dict[str, Version]:
+        """Return that part of an earlier state which the caller may read."""
+        return state_by_key(await self.visible((await self.state_at(seq)).values()))
+
+    async def visible(self, versions: Iterable[Version]) -> list[Version]:
+        """Return those versions that the caller may read: by the patterns of then, and by the last word on the key."""
+        readable = [v for v in versions if self.parts.actor.matches(v.change.meta.readable_by or ANYONE)]
+        words = await last_words(self.parts.lines, self.line_id, readable)
+        return [v for v, said in zip(readable, words, strict=True) if all(map(self.parts.actor.matches, said))]

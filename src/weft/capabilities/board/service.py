@@ -1,0 +1,87 @@
+"""Opening a session's board, or a branch of it, for one caller: to read, or to change behind the line's lock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.board.board_view import Board
+from weft.capabilities.board.board_writer import OpenBoard
+from weft.capabilities.board.store import EntryStore, ReadTally, TokenCounters
+from weft.capabilities.history.model import MAIN, BranchNotFound, line_name
+from weft.capabilities.history.store import LineStore, SwitchStore
+from weft.capabilities.records.store import RecordStore
+from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.events import Outbox
+from weft.kernel.identity import Actor
+from weft.kernel.suggestions import names_like
+
+if TYPE_CHECKING:
+    from weft.capabilities.history.model import Head
+
+
+class Boards(msgspec.Struct, frozen=True):
+    """Everything a board needs, gathered for the caller of one operation."""
+
+    actor: Actor
+    sessions: SessionStore
+    entries: EntryStore
+    lines: LineStore
+    switches: SwitchStore
+    outbox: Outbox
+    clock: Clock
+    counters: TokenCounters
+    tally: ReadTally
+    records: RecordStore
+
+    async def to_read(self, session_id: str, branch: str | None = None) -> Board:
+        session = await find_session(session_id, self.actor, self.sessions)
+        chosen = await self._chosen(session, branch)
+        if chosen is not None and await self.lines.find(line_name(line_of(session_id), chosen)) is None:
+            raise await self._gone(session, chosen, switched=branch is None)
+        return Board(self, session, chosen, to_micros(self.clock.now()))
+
+    async def to_write(self, session_id: str, branch: str | None = None) -> OpenBoard:
+        """Open a board behind its line's lock: what is read now cannot change until this transaction ends."""
+        session, head = await lock_active_session(session_id, self.actor, self.sessions)
+        chosen = await self._chosen(session, branch)
+        if chosen is not None:
+            head = await self._lock(session, chosen, switched=branch is None)
+        board = OpenBoard(self, session, chosen, to_micros(self.clock.now()), head)
+        await board.bury_expired()
+        return board
+
+    async def _chosen(self, session: Session, asked: str | None) -> str | None:
+        """Return the branch that a call means, if it is not the board itself: the one it names or was switched to."""
+        if asked == MAIN or (asked is None and session.branches == 0):
+            return None
+        if asked is not None:
+            return asked
+        switch = await self.switches.of(line_of(session.session_id), self.actor.principal_id)
+        if switch is not None and switch.gone:
+            raise await self._gone(session, switch.branch, switched=True)
+        return switch.branch if switch else None
+
+    async def _lock(self, session: Session, branch: str, *, switched: bool) -> Head:
+        # Always behind the session and its own line, so that nobody waits for one who waits for them.
+        head = await self.lines.lock(line_name(line_of(session.session_id), branch))
+        if head is None:
+            raise await self._gone(session, branch, switched=switched)
+        return head
+
+    async def _gone(self, session: Session, branch: str, *, switched: bool) -> BranchNotFound:
+        branches = await self.lines.branches(line_of(session.session_id)) if session.branches else ()
+        error = BranchNotFound(
+            f"The branch '{branch}' that you had switched to is gone."
+            if switched
+            else f"The board has no branch '{branch}' (any more).",
+            resource_type="branch",
+            resource_id=branch,
+            available_alternatives=names_like(branch, [line.branch for line in branches if line.branch is not None]),
+        )
+        if switched:
+            error.hint = f"You had switched to it. Go back with the action switch and branch {MAIN}, or to another one."
+        return error

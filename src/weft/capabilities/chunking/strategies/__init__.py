@@ -1,1 +1,0 @@
-"""One way of finding the places for each kind of text."""

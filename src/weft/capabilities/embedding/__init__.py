@@ -1,1 +1,0 @@
-"""Embedding: texts as vectors, near each other where they mean alike."""

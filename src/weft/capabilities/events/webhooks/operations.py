@@ -1,0 +1,427 @@
+"""What callers can ask of webhooks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+from weft.capabilities.access.store import AccessStore
+from weft.capabilities.events.model import EventStore
+from weft.capabilities.events.operations import TypePattern
+from weft.capabilities.events.webhooks.delivery import ADMINS
+from weft.capabilities.events.webhooks.model import (
+    MOST_WEBHOOKS,
+    AddressRefused,
+    DeliveryState,
+    Secret,
+    TooManyWebhooks,
+    Url,
+    Webhook,
+    WebhookCannotRun,
+    WebhookId,
+    WebhookNotFound,
+    check_url,
+    delivery_id_of,
+    maker_of,
+    secret_of,
+)
+from weft.capabilities.events.webhooks.store import Courier, Delivery, WebhookStore
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
+from weft.kernel.errors import InvalidInput
+from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.fields import Count, Ordinal, ShortText
+from weft.kernel.identity import ANYONE, Actor, Permission
+from weft.kernel.ids import new_id
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, SessionUse, operation
+
+
+class CreateWebhook(Request):
+    """Where to send which events."""
+
+    url: Url
+    types: Annotated[
+        tuple[TypePattern, ...], msgspec.Meta(min_length=1, max_length=20, description="Types of events to send.")
+    ] = ANYONE
+    session_id: Annotated[
+        SessionId | None, msgspec.Meta(description="Events of this session alone; of all if left out.")
+    ] = None
+    description: Annotated[ShortText, msgspec.Meta(description="What it is for.")] = ""
+    secret: Secret | None = None
+
+
+class ListWebhooks(Request):
+    """The tenant's webhooks."""
+
+
+class UpdateWebhook(Request):
+    """A webhook, and whether it shall be called."""
+
+    webhook_id: WebhookId
+    enabled: Annotated[bool, msgspec.Meta(description="True goes on where it stopped; false stops it.")]
+
+
+class DeleteWebhook(Request):
+    """Which webhook to delete."""
+
+    webhook_id: WebhookId
+
+
+class TestWebhook(Request):
+    """Which webhook to try."""
+
+    webhook_id: WebhookId
+
+
+class ListDeliveries(Request):
+    """Which webhook's deliveries to list."""
+
+    webhook_id: WebhookId
+    state: Annotated[
+        DeliveryState | None, msgspec.Meta(description="Those still to be made, or those given up; both if left out.")
+    ] = None
+    after: Annotated[Count, msgspec.Meta(description="Those of events behind this seq; for paging.")] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
+
+
+class ReplayWebhook(Request):
+    """What to send again: say one of the three."""
+
+    webhook_id: WebhookId
+    seqs: Annotated[
+        tuple[Ordinal, ...], msgspec.Meta(max_length=1000, description="Given-up deliveries of these events.")
+    ] = ()
+    dead: Annotated[bool, msgspec.Meta(description="Every delivery that was given up.")] = False
+    from_seq: Annotated[
+        Ordinal | None, msgspec.Meta(description="Every event from this seq on, also those that were delivered.")
+    ] = None
+
+
+class WebhookInfo(Response, omit_defaults=False):
+    """A webhook; its secret is not told, its address shortened. ``behind`` is how much of the log it has before it."""
+
+    webhook_id: str
+    url: str
+    types: tuple[str, ...]
+    session_id: str | None
+    description: str
+    agent_id: str
+    created_at: datetime
+    enabled: bool
+    reason: str | None
+    behind: int
+    pending: int
+    dead: int
+    delivered: int
+
+
+class WebhookCreated(WebhookInfo, omit_defaults=False):
+    """A new webhook with its secret, which is shown this once."""
+
+    on_record = ("webhook_id", "host")
+
+    host: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"WebhookCreated(webhook_id={self.webhook_id!r})"
+
+
+class Webhooks(Response):
+    """Webhooks, oldest first."""
+
+    webhooks: list[WebhookInfo]
+
+
+class WebhookDeleted(Response):
+    """The webhook is gone, with all it was still to be sent."""
+
+    webhook_id: str
+
+
+class WebhookTested(Response, omit_defaults=False):
+    """How the receiver answered: with a status, or what kept it from answering."""
+
+    delivered: bool
+    status: int | None
+    error: str | None
+
+
+class DeliveryInfo(Response, omit_defaults=False):
+    """An event on its way, or given up (dead). ``delivery_id`` is what the receiver sees as webhook-id."""
+
+    seq: int
+    delivery_id: str
+    state: str
+    attempts: int
+    next_attempt_at: datetime | None
+    last_status: int | None
+    last_error: str | None
+
+
+class DeliveryList(Response, omit_defaults=False):
+    """Deliveries in the order of the log; those that were made are only counted."""
+
+    delivered: int
+    pending: int
+    dead: int
+    deliveries: list[DeliveryInfo]
+    has_more: bool
+
+
+class Replayed(Response):
+    """How many deliveries were taken up again, or from where the log is gone through once more."""
+
+    revived: int = 0
+    from_seq: int | None = None
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """The tenant's webhooks, and what is told of them."""
+
+    actor: Actor
+    webhooks: WebhookStore
+    events: EventStore
+    outbox: Outbox
+
+    async def find(self, webhook_id: str) -> Webhook:
+        webhook = await self.webhooks.find(webhook_id)
+        if webhook is None:
+            raise WebhookNotFound(f"There is no webhook '{webhook_id}'.", webhook_id=webhook_id)
+        return webhook
+
+    async def info(self, webhook: Webhook, end: int) -> WebhookInfo:
+        tally = await self.webhooks.tally(webhook.webhook_id)
+        return WebhookInfo(
+            webhook_id=webhook.webhook_id,
+            url=webhook.shown_url,
+            types=webhook.types,
+            session_id=webhook.session_id,
+            description=webhook.description,
+            agent_id=webhook.principal_id,
+            created_at=from_micros(webhook.created_at),
+            enabled=webhook.state == "enabled",
+            reason=webhook.reason,
+            behind=max(0, end - webhook.cursor),
+            pending=tally.pending,
+            dead=tally.dead,
+            delivered=webhook.delivered,
+        )
+
+    async def tell(self, event: NewEvent) -> int:
+        """Publish what was done to a webhook, and return the number of that event."""
+        await self.outbox.publish(event)
+        return await self.outbox.last_seq()
+
+    def event(self, event_type: str, webhook: Webhook) -> NewEvent:
+        return NewEvent(
+            type=event_type,
+            session_id=None,
+            subject=webhook.webhook_id,
+            actor=self.actor.participant,
+            readable_by=ADMINS,
+            data={"host": webhook.host},
+        )
+
+
+async def _check_address(request: CreateWebhook, courier: Courier) -> None:
+    check_url(request.url)
+    await courier.check(request.url)
+
+
+@operation(
+    "webhook.create",
+    tool="webhooks",
+    action="create",
+    http="POST /v1/webhooks",
+    status=201,
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    off_record=("secret", "url"),
+    session=SessionUse.MAY_NAME,
+    prepare=_check_address,
+    errors=(AddressRefused, TooManyWebhooks, SessionNotFound),
+)
+async def create_webhook(
+    request: CreateWebhook, registered: Registered, sessions: SessionStore, clock: Clock
+) -> WebhookCreated:
+    """Have events sent to an address, signed, from now on. The secret is shown this once.
+
+    The webhook is told what you may be told, for as long as you are an admin. A receiver that does not answer with a
+    status of success within ten seconds is tried again for most of a day.
+    """
+    secret = secret_of(request.secret)
+    if request.session_id is not None:
+        await find_session(request.session_id, registered.actor, sessions)
+    if len(await registered.webhooks.all()) >= MOST_WEBHOOKS:
+        raise TooManyWebhooks(f"There are {MOST_WEBHOOKS} webhooks already.")
+    webhook = Webhook(
+        webhook_id=new_id("webhook"),
+        url=request.url,
+        types=request.types,
+        session_id=request.session_id,
+        description=request.description,
+        secret=secret,
+        principal_id=registered.actor.principal_id,
+        created_at=to_micros(clock.now()),
+    )
+    end = await registered.tell(registered.event("webhook.created", webhook))
+    webhook = msgspec.structs.replace(webhook, cursor=end)
+    await registered.webhooks.add(webhook)
+    info = await registered.info(webhook, end)
+    return WebhookCreated(**msgspec.structs.asdict(info), host=webhook.host, secret=webhook.secret)
+
+
+@operation(
+    "webhook.list",
+    tool="webhooks",
+    action="list",
+    http="GET /v1/webhooks",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+)
+async def list_webhooks(request: ListWebhooks, registered: Registered) -> Webhooks:
+    """List the webhooks with what they were sent and what they could not be, without their secrets."""
+    del request
+    end = await registered.events.last_seq()
+    return Webhooks(webhooks=[await registered.info(webhook, end) for webhook in await registered.webhooks.all()])
+
+
+@operation(
+    "webhook.update",
+    tool="webhooks",
+    action="update",
+    http="PATCH /v1/webhooks/{webhook_id}",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(WebhookNotFound, WebhookCannotRun),
+)
+async def update_webhook(request: UpdateWebhook, registered: Registered, access: AccessStore) -> WebhookInfo:
+    """Stop a webhook, or let it go on where it stopped: with everything that has happened since."""
+    webhook = await registered.find(request.webhook_id)
+    if request.enabled:
+        maker = await maker_of(webhook, access)
+        if isinstance(maker, str):
+            raise WebhookCannotRun(f"The webhook cannot run: {maker}.")
+        await registered.webhooks.set_state(webhook.webhook_id, "enabled", None)
+    else:
+        await registered.webhooks.set_state(
+            webhook.webhook_id, "disabled", f"disabled by {registered.actor.participant}"
+        )
+    end = await registered.tell(registered.event("webhook.updated", webhook))
+    return await registered.info(await registered.find(webhook.webhook_id), end)
+
+
+@operation(
+    "webhook.delete",
+    tool="webhooks",
+    action="delete",
+    http="DELETE /v1/webhooks/{webhook_id}",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(WebhookNotFound,),
+)
+async def delete_webhook(request: DeleteWebhook, registered: Registered) -> WebhookDeleted:
+    """Delete a webhook, and with it what it was still to be sent."""
+    webhook = await registered.find(request.webhook_id)
+    await registered.webhooks.delete(webhook.webhook_id)
+    await registered.tell(registered.event("webhook.deleted", webhook))
+    return WebhookDeleted(webhook_id=webhook.webhook_id)
+
+
+@operation(
+    "webhook.test",
+    tool="webhooks",
+    action="test",
+    http="POST /v1/webhooks/{webhook_id}/test",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.OWN_TRANSACTIONS,
+    audience=Audience.NOT_SUBAGENTS,
+    errors=(WebhookNotFound,),
+)
+async def test_webhook(request: TestWebhook, actor: Actor, courier: Courier) -> WebhookTested:
+    """Send the receiver an event of the type weft.webhook.test now, and tell how it answered."""
+    attempt = await courier.test(actor, request.webhook_id)
+    return WebhookTested(delivered=attempt.taken, status=attempt.status, error=attempt.error)
+
+
+@operation(
+    "webhook.deliveries",
+    tool="webhooks",
+    action="deliveries",
+    http="GET /v1/webhooks/{webhook_id}/deliveries",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+    errors=(WebhookNotFound,),
+)
+async def list_deliveries(request: ListDeliveries, registered: Registered) -> DeliveryList:
+    """List what a webhook is still to be sent and what was given up, with how the last attempt went."""
+    webhook = await registered.find(request.webhook_id)
+    tally = await registered.webhooks.tally(webhook.webhook_id)
+    found = await registered.webhooks.deliveries(webhook.webhook_id, request.state, request.after, request.limit + 1)
+    return DeliveryList(
+        delivered=webhook.delivered,
+        pending=tally.pending,
+        dead=tally.dead,
+        deliveries=[_delivery(webhook, delivery) for delivery in found[: request.limit]],
+        has_more=len(found) > request.limit,
+    )
+
+
+@operation(
+    "webhook.replay",
+    tool="webhooks",
+    action="replay",
+    http="POST /v1/webhooks/{webhook_id}/replay",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(WebhookNotFound,),
+)
+async def replay_webhook(request: ReplayWebhook, registered: Registered, clock: Clock) -> Replayed:
+    """Send again what was given up, some of it or all, or every event from a seq on.
+
+    A receiver knows an event that it has had already by its webhook-id, which stays the same.
+    """
+    if sum((bool(request.seqs), request.dead, request.from_seq is not None)) != 1:
+        raise InvalidInput("Say one of seqs, dead and from_seq.", field="seqs")
+    webhook = await registered.find(request.webhook_id)
+    revived = 0
+    if request.from_seq is not None:
+        await registered.webhooks.rewind(webhook.webhook_id, request.from_seq - 1)
+    else:
+        now = to_micros(clock.now())
+        revived = await registered.webhooks.revive(webhook.webhook_id, request.seqs or None, now)
+    await registered.tell(registered.event("webhook.replayed", webhook))
+    return Replayed(revived=revived, from_seq=request.from_seq)
+
+
+def _delivery(webhook: Webhook, delivery: Delivery) -> DeliveryInfo:
+    return DeliveryInfo(
+        seq=delivery.seq,
+        delivery_id=delivery_id_of(webhook.webhook_id, delivery.seq),
+        state=delivery.state,
+        attempts=delivery.attempts,
+        next_attempt_at=optional_moment(delivery.due_at if delivery.state == "pending" else None),
+        last_status=delivery.last_status,
+        last_error=delivery.last_error,
+    )

@@ -1,1 +1,0 @@
-"""Records and contexts that leave and arrive: looking at them, exporting, importing, redacting."""

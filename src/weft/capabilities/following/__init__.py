@@ -1,1 +1,0 @@
-"""Following: what is said in sessions and remembered by agents is put where searches find it, soon after."""

@@ -1,0 +1,147 @@
+"""What shelves need of storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from weft.capabilities.indexing.collections.model import (
+    Chunk,
+    NearChunk,
+    NewChunk,
+    PackedVectors,
+    Removal,
+    Return,
+    ShelfState,
+    Standing,
+)
+
+
+class ShelfStore(Protocol):
+    """The shelves of the transaction's tenant. Whoever changes one keeps other writers of it waiting until the end."""
+
+    async def names(self) -> Sequence[str]:
+        """Return the shelves there are."""
+        ...
+
+    async def state(self, shelf: str) -> ShelfState: ...
+
+    async def lock(self, shelf: str) -> None:
+        """Keep other writers of a shelf waiting until the transaction ends: what is looked at now stays so."""
+        ...
+
+    async def add(
+        self, shelf: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes]]
+    ) -> Sequence[int]:
+        """Put chunks on a shelf, with a vector of each for every model named; return their numbers."""
+        ...
+
+    async def remove(self, shelf: str, numbers: Sequence[int]) -> int:
+        """Take chunks off a shelf; return how many were there."""
+        ...
+
+    async def remove_item(self, shelf: str, place: str, item: str, *, before: int | None = None) -> int:
+        """Take an item off a shelf: all of it, or its versions before this one."""
+        ...
+
+    async def remove_place(self, shelf: str, place: str) -> None:
+        """Take everything off a shelf that belongs to a place that is gone: of very much, the rest goes by and by.
+
+        Until then nothing may come to the same place.
+        """
+        ...
+
+    async def remove_shelf(self, shelf: str) -> None:
+        """Take a whole shelf away, with its vectors: of very much, the rest goes by and by, and counts no more.
+
+        Until then nothing may come to a shelf of this name.
+        """
+        ...
+
+    async def forget_changes(self, shelf: str) -> bool:
+        """Drop a few of the removals and returns that need not be told any more; tell whether there may be more."""
+        ...
+
+    async def find(self, shelf: str, numbers: Sequence[int]) -> Sequence[Chunk]:
+        """Return those of the chunks that are there, in order of their numbers."""
+        ...
+
+    async def of_item(self, shelf: str, place: str, item: str, version: int | None = None) -> Sequence[Chunk]:
+        """Return the chunks of an item, in order: of one version, or of all."""
+        ...
+
+    async def numbers_of(self, shelf: str, place: str, item: str, version: int) -> Sequence[int]:
+        """Return the numbers of the chunks of one version of an item."""
+        ...
+
+    async def stretch(self, shelf: str, place: str, item: str, version: int, first: int, last: int) -> Sequence[Chunk]:
+        """Return the chunks of one version of an item from one to another, by where they stand in it."""
+        ...
+
+    async def newest(self, shelf: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
+        """Return the latest chunks of these places, newest first."""
+        ...
+
+    async def standing_after(self, shelf: str, number: int, limit: int, model: str | None) -> Sequence[Standing]:
+        """Return what a copy of the shelf keeps of the chunks behind a number, with vectors of a model if one is named.
+
+        What has no vector of that model yet comes without.
+        """
+        ...
+
+    async def standing_between(self, shelf: str, first: int, last: int, model: str) -> Sequence[Standing]:
+        """Return what a copy of the shelf keeps of the chunks between two numbers, with vectors of a model."""
+        ...
+
+    async def removals_after(self, shelf: str, number: int, limit: int) -> Sequence[Removal]: ...
+
+    async def returns_after(self, shelf: str, model: str, number: int, limit: int) -> Sequence[Return]:
+        """Return which chunks got vectors of a model behind a number, after they came."""
+        ...
+
+    async def vectors(self, shelf: str, model: str, numbers: Sequence[int]) -> Mapping[int, bytes]: ...
+
+    async def add_vectors(self, shelf: str, model: str, vectors: Mapping[int, bytes]) -> int:
+        """Add vectors of a further model to chunks that are still there; return how many."""
+        ...
+
+    async def without_vector(self, shelf: str, model: str, after: int, limit: int) -> Sequence[Chunk]:
+        """Return chunks behind a number that have no vector of a model."""
+        ...
+
+    async def count_vectors(self, shelf: str, model: str) -> int: ...
+
+    async def drop_vectors(self, shelf: str, model: str, limit: int) -> int:
+        """Drop that many vectors of a model; return how many were dropped."""
+        ...
+
+
+class VectorSearch(Protocol):
+    """The vectors of one shelf and model, where a database itself finds the nearest. Vectors are in halves."""
+
+    async def nearest(self, vector: bytes, limit: int) -> Sequence[NearChunk]:
+        """Return the nearest chunks, the nearest first; of many, a few may be missed."""
+        ...
+
+    async def nearest_among(self, vector: bytes, limit: int, numbers: Sequence[int]) -> Sequence[NearChunk]:
+        """Return the nearest of these chunks, the nearest first; none is missed."""
+        ...
+
+    async def cosines(self, vectors: Sequence[bytes], numbers: Sequence[int]) -> Mapping[int, Sequence[float]]:
+        """Return the cosines of these chunks with each of the vectors, by their numbers."""
+        ...
+
+    async def find(self, numbers: Sequence[int], dimensions: int) -> PackedVectors:
+        """Return the vectors of these chunks, those that have so many dimensions."""
+        ...
+
+    async def prepare(self) -> bool:
+        """Have the nearest of many found fast, and tell whether they are: not if another process is still at it.
+
+        Nobody else waits for it meanwhile.
+        """
+        ...
+
+    async def discard(self) -> None:
+        """Remove what ``prepare`` made: these vectors are not searched any more."""
+        ...

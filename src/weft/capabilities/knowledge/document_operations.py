@@ -1,0 +1,191 @@
+"""Putting documents: one, or many small ones at once."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
+
+import msgspec
+
+from weft.capabilities.knowledge.document_content import Content, content_of, packed
+from weft.capabilities.knowledge.documents import (
+    About,
+    Documents,
+    Metadata,
+    Moment,
+    Pinned,
+    Put,
+    Title,
+    Value,
+    Weight,
+)
+from weft.capabilities.knowledge.model import (
+    DocumentId,
+    DocumentTooLarge,
+    DomainName,
+    DomainNotFound,
+    MediaType,
+    State,
+)
+from weft.capabilities.knowledge.quotas import QuotaExceeded
+from weft.capabilities.knowledge.store import Desk
+from weft.kernel.errors import InvalidInput
+from weft.kernel.identity import Actor, Permission
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Text = Annotated[str, msgspec.Meta(max_length=16_777_216, description="What it holds, as text.")]
+Encoded = Annotated[
+    str, msgspec.Meta(max_length=22_369_624, description="What it holds, in base64: a PDF, for example.")
+]
+
+
+class FileTerms(TypedDict, total=False):
+    """What may be said of a file that is put as a document."""
+
+    media_type: str
+    title: str
+    metadata: dict[str, Value]
+    pinned: bool
+    importance: float
+    moment: datetime
+
+
+class NewDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A document: its name, and what it holds as text or in base64."""
+
+    document_id: DocumentId
+    text: Text | None = None
+    content: Encoded | None = None
+    media_type: MediaType | None = None
+    title: Title = None
+    metadata: Metadata = None
+    pinned: Pinned = False
+    importance: Weight = None
+    moment: Moment = None
+
+
+class AddDocument(Request):
+    """A document, and the domain it belongs to. Say one of text and content."""
+
+    domain: DomainName
+    document_id: DocumentId
+    text: Text | None = None
+    content: Encoded | None = None
+    media_type: MediaType | None = None
+    title: Title = None
+    metadata: Metadata = None
+    pinned: Pinned = False
+    importance: Weight = None
+    moment: Moment = None
+
+
+class AddDocuments(Request):
+    """Several documents, and the domain they belong to."""
+
+    domain: DomainName
+    documents: Annotated[
+        tuple[NewDocument, ...], msgspec.Meta(min_length=1, max_length=100, description="The documents.")
+    ]
+
+
+class DocumentPut(Response, omit_defaults=False):
+    """A document that was put. Searches find it once it is indexed; ``unchanged`` tells that nothing had to be done."""
+
+    on_record = ("version",)
+
+    domain: str
+    document_id: str
+    version: int
+    state: State
+    unchanged: bool
+    bytes: int
+    digest: str
+
+
+class DocumentsPut(Response):
+    """What became of each document, in the order in which they were given."""
+
+    documents: list[DocumentPut]
+
+
+class Prepared(NamedTuple):
+    """A document, ready to be kept."""
+
+    document_id: str
+    about: About
+    content: Content
+
+
+@operation(
+    "knowledge.add_document",
+    tool="knowledge",
+    action="add_document",
+    http="POST /v1/domains/{domain}/documents",
+    permission=Permission.WRITE,
+    rate=RateClass.KNOWLEDGE,
+    effect=Effect.OWN_TRANSACTIONS,
+    audited=True,
+    off_record=("text", "content", "title", "metadata"),
+    errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
+)
+async def add_document(request: AddDocument, actor: Actor, desk: Desk) -> DocumentPut:
+    """Put a document into a domain, in place of the one of that name if there is one.
+
+    It is cut, embedded and indexed soon after; until then searches find what was there before.
+    """
+    prepared = await asyncio.to_thread(_prepared, request)
+    put = await desk.put(actor, add_document, lambda documents: put_all(documents, request.domain, [prepared]))
+    return described(*put)
+
+
+@operation(
+    "knowledge.add_documents",
+    tool="knowledge",
+    action="add_documents",
+    http="POST /v1/domains/{domain}/documents/batch",
+    permission=Permission.WRITE,
+    rate=RateClass.KNOWLEDGE,
+    effect=Effect.OWN_TRANSACTIONS,
+    audited=True,
+    off_record=("documents",),
+    errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
+)
+async def add_documents(request: AddDocuments, actor: Actor, desk: Desk) -> DocumentsPut:
+    """Put many small documents into a domain at once: all of them, or none if one cannot be taken."""
+    names = [document.document_id for document in request.documents]
+    if len(set(names)) < len(names):
+        raise InvalidInput("documents: two of them have the same document_id.", field="documents")
+    prepared = await asyncio.to_thread(lambda: [_prepared(document) for document in request.documents])
+    put = await desk.put(actor, add_documents, lambda documents: put_all(documents, request.domain, prepared))
+    return DocumentsPut(documents=[described(each) for each in put])
+
+
+def about_of(request: AddDocument | NewDocument) -> About:
+    return About(**{name: getattr(request, name) for name in About.__struct_fields__})
+
+
+def described(put: Put) -> DocumentPut:
+    document = put.document
+    return DocumentPut(
+        domain=document.domain,
+        document_id=document.document_id,
+        version=document.version,
+        state=document.state,
+        unchanged=put.unchanged,
+        bytes=document.bytes,
+        digest=document.digest,
+    )
+
+
+def _prepared(request: AddDocument | NewDocument) -> Prepared:
+    content = packed(content_of(request.text, request.content))
+    return Prepared(request.document_id, about_of(request), content)
+
+
+async def put_all(documents: Documents, domain: str, prepared: Sequence[Prepared]) -> list[Put]:
+    """Put documents into a domain: all of them, or none."""
+    return [await documents.put(domain, each.document_id, each.about, each.content) for each in prepared]

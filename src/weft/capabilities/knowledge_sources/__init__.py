@@ -1,1 +1,0 @@
-"""Sources of knowledge: folders, addresses and hooks that documents come from by themselves."""

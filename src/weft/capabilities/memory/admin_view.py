@@ -1,0 +1,224 @@
+"""A memory as a whole: to its own agent at any time, to an admin on record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import msgspec
+
+from weft.capabilities.access.model import AgentId, AgentNotFound
+from weft.capabilities.access.store import AccessStore
+from weft.capabilities.memory.model import START, KeyRange, MemoryEntry, Position, ScopeSize
+from weft.capabilities.memory.service import Memories, WholeMemory
+from weft.capabilities.memory.views import Cursor, Limit, ValueView, contents_of, next_cursor, position_at
+from weft.kernel.clock import from_micros
+from weft.kernel.errors import PermissionDenied
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SHOWN_BYTES = 4 * 1_048_576
+_PAGE = 200
+
+
+class GetMemoryOverview(Request):
+    """Whose memory to look at: your own."""
+
+    agent_id: Annotated[AgentId, msgspec.Meta(description="Your own agent_id.")]
+
+
+class RememberedEntry(ValueView):
+    """One entry of a memory."""
+
+
+class MemoryByScope(Response, kw_only=True, omit_defaults=False):
+    """Entries by key: the global ones, and those of each session."""
+
+    everywhere: dict[str, RememberedEntry] = msgspec.field(name="global")
+    sessions: dict[str, dict[str, RememberedEntry]]
+
+
+class MemoryStatistics(Response, kw_only=True, omit_defaults=False):
+    """What the memory adds up to, entries that are left out included."""
+
+    global_keys: int
+    session_scopes: int
+    total_entries: int
+    memory_usage_kb: float
+    expired_entries_cleaned: int
+
+
+class MemoryResourceInfo(Response, kw_only=True, omit_defaults=False):
+    """How the memory is kept. ``cleanup_interval`` is in seconds; to readers an expired entry is gone at once."""
+
+    last_updated: datetime
+    supports_subscriptions: Literal[True] = True
+    cleanup_interval: int
+    max_memory_mb: int
+
+
+class MemoryOverview(Response):
+    """All you remember, by scope; ``truncated`` when values beyond 4 MiB were left out."""
+
+    agent_id: str
+    memory: MemoryByScope
+    statistics: MemoryStatistics
+    resource_info: MemoryResourceInfo
+    truncated: bool = False
+
+
+class InspectMemory(Request):
+    """Whose memory to look into."""
+
+    agent_id: AgentId
+    limit: Limit = 50
+    cursor: Cursor = None
+
+
+class InspectedMemory(ValueView):
+    """One entry with everything known about it."""
+
+    key: str
+    session_id: str | None
+    value_size: int
+    version: int
+
+
+class MemoryInspected(Response, kw_only=True, omit_defaults=False):
+    """A page of an agent's memory."""
+
+    success: Literal[True] = True
+    agent_id: str
+    entries: list[InspectedMemory]
+    count: int
+    has_more: bool
+    next_cursor: str | None
+
+
+@operation(
+    "memory.overview",
+    tool="get_memory_overview",
+    http="GET /v1/agents/{agent_id}/memory",
+    permission=Permission.READ,
+    rate=RateClass.MEMORY,
+    effect=Effect.READ,
+    heavy=True,
+    errors=(PermissionDenied,),
+)
+async def get_memory_overview(request: GetMemoryOverview, memories: Memories) -> MemoryOverview:
+    """See all of your own memory at once, values included, with what it adds up to."""
+    if request.agent_id != memories.actor.principal_id:
+        raise PermissionDenied(
+            "An agent's memory is shown to that agent alone.",
+            hint="Ask for your own agent_id; an admin can use inspect_memory, on record.",
+            related=("get_memory_overview",),
+        )
+    whole = memories.whole()
+    sizes = [
+        size for size in await memories.entries.sizes(whole.owner, whole.now) if await whole.admits(size.session_id)
+    ]
+    shown = await _first_entries(whole)
+    return MemoryOverview(
+        agent_id=whole.owner,
+        memory=await _by_scope(shown, memories),
+        statistics=await _statistics(sizes, whole),
+        resource_info=MemoryResourceInfo(
+            last_updated=from_micros(whole.now),
+            cleanup_interval=memories.limits.cleanup_interval_seconds,
+            max_memory_mb=memories.limits.limit_mb,
+        ),
+        truncated=len(shown) < sum(size.entries for size in sizes),
+    )
+
+
+@operation(
+    "memory.inspect",
+    tool="inspect_memory",
+    http="POST /v1/agents/{agent_id}/memory/inspect",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    heavy=True,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+    errors=(AgentNotFound,),
+)
+async def inspect_memory(request: InspectMemory, memories: Memories, access: AccessStore) -> MemoryInspected:
+    """Look into an agent's private memory, values included, a page at a time.
+
+    For admins only; every use is written to the audit log.
+    """
+    if await access.principal(request.agent_id) is None:
+        raise AgentNotFound(f"There is no agent '{request.agent_id}'.", resource_id=request.agent_id)
+    found = await memories.entries.page_of_all(
+        request.agent_id, position_at(request.cursor), KeyRange.of(""), memories.now, request.limit + 1
+    )
+    shown = _fitting(found[: request.limit], _SHOWN_BYTES)
+    texts = await memories.entries.values(entry.blob_hash for entry in shown)
+    return MemoryInspected(
+        agent_id=request.agent_id,
+        entries=[_inspected(entry, texts[entry.blob_hash]) for entry in shown],
+        count=len(shown),
+        has_more=len(found) > len(shown),
+        next_cursor=next_cursor(found, shown),
+    )
+
+
+async def _first_entries(whole: WholeMemory) -> list[MemoryEntry]:
+    """Return the entries in order, up to the first that would be too much to show."""
+    shown: list[MemoryEntry] = []
+    after, room = START, _SHOWN_BYTES
+    while True:
+        page = await whole.page(after, "", _PAGE)
+        fitting = _fitting(page, room)
+        shown += fitting
+        room -= sum(entry.weight for entry in fitting)
+        if len(fitting) < _PAGE:
+            return shown
+        after = Position.of(page[-1])
+
+
+def _fitting(entries: Sequence[MemoryEntry], room: int) -> list[MemoryEntry]:
+    fitting: list[MemoryEntry] = []
+    for entry in entries:
+        room -= entry.weight
+        if room < 0:
+            break
+        fitting.append(entry)
+    return fitting
+
+
+async def _by_scope(entries: Sequence[MemoryEntry], memories: Memories) -> MemoryByScope:
+    texts = await memories.entries.values(entry.blob_hash for entry in entries)
+    scopes: dict[str | None, dict[str, RememberedEntry]] = {None: {}}
+    for entry in entries:
+        scopes.setdefault(entry.session_id, {})[entry.key] = RememberedEntry(
+            **contents_of(entry, texts[entry.blob_hash])
+        )
+    return MemoryByScope(everywhere=scopes.pop(None), sessions={str(name): keys for name, keys in scopes.items()})
+
+
+async def _statistics(sizes: Sequence[ScopeSize], whole: WholeMemory) -> MemoryStatistics:
+    entries = {size.session_id: size.entries for size in sizes}
+    held = await whole.parts.entries.held(whole.owner)
+    overdue = await whole.parts.entries.overdue(whole.owner, whole.now)
+    return MemoryStatistics(
+        global_keys=entries.get(None, 0),
+        session_scopes=len(entries.keys() - {None}),
+        total_entries=sum(entries.values()),
+        memory_usage_kb=round((held.weight - overdue.weight) / 1024, 3),
+        expired_entries_cleaned=held.expired + overdue.expired,
+    )
+
+
+def _inspected(entry: MemoryEntry, text: str) -> InspectedMemory:
+    return InspectedMemory(
+        key=entry.key,
+        session_id=entry.session_id,
+        value_size=entry.size,
+        version=entry.version,
+        **contents_of(entry, text),
+    )

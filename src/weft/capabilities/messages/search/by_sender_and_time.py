@@ -1,0 +1,138 @@
+"""Finding messages by who sent them and by when."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, time
+from typing import Annotated, Literal
+
+import msgspec
+
+from weft.capabilities.messages.model import Part
+from weft.capabilities.messages.operations import MessageInfo, message_infos, skips_far
+from weft.capabilities.messages.transcript import Page, Transcripts
+from weft.capabilities.sessions.model import SessionId, SessionNotFound
+from weft.kernel.clock import to_micros
+from weft.kernel.errors import InvalidInput
+from weft.kernel.fields import Count
+from weft.kernel.identity import Permission
+from weft.kernel.ids import is_name
+from weft.kernel.json_input import encode_given
+from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+
+# Behind a time of day there can only be an offset from UTC.
+_LOST_PLUS = re.compile(r"(?<=:\d\d) (?=\d\d:\d\d$)")
+_DATE_LENGTH = len("2025-01-15")
+Moment = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=_DATE_LENGTH,
+        max_length=64,
+        description="ISO 8601, such as 2025-01-15T10:00:00Z or 2025-01-15T12:00:00+02:00; without an offset it is UTC, "
+        "and a date alone is that whole day.",
+    ),
+]
+
+
+class SearchBySender(Request):
+    """Whose messages to find."""
+
+    session_id: SessionId
+    sender: Annotated[str, msgspec.Meta(min_length=1, max_length=100, description="The sender's agent_id.")]
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="At most this many.")] = 20
+    offset: Annotated[Count, msgspec.Meta(description="Leave out this many, newest first.")] = 0
+
+
+class MessagesBySender(Response, kw_only=True, omit_defaults=False):
+    """A sender's messages, newest first."""
+
+    success: Literal[True] = True
+    messages: list[MessageInfo]
+    sender: str
+    count: int
+    has_more: bool
+
+
+class SearchByTimerange(Request):
+    """From when to when; both ends are included."""
+
+    session_id: SessionId
+    start_time: Moment
+    end_time: Moment
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="At most this many.")] = 50
+    offset: Annotated[Count, msgspec.Meta(description="Leave out this many, oldest first.")] = 0
+
+
+class TimeRange(Response, kw_only=True, omit_defaults=False):
+    """The span that was searched, in UTC."""
+
+    start: datetime
+    end: datetime
+
+
+class MessagesByTime(Response, kw_only=True, omit_defaults=False):
+    """The messages of a span of time, oldest first."""
+
+    success: Literal[True] = True
+    messages: list[MessageInfo]
+    timerange: TimeRange
+    count: int
+    has_more: bool
+
+
+@operation(
+    "search.by_sender",
+    tool="search_by_sender",
+    http="GET /v1/sessions/{session_id}/search/by-sender",
+    permission=Permission.READ,
+    rate=RateClass.SEARCH,
+    effect=Effect.READ,
+    heavy=skips_far,
+    errors=(SessionNotFound,),
+)
+async def search_by_sender(request: SearchBySender, transcripts: Transcripts) -> MessagesBySender:
+    """Find what one sender said in a session, newest first, as far as it is meant for you."""
+    encode_given("sender", request.sender)
+    transcript = await transcripts.to_read(request.session_id)
+    part = Part(sender=request.sender, offset=request.offset, limit=request.limit, newest_first=True)
+    page = await transcript.page(part) if is_name(request.sender) else Page([], has_more=False)
+    shown = message_infos(page.messages)
+    return MessagesBySender(messages=shown, sender=request.sender, count=len(shown), has_more=page.has_more)
+
+
+@operation(
+    "search.by_timerange",
+    tool="search_by_timerange",
+    http="GET /v1/sessions/{session_id}/search/by-timerange",
+    permission=Permission.READ,
+    rate=RateClass.SEARCH,
+    effect=Effect.READ,
+    heavy=skips_far,
+    errors=(SessionNotFound,),
+)
+async def search_by_timerange(request: SearchByTimerange, transcripts: Transcripts) -> MessagesByTime:
+    """Find what was said in a span of time, oldest first, as far as it is meant for you."""
+    start = moment_meant("start_time", request.start_time, of_day=time.min)
+    end = moment_meant("end_time", request.end_time, of_day=time.max)
+    if start > end:
+        raise InvalidInput("start_time: later than end_time", field="start_time")
+    transcript = await transcripts.to_read(request.session_id)
+    first, last = await transcripts.messages.between(request.session_id, to_micros(start), to_micros(end))
+    page = await transcript.page(Part(after=first - 1, until=last, offset=request.offset, limit=request.limit))
+    shown = message_infos(page.messages)
+    return MessagesByTime(
+        messages=shown, timerange=TimeRange(start=start, end=end), count=len(shown), has_more=page.has_more
+    )
+
+
+def moment_meant(name: str, text: str, *, of_day: time) -> datetime:
+    """Return the moment a caller means, in UTC."""
+    # A plus sign that nobody escaped arrives from a query string as a space.
+    text = _LOST_PLUS.sub("+", text)
+    try:
+        if len(text) == _DATE_LENGTH:
+            return datetime.combine(date.fromisoformat(text), of_day, UTC)
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidInput(f"{name}: not a time in ISO 8601, such as 2025-01-15T10:00:00Z", field=name) from error

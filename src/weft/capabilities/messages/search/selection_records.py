@@ -1,0 +1,131 @@
+"""What a search took and what it left, put on record: a selection, and the budget that bounded it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+import msgspec
+
+from weft.capabilities.records.item_ids import MessageName
+from weft.capabilities.records.model import ContextBudget, ContextSelection, Omission
+from weft.capabilities.records.record_ids import SessionName
+from weft.capabilities.records.recorder import Recorder
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.identity import ANYONE, PRINCIPAL
+from weft.kernel.ids import new_id
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Sequence
+
+    from weft.capabilities.messages.search.searcher import SearchResult
+    from weft.capabilities.sessions.model import Session
+    from weft.kernel.identity import Actor
+
+T = TypeVar("T")
+
+
+class Choice(NamedTuple):
+    """What was taken of a search and what was left: at least so good, and at most so many."""
+
+    query: str
+    searched: int
+    taken: Sequence[SearchResult]
+    left: Sequence[SearchResult]
+    least_score: float
+    most_items: int
+
+    @property
+    def looked_at(self) -> list[SearchResult]:
+        return [*self.taken, *self.left]
+
+    @property
+    def is_public(self) -> bool:
+        return all(result.message.visibility == "public" for result in self.looked_at)
+
+
+class ChoiceRecords(msgspec.Struct, frozen=True):
+    """Everything that putting a choice on record needs, gathered for the caller of one operation."""
+
+    recorder: Recorder
+    sessions: SessionStore
+
+    async def add(self, choice: Choice, session: Session) -> ContextSelection:
+        """Put a search on record: for all who take part, unless it came upon what is not for all."""
+        own = (f"{PRINCIPAL}{self.recorder.actor.principal_id}",)
+        return await record_choice(
+            choice,
+            session,
+            self.recorder,
+            readable_by=ANYONE if choice.is_public else own,
+            rationale=f"Of {choice.searched} messages, those that match the query best.",
+        )
+
+
+class ChoiceDesk(Protocol):
+    """A transaction of its own, for what has searched before it writes."""
+
+    async def write(self, actor: Actor, work: Callable[[ChoiceRecords], Awaitable[T]]) -> T:
+        """Do the work and keep what it changed."""
+        ...
+
+
+async def record_choice(
+    choice: Choice,
+    session: Session,
+    recorder: Recorder,
+    *,
+    readable_by: tuple[str, ...] | None,
+    **more: Any,  # noqa: ANN401 - further fields of a selection
+) -> ContextSelection:
+    """Tell that a choice began, which budget it had, and what it came to."""
+    budget = _budget(choice, recorder)
+    selection = _selection(choice, session.session_id, recorder, budget_ref=budget.budget_id, **more)
+    await recorder.begin(selection, session, readable_by=readable_by)
+    for record in (budget, selection):
+        await recorder.add(record, session, readable_by=readable_by)
+    return selection
+
+
+def _budget(choice: Choice, recorder: Recorder) -> ContextBudget:
+    return ContextBudget(
+        schema_version=SCHEMA_VERSION,
+        budget_id=new_id("budget"),
+        target=recorder.actor.participant,
+        created_at=recorder.clock.now(),
+        max_items=choice.most_items,
+        actual_items=len(choice.taken),
+        overflow_strategy="truncate_tail",
+    )
+
+
+def _selection(choice: Choice, session_id: str, recorder: Recorder, **more: Any) -> ContextSelection:  # noqa: ANN401 - likewise
+    named = [(item_of(result, session_id), result) for result in choice.looked_at]
+    taken = tuple(item_of(result, session_id) for result in choice.taken)
+    return ContextSelection(
+        schema_version=SCHEMA_VERSION,
+        selection_id=new_id("selection"),
+        surface_id=str(SessionName(session_id)),
+        created_at=recorder.clock.now(),
+        query=choice.query,
+        candidate_item_refs=tuple(name for name, _ in named),
+        selected_item_refs=taken,
+        omitted_item_refs=tuple(_omission(name, result, choice) for name, result in named if name not in taken),
+        ranking_signals={
+            "score": {name: result.score for name, result in named},
+            "matched_by": {name: result.matched_by for name, result in named},
+        },
+        selection_policy={"least_score": choice.least_score, "most_items": choice.most_items},
+        actor_ref=recorder.actor.participant,
+        **more,
+    )
+
+
+def _omission(name: str, result: SearchResult, choice: Choice) -> Omission:
+    good_enough = result.score >= choice.least_score
+    return Omission(item_ref=name, reason="budget" if good_enough else "low_relevance", detail=f"score {result.score}")
+
+
+def item_of(result: SearchResult, session_id: str) -> str:
+    """Return what the message of a result is called as an item."""
+    return str(MessageName(session_id, result.message.id))

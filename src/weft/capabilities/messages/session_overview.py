@@ -1,0 +1,127 @@
+"""Looking at a session together with what has been said in it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
+
+from weft.capabilities.messages.operations import MessageInfo, message_infos
+from weft.capabilities.messages.transcript import Transcript, Transcripts
+from weft.capabilities.records.store import RecordStore
+from weft.capabilities.sessions.model import SessionId, SessionNotFound
+from weft.capabilities.sessions.operations import SessionInfo, describe
+from weft.kernel.clock import Clock
+from weft.kernel.identity import Permission
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+_NEWEST = 50
+# How long an answer about a session may be kept; ours are kept only while they are true.
+_KEPT_SECONDS = 300
+_MINUTE = timedelta(minutes=1)
+
+
+class GetSession(Request):
+    """Which session to look at."""
+
+    session_id: SessionId
+
+
+class SessionFound(Response, kw_only=True, omit_defaults=False):
+    """One session with its latest messages; ``message_count`` is how many there are for you.
+
+    ``open_missing_context`` is how many gaps are known and not resolved, if there are any.
+    """
+
+    success: Literal[True] = True
+    session: SessionInfo
+    messages: list[MessageInfo]
+    message_count: int
+    open_missing_context: int | UnsetType = UNSET
+
+
+class SessionStatistics(Response, kw_only=True, omit_defaults=False):
+    """A session in figures. Only ``message_count`` counts what is not for you, and says no more of it."""
+
+    message_count: int
+    visible_message_count: int
+    unique_agents: int
+    last_activity: datetime
+    session_duration_minutes: int
+    coordination_locks: int
+
+
+class SessionResourceInfo(Response, kw_only=True, omit_defaults=False):
+    """What to know of the resource itself."""
+
+    last_updated: datetime
+    requesting_agent: str
+    supports_subscriptions: Literal[True] = True
+    cache_ttl: int = _KEPT_SECONDS
+
+
+class SessionOverview(Response, kw_only=True, omit_defaults=False):
+    """A session as its resource shows it: state, latest messages, figures."""
+
+    session: SessionInfo
+    messages: list[MessageInfo]
+    statistics: SessionStatistics
+    resource_info: SessionResourceInfo
+
+
+@operation(
+    "session.get",
+    tool="get_session",
+    http="GET /v1/sessions/{session_id}",
+    permission=Permission.READ,
+    rate=RateClass.SESSION,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+    errors=(SessionNotFound,),
+)
+async def get_session(request: GetSession, transcripts: Transcripts, records: RecordStore) -> SessionFound:
+    """Look at one session: its purpose, state and settings, and its latest messages."""
+    transcript = await transcripts.to_read(request.session_id)
+    gaps = await records.open_missing_readers(request.session_id)
+    return SessionFound(
+        session=await describe(transcript.session, transcripts.sessions),
+        messages=message_infos(await transcript.newest(_NEWEST)),
+        message_count=transcript.size,
+        open_missing_context=sum(map(transcripts.actor.matches, gaps)) or UNSET,
+    )
+
+
+@operation(
+    "session.overview",
+    tool="get_session_overview",
+    http="GET /v1/sessions/{session_id}/overview",
+    permission=Permission.READ,
+    rate=RateClass.SESSION,
+    effect=Effect.READ,
+    errors=(SessionNotFound,),
+)
+async def get_session_overview(request: GetSession, transcripts: Transcripts, clock: Clock) -> SessionOverview:
+    """See a session you work in at a glance: its state, the latest messages for you, and figures."""
+    transcript = await transcripts.to_read(request.session_id)
+    described = await describe(transcript.session, transcripts.sessions)
+    now = clock.now()
+    return SessionOverview(
+        session=described,
+        messages=message_infos(await transcript.newest(_NEWEST)),
+        statistics=await _statistics(transcript, described, now),
+        resource_info=SessionResourceInfo(last_updated=now, requesting_agent=transcripts.actor.principal_id),
+    )
+
+
+async def _statistics(transcript: Transcript, described: SessionInfo, now: datetime) -> SessionStatistics:
+    session = transcript.session
+    return SessionStatistics(
+        message_count=session.message_count,
+        visible_message_count=transcript.size,
+        unique_agents=await transcript.messages.count_senders(session.session_id, transcript.audiences),
+        last_activity=described.updated_at,
+        session_duration_minutes=((described.archived_at or now) - described.created_at) // _MINUTE,
+        # Nothing in Weft waits for a lock that an agent holds.
+        coordination_locks=0,
+    )

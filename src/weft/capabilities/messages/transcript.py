@@ -1,0 +1,244 @@
+"""A session's transcript, opened for one caller: to read its share, or to add to it behind the session's lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from weft.capabilities.messages.model import (
+    MOST_CHARACTERS,
+    Excerpt,
+    Message,
+    MessageNotFound,
+    Part,
+    Tally,
+    Visibility,
+    audience_for,
+    audiences_of,
+)
+from weft.capabilities.messages.store import MessageStore
+from weft.capabilities.missing_context.answers import TASK, Answers
+from weft.capabilities.records.recorder import Recorder
+from weft.capabilities.records.store import RecordStore
+from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
+from weft.capabilities.sessions.store import SessionStore
+from weft.kernel.clock import Clock, to_micros
+from weft.kernel.errors import ContentTooLarge, PermissionDenied
+from weft.kernel.events import NewEvent, Outbox
+from weft.kernel.identity import ANYONE, EVERYONE, Actor
+from weft.kernel.json_input import encode_given
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_AT_ONCE = 100
+_MOST_BYTES = 4 * 2**20
+
+
+class Page(NamedTuple):
+    """Messages, and whether there are more behind them."""
+
+    messages: Sequence[Message]
+    has_more: bool
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as its sender gives it."""
+
+    content: str
+    visibility: Visibility
+    metadata: str
+    parent_id: int | None
+    recipient_id: str | None
+    message_type: str
+    category: str
+
+
+class Transcripts(msgspec.Struct, frozen=True):
+    """Everything a transcript needs, gathered for the caller of one operation."""
+
+    actor: Actor
+    sessions: SessionStore
+    messages: MessageStore
+
+    async def to_read(self, session_id: str, *visibilities: Visibility) -> Transcript:
+        """Open what the caller may see of a transcript: all of that, or only these visibilities."""
+        session = await find_session(session_id, self.actor, self.sessions)
+        audiences = audiences_of(self.actor, *visibilities)
+        return Transcript(session, audiences, await self.messages.tallies(session_id, audiences), self.messages)
+
+    async def to_inspect(self, session_id: str) -> Transcript:
+        """Open a whole transcript, whoever its messages are for: for admins, on record."""
+        session = await find_session(session_id, self.actor, self.sessions)
+        return Transcript(session, (), [Tally("", session.message_count, 0)], self.messages)
+
+
+@dataclass(slots=True)
+class Transcript:
+    """The messages of a session that a caller may see."""
+
+    session: Session
+    audiences: tuple[str, ...]
+    tallies: Sequence[Tally]
+    messages: MessageStore
+
+    @property
+    def size(self) -> int:
+        return sum(tally.messages for tally in self.tallies)
+
+    @property
+    def state(self) -> tuple[str | tuple[str, int, int], ...]:
+        """Return what stands for exactly these messages: as long as it is the same, so are they."""
+        return (self.session.session_id, *((t.audience, t.messages, t.stamp) for t in self.tallies))
+
+    async def page(self, part: Part) -> Page:
+        """Return a part of what the caller may see: less than was asked for where it would be too much at once."""
+        found: list[Message] = []
+        size, rest = 0, part
+        while True:
+            # One more than asked for, to know whether there is more.
+            wanted = min(_AT_ONCE, part.limit + 1 - len(found))
+            some = await self._read(structs.replace(rest, limit=wanted))
+            found += some
+            if len(found) > part.limit or len(some) < wanted:
+                return Page(found[: part.limit], has_more=len(found) > part.limit)
+            size += sum(message.size for message in some)
+            if size > _MOST_BYTES:
+                return Page(found, has_more=True)
+            rest = rest.behind(some[-1].message_id)
+
+    async def _read(self, part: Part) -> Sequence[Message]:
+        session_id, last = self.session.session_id, self.session.message_count
+        if not self.size:
+            return []
+        if self.size == last and part.sender is None:
+            return await self.messages.read_any(session_id, structs.replace(part, until=min(part.until, last)))
+        return await self.messages.read(session_id, Excerpt(self.audiences, part))
+
+    async def newest(self, limit: int) -> Sequence[Message]:
+        """Return the last few messages, in the order in which they were sent."""
+        page = await self.page(Part(limit=limit, newest_first=True))
+        return list(reversed(page.messages))
+
+
+class OpenTranscripts(msgspec.Struct, frozen=True):
+    """Everything that adding to a transcript, or changing it, needs besides."""
+
+    actor: Actor
+    sessions: SessionStore
+    messages: MessageStore
+    outbox: Outbox
+    clock: Clock
+    records: RecordStore
+
+    async def add(self, session_id: str, draft: Draft) -> Message:
+        """Add a message behind the session's lock, which gives it its number and its place in time."""
+        self._check(draft)
+        session, _ = await lock_active_session(session_id, self.actor, self.sessions)
+        parent = await self._find_parent(session_id, draft.parent_id)
+        message = self._message(session, draft)
+        await self.messages.add(session_id, message)
+        await self.outbox.publish(self._added(session, message))
+        if parent is not None and parent.message_type == TASK and parent.recipient_id == message.sender:
+            answers = Answers(Recorder(self.actor, self.records, self.outbox, self.clock), session)
+            await answers.by_message(parent.message_id, parent.metadata, message.message_id, message.audience)
+        return message
+
+    async def change_visibility(self, session_id: str, message_id: int, visibility: Visibility) -> Message:
+        """Give a message to another audience, whoever may see it now; return it as it was."""
+        # An archived session too: what should not be seen there can still be hidden.
+        session, _ = await lock_session(session_id, self.actor, self.sessions)
+        message = await self.messages.find(session_id, message_id)
+        if message is None:
+            raise unknown_message(message_id)
+        audience = audience_for(visibility, message.sender, message.sender_type)
+        if audience != message.audience:
+            await self.messages.change_audience(session_id, message, visibility, audience)
+            # Whoever reads the past from now on is told of the message only if it is for them.
+            await self.outbox.readdress("message.added", session_id, str(message_id), (audience,))
+            changed = structs.replace(message, visibility=visibility, audience=audience)
+            await self.outbox.publish(self._changed(session, changed, message.audience))
+        return message
+
+    def _check(self, draft: Draft) -> None:
+        if len(draft.content) > MOST_CHARACTERS:
+            raise ContentTooLarge(
+                f"content: {len(draft.content)} characters; a message has at most {MOST_CHARACTERS}.",
+                field="content",
+                limit_characters=MOST_CHARACTERS,
+            )
+        encode_given("content", draft.content)
+        if draft.visibility == "admin_only" and not self.actor.is_admin:
+            raise PermissionDenied("A message with the visibility 'admin_only' needs the permission 'admin'.")
+
+    async def _find_parent(self, session_id: str, parent_id: int | None) -> Message | None:
+        if parent_id is None:
+            return None
+        parent = await self.messages.find(session_id, parent_id)
+        if parent is None or not parent.visible_to(self.actor):
+            raise unknown_message(parent_id)
+        return parent
+
+    def _message(self, session: Session, draft: Draft) -> Message:
+        sender, sender_type = self.actor.principal_id, self.actor.agent_type
+        return Message(
+            message_id=session.message_count + 1,
+            audience=audience_for(draft.visibility, sender, sender_type),
+            visibility=draft.visibility,
+            sender=sender,
+            sender_type=sender_type,
+            recipient_id=draft.recipient_id,
+            message_type=draft.message_type,
+            category=draft.category,
+            parent_id=draft.parent_id,
+            # Several servers have several clocks; a transcript has one order.
+            sent_at=max(to_micros(self.clock.now()), session.last_message_at or 0),
+            content=draft.content,
+            metadata=draft.metadata,
+            author=self.actor.participant,
+        )
+
+    def _changed(self, session: Session, message: Message, once: str) -> NewEvent:
+        """Tell those who gain a message and those who lose it; the latter learn no more of it than its number."""
+        said = {"message_id": message.message_id, "visibility": message.visibility}
+        return self._event("message.visibility_changed", session, message, {once, message.audience}, said)
+
+    def _added(self, session: Session, message: Message) -> NewEvent:
+        return self._event(
+            "message.added",
+            session,
+            message,
+            {message.audience},
+            {
+                "message_id": message.message_id,
+                "agent_id": message.sender,
+                "recipient_id": message.recipient_id,
+                "message_type": message.message_type,
+                "category": message.category,
+                "visibility": message.visibility,
+                "parent_message_id": message.parent_id,
+            },
+        )
+
+    def _event(
+        self, event_type: str, session: Session, message: Message, readable_by: set[str], data: dict[str, Any]
+    ) -> NewEvent:
+        return NewEvent(
+            type=event_type,
+            session_id=session.session_id,
+            subject=str(message.message_id),
+            actor=self.actor.participant,
+            participants=session.audience,
+            readable_by=ANYONE if EVERYONE in readable_by else tuple(sorted(readable_by)),
+            data=data,
+        )
+
+
+def unknown_message(message_id: int) -> MessageNotFound:
+    return MessageNotFound(
+        f"There is no message {message_id} in this session.", resource_type="message", resource_id=message_id
+    )

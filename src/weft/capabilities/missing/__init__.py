@@ -1,1 +1,0 @@
-"""What is known to be missing: detected, asked for, resolved."""

@@ -1,1 +1,0 @@
-"""Models: which embedding model a tenant's searches use, and moving to another without a gap."""

@@ -1,1 +1,0 @@
-"""How fast and how busy the server is, for those who run it."""

@@ -1,0 +1,223 @@
+"""What the engine keeps anyway, as the records it is: versions of keys and messages are items, a session is a surface.
+
+Nothing is stored twice for this. An item is one version, which never changes, so its id and digest say all there is to
+say; ``metadata.weft`` carries what it takes to make the same version again elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from msgspec import UNSET, structs
+
+from weft.capabilities.history.model import Act, Version
+from weft.capabilities.records.item_ids import MessageName, VersionName
+from weft.capabilities.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
+from weft.capabilities.records.record_ids import SourceName
+from weft.capabilities.records.refs import Link
+from weft.capabilities.records.vocabulary import SCHEMA_VERSION
+from weft.capabilities.sessions.model import session_of
+from weft.kernel.clock import from_micros
+from weft.kernel.identity import ANYONE, EVERYONE, PRINCIPAL
+from weft.kernel.json_input import passed_on
+from weft.kernel.tokens import approximate_tokens
+
+if TYPE_CHECKING:
+    from weft.capabilities.messages.model import Message
+    from weft.capabilities.sessions.model import Session
+
+Sensitivity = Literal["internal", "restricted", "private"]
+# What is larger is named by its digest, and stands in a line of its own where it is carried along.
+INLINE_BYTES = 2_048
+_KINDS = {
+    "board": "board_entry",
+    "memory": "memory_entry",
+    "context": "persistent_memory",
+    "agent": "agent_definition",
+}
+
+
+_SOURCES = {
+    "board": "weft_board",
+    "session": "weft_transcript",
+    "memory": "weft_memory",
+    "context": "weft_persistent_memory",
+    "agent": "weft_agent_definition",
+}
+
+
+class Item(NamedTuple):
+    """An item, and what it says where that may be carried along."""
+
+    record: ContextItem
+    text: str | None
+
+
+def digest_of(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def version_item(line_id: str, version: Version) -> Item:
+    """Return one version of a key as an item. What was removed, pruned, or is private says nothing but that it was."""
+    change, meta = version.change, version.change.meta
+    sort = line_id.partition(":")[0]
+    removed = change.act is not Act.WRITE
+    readers = ANYONE if meta.readable_by is None else meta.readable_by
+    name = VersionName(line_id, change.key, change.life, change.version, removed)
+    sensitivity = sensitivity_of(readers) if sort == "board" else "private"
+    item = ContextItem(
+        schema_version=SCHEMA_VERSION,
+        item_id=str(name),
+        context_kind=_KINDS[sort],
+        content_mode="opaque",
+        visibility=readers,
+        title=change.key,
+        mime_type=meta.media_type or ("text/plain" if sort == "board" else "application/json"),
+        source_refs=(str(source_of(line_id)),),
+        token_estimate=meta.tokens or UNSET,
+        byte_size=meta.size or UNSET,
+        freshness=UNSET if meta.expires_at is None else Freshness(expires_at=from_micros(meta.expires_at)),
+        trust_level=trust_of(version.author),
+        sensitivity=sensitivity,
+        redaction_state="none",
+        created_at=from_micros(version.committed_at),
+        metadata=_of_version(line_id, version),
+    )
+    if removed or version.value is None or meta.outside:
+        return Item(_named(item, change.blob_hash), None)
+    return saying(item, version.value)
+
+
+def message_item(session_id: str, message: Message) -> Item:
+    """Return a message as an item."""
+    item = ContextItem(
+        schema_version=SCHEMA_VERSION,
+        item_id=str(MessageName(session_id, message.message_id)),
+        context_kind="message",
+        content_mode="opaque",
+        visibility=(message.audience,),
+        title=f"message {message.message_id} of {message.sender}",
+        mime_type="text/plain",
+        source_refs=(str(SourceName("session", session_id)),),
+        token_estimate=approximate_tokens(message.content),
+        trust_level=trust_of(message.author or ""),
+        sensitivity=sensitivity_of((message.audience,)),
+        redaction_state="none",
+        created_at=from_micros(message.sent_at),
+        metadata=_native(
+            message_id=message.message_id,
+            audience=message.audience,
+            visibility=message.visibility,
+            author=message.author,
+            sender=message.sender,
+            sender_type=message.sender_type,
+            recipient_id=message.recipient_id,
+            message_type=message.message_type,
+            category=message.category,
+            parent_message_id=message.parent_id,
+            sent_at=message.sent_at,
+            metadata=passed_on(message.metadata),
+        ),
+    )
+    return saying(item, message.content)
+
+
+def session_surface(session: Session) -> ContextSurface:
+    """Return a session as what it is to those who work in it: all the context they can choose from."""
+    return ContextSurface(
+        schema_version=SCHEMA_VERSION,
+        surface_id=f"session:{session.session_id}",
+        scope="session",
+        surface_kind="session",
+        producer=Producer(id="weft"),
+        available_source_refs=tuple(map(str, sources_in(session.session_id))),
+        visibility=session.audience,
+        created_at=from_micros(session.created_at),
+        metadata=_native(purpose=session.purpose, archived_at=session.archived_at),
+    )
+
+
+def sources_in(session_id: str) -> tuple[SourceName, ...]:
+    """Return where what a session holds comes from: its board and its transcript."""
+    return SourceName("board", session_id), SourceName("session", session_id)
+
+
+def source_of(line_id: str) -> SourceName:
+    """Return where the versions of a line come from: a board, whatever its branch, or a part of what an agent has."""
+    sort, _, owner = line_id.partition(":")
+    if sort == "board":
+        return SourceName("board", session_of(line_id))
+    return SourceName("agent", owner.partition(":")[0].partition("@")[0], sort)
+
+
+def source_record(name: SourceName) -> ContextSourceRef:
+    """Return a source that the engine itself keeps as the record it is."""
+    uri = str(name)
+    return ContextSourceRef(
+        schema_version=SCHEMA_VERSION, source_id=uri, uri=uri, source_kind=_SOURCES[name.part or name.place]
+    )
+
+
+def by_reference(item: ContextItem, text: str) -> ContextItem:
+    """Return an item that names what it says instead of saying it."""
+    return structs.replace(
+        item,
+        content_mode="ref",
+        content=UNSET,
+        content_ref=Link(kind="content", id=item.item_id, digest=digest_of(text)),
+    )
+
+
+def trust_of(participant: str) -> str:
+    """Return how far what somebody says is to be trusted: as what a person, an agent or the system itself says."""
+    return {"human": "human", "system": "system"}.get(participant.partition(":")[0], "agent")
+
+
+def saying(item: ContextItem, text: str) -> Item:
+    """Return an item that says something: itself, or beside it where that is long or not for everyone."""
+    size = len(text.encode())
+    sized = structs.replace(item, byte_size=size)
+    if size > INLINE_BYTES or item.sensitivity != "internal":
+        return Item(by_reference(sized, text), text)
+    return Item(structs.replace(sized, content_mode="inline", content=text), text)
+
+
+def _named(item: ContextItem, blob_hash: bytes | None) -> ContextItem:
+    """Return an item whose words are not here with their digest, if it is known."""
+    if blob_hash is None:
+        return item
+    return structs.replace(item, content_ref=Link(kind="content", id=item.item_id, digest=f"sha256:{blob_hash.hex()}"))
+
+
+def _of_version(line_id: str, version: Version) -> dict[str, Any]:
+    """Return what it takes to make the same version again."""
+    change, meta = version.change, version.change.meta
+    return _native(
+        line=line_id,
+        key=change.key,
+        life=change.life,
+        version=change.version,
+        act=str(change.act),
+        seq=version.seq,
+        author=version.author,
+        principal_id=version.principal_id,
+        committed_at=version.committed_at,
+        reason=version.reason,
+        step=version.step,
+        tokens=meta.tokens,
+        expires_at=meta.expires_at,
+        readable_by=meta.readable_by,
+        writable_by=meta.writable_by,
+    )
+
+
+def _native(**told: object) -> dict[str, Any]:
+    """Return metadata that says what the engine knows of something, and nothing of what it does not."""
+    return {"weft": {name: value for name, value in told.items() if value is not None}}
+
+
+def sensitivity_of(readers: tuple[str, ...]) -> Sensitivity:
+    if EVERYONE in readers:
+        return "internal"
+    return "private" if all(reader.startswith(PRINCIPAL) for reader in readers) else "restricted"

@@ -1,0 +1,166 @@
+"""The event log in the words of Agent Context: which class an event has, as a record and as a CloudEvent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import UNSET, Struct, structs
+
+from weft.capabilities.records.model import ContextEvent
+from weft.capabilities.records.record_ids import SessionName, ids_told_by
+from weft.capabilities.records.refs import Link, Maybe, McpMapping, OpenTelemetryMapping
+from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION, EventClass
+from weft.kernel.correlation import UNRELATED, Correlation
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from weft.capabilities.records.refs import Mapping as NativeIds
+    from weft.kernel.events import Event, Recorded
+
+# What keeps its own name among Weft's events, and what it is to Agent Context.
+_CLASSES: dict[str, EventClass] = {
+    "session.created": "context.surface.created",
+    "session.imported": "context.surface.created",
+    "session.archived": "context.surface.updated",
+    "session.deleted": "context.surface.updated",
+    "board.snapshot": "context.surface.updated",
+    "board.restored": "context.surface.updated",
+    "branch.snapshot": "context.surface.updated",
+    "branch.restored": "context.surface.updated",
+    "message.added": "context.item.added",
+    "message.visibility_changed": "context.item.updated",
+    "context.pulled": "context.injection.applied",
+    **dict.fromkeys(("board.deleted", "branch.deleted", "memory.deleted"), "context.item.removed"),
+    **dict.fromkeys(("board.expired", "branch.expired", "memory.expired"), "context.item.removed"),
+}
+# One event for several entries, which counts those that are new, changed and gone.
+_OF_SEVERAL = frozenset({"context.pushed", "agent.defined"})
+_WRITES = frozenset({"board.written", "branch.written", "memory.written"})
+_OF_SURFACE = "context.surface."
+# The ids of a context_event that a correlation has under the same name.
+_SHARED_IDS = tuple(name for name in Correlation.__struct_fields__ if name in ContextEvent.__struct_fields__)
+
+
+class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An event as CloudEvents 1.0 has it, in structured mode.
+
+    Its ``data`` is a context_event where Agent Context has a class for it, else what the log says of it.
+    """
+
+    id: str
+    source: str
+    type: str
+    time: datetime
+    data: Any
+    subject: Maybe[str] = UNSET
+    specversion: Maybe[str] = UNSET
+    datacontenttype: Maybe[str] = UNSET
+    dataschema: Maybe[str] = UNSET
+    sequence: Maybe[str] = UNSET
+    sessionid: Maybe[str] = UNSET
+    turnid: Maybe[str] = UNSET
+    taskid: Maybe[str] = UNSET
+    toolcallid: Maybe[str] = UNSET
+    actor: Maybe[str] = UNSET
+    traceparent: Maybe[str] = UNSET
+
+
+def class_of(event: Event) -> EventClass | None:
+    """Return what an event is to Agent Context; None if nothing."""
+    if event.type in EVENT_CLASSES:
+        return cast("EventClass", event.type)
+    if event.type in _WRITES:
+        return "context.item.added" if event.data.get("version") == 1 else "context.item.updated"
+    if event.type in _OF_SEVERAL:
+        return _class_of_several(event.data)
+    if event.type.startswith("history."):
+        return "context.surface.updated"
+    return _CLASSES.get(event.type)
+
+
+def context_event(recorded: Recorded, source: str) -> ContextEvent | None:
+    """Return an event as a portable record. ``source`` is what the log it is read from is called."""
+    event, during = recorded.event, recorded.during
+    event_class = class_of(event)
+    if event_class is None:
+        return None
+    home, number = _identity(recorded, source)
+    return ContextEvent(
+        schema_version=SCHEMA_VERSION,
+        event_id=f"{home}#{number}",
+        event_type=event_class,
+        source=home,
+        time=event.at,
+        subject=event.subject or UNSET,
+        session_id=event.session_id or UNSET,
+        telemetry_refs=() if during.trace_id is None else (Link(kind="trace", id=during.trace_id),),
+        external_mappings=_mappings(during),
+        data={"type": event.type, "actor": event.actor, **event.data, **_record_ids(recorded, event_class)},
+        **_ids(during),
+    )
+
+
+def cloud_event(recorded: Recorded, source: str) -> CloudEvent:
+    """Return an event as others' buses and hooks take it."""
+    event, during = recorded.event, recorded.during
+    home, number = _identity(recorded, source)
+    record = context_event(recorded, source)
+    return CloudEvent(
+        specversion="1.0",
+        id=number,
+        source=home,
+        type=f"weft.{event.type}" if record is None else record.event_type,
+        subject=event.subject or UNSET,
+        time=event.at,
+        datacontenttype="application/json",
+        dataschema=UNSET if record is None else f"urn:weft:agent-context:{SCHEMA_VERSION}:context_event",
+        data={"type": event.type, "actor": event.actor, **event.data} if record is None else record,
+        # As the extension asks: in the order of letters as in that of numbers.
+        sequence=f"{event.seq:020d}",
+        sessionid=event.session_id or UNSET,
+        turnid=during.turn_id or UNSET,
+        taskid=during.task_id or UNSET,
+        toolcallid=during.tool_call_id or UNSET,
+        actor=event.actor,
+        traceparent=f"00-{during.trace_id}-{during.span_id}-01" if during.trace_id and during.span_id else UNSET,
+    )
+
+
+def _class_of_several(data: Mapping[str, Any]) -> EventClass:
+    done = {name for name in ("added", "updated", "removed") if data.get(name)}
+    if done == {"added"}:
+        return "context.item.added"
+    return "context.item.removed" if done == {"removed"} else "context.item.updated"
+
+
+def _record_ids(recorded: Recorded, event_class: EventClass) -> dict[str, str]:
+    """Return the ids by which an event is joined to the records it is about; what changes a session is about that."""
+    session_id = recorded.event.session_id
+    of_session = event_class.startswith(_OF_SURFACE) and session_id is not None
+    surface = {"surface_id": str(SessionName(session_id or ""))} if of_session else {}
+    return {**surface, **ids_told_by(recorded)}
+
+
+def _identity(recorded: Recorded, source: str) -> tuple[str, str]:
+    """Return the log an event first stood in, and its id there."""
+    origin = recorded.origin
+    return (source, str(recorded.event.seq)) if origin is None else (origin.source, origin.id)
+
+
+def _ids(during: Correlation) -> dict[str, Any]:
+    if during is UNRELATED:
+        return {}
+    return {name: value for name in _SHARED_IDS if (value := getattr(during, name)) is not None}
+
+
+def _mappings(during: Correlation) -> tuple[NativeIds, ...]:
+    if during is UNRELATED:
+        return ()
+    request_id = during.jsonrpc_request_id
+    mcp = McpMapping(
+        mcp_session_id=during.mcp_session_id or UNSET, jsonrpc_request_id=UNSET if request_id is None else request_id
+    )
+    trace = OpenTelemetryMapping(trace_id=during.trace_id or UNSET, span_id=during.span_id or UNSET)
+    return tuple(mapping for mapping in (mcp, trace) if any(value is not UNSET for value in structs.astuple(mapping)))

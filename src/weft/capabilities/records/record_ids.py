@@ -1,0 +1,278 @@
+"""What an event of the log is about: the records it stands for, by their names and where to look them up.
+
+Nothing here reads anything. What an event says by itself is enough to name a record; only a push has to be looked into.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from weft.capabilities.history.model import LATEST, line_name, trunk_of
+from weft.capabilities.records.item_ids import MessageName, VersionName, is_engine_item, is_number, memory_line
+from weft.capabilities.records.model import RECORD_TYPES
+from weft.capabilities.sessions.model import line_of, session_of
+from weft.kernel.clock import to_micros
+from weft.kernel.fields import LARGEST
+from weft.kernel.identity import PRINCIPAL
+
+if TYPE_CHECKING:
+    from weft.kernel.events import Event, Recorded
+
+_SURFACE = "session:"
+_SOURCE = re.compile(r"(?:(board|session)://([^/?#]+)|(agent)://([^/?#]+)/(memory|context|agent))\Z")
+_PULL = "pull:"
+_INJECTION = "/injection"
+# What the ids of events of any Weft begin with.
+_OF_WEFT = "urn:weft:"
+_OPENING = frozenset({"session.created", "session.imported", "session.archived"})
+_ENDS = frozenset({"deleted", "expired"})
+# Of so many, every database keeps every one.
+# What changes an agent's memory without an event for every entry.
+_TAKEN_OVER = frozenset({"history.rolled_back", "history.merged"})
+
+
+class VersionAt(NamedTuple):
+    """A version of a key, the commit that made it if that is told, and the last moment at which it can have been.
+
+    ``moved`` if it was told of elsewhere, where commits may have had other numbers.
+    """
+
+    name: VersionName
+    commit: int | None = None
+    until: int = LATEST
+    moved: bool = False
+
+
+class SessionName(NamedTuple):
+    """A session as the surface it is."""
+
+    session_id: str
+
+    def __str__(self) -> str:
+        return f"{_SURFACE}{self.session_id}"
+
+
+class SourceName(NamedTuple):
+    """Where items come from that the engine keeps: the board or the transcript of a session, a part of an agent."""
+
+    place: str
+    owner: str
+    part: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.place}://{self.owner}" + (f"/{self.part}" if self.part else "")
+
+    @classmethod
+    def parse(cls, source_id: str) -> SourceName | None:
+        found = _SOURCE.match(source_id)
+        return None if found is None else cls(*(part for part in found.groups() if part))
+
+
+class KeptName(NamedTuple):
+    """A record that is kept as such."""
+
+    type: str
+    record_id: str
+
+
+class PullName(NamedTuple):
+    """What an agent took into a session: which version of its context, and when."""
+
+    session_id: str
+    owner: str
+    version: int
+    at: int
+
+    def __str__(self) -> str:
+        return f"{_PULL}{self.session_id}/{self.owner}/{self.version}.{self.at}"
+
+    @classmethod
+    def parse(cls, record_id: str) -> PullName | None:
+        session_id, _, rest = record_id.removeprefix(_PULL).removesuffix(_INJECTION).partition("/")
+        owner, _, numbers = rest.partition("/")
+        version, _, at = numbers.partition(".")
+        if not record_id.startswith(_PULL) or not (is_number(version) and is_number(at)):
+            return None
+        return cls(session_id, owner, int(version), int(at))
+
+
+class Pull(NamedTuple):
+    """A pull as its event tells of it. ``taken`` is the hash of what was taken, if it was noted."""
+
+    name: PullName
+    context_id: str
+    taken: str | None
+
+
+class Told(NamedTuple):
+    """An event itself, and the item it is about: whoever may not see that any more is not told of it either."""
+
+    recorded: Recorded
+    about: VersionAt | MessageName | None
+
+
+Origin = VersionAt | MessageName | SessionName | SourceName | KeptName | Pull | Told
+
+
+class Named(NamedTuple):
+    """A record by its type and id, and where it is to be had."""
+
+    type: str
+    id: str
+    origin: Origin
+
+
+class Push(NamedTuple):
+    """A commit whose changes are items that no other event names. Of a whole context, it names those of its parts."""
+
+    line_id: str
+    seq: int
+
+    @property
+    def is_of_whole(self) -> bool:
+        return self.line_id.startswith("context:") and self.line_id.count(":") == 1
+
+
+def named_by(recorded: Recorded) -> list[Named]:
+    """Return the records that an event names by itself."""
+    event = recorded.event
+    stored = event.data.get("record_type")
+    if isinstance(stored, str) and stored in RECORD_TYPES:
+        return [Named(stored, event.subject, KeptName(stored, event.subject))]
+    if event.type == "context.redaction.applied":
+        return [_redacted(event)]
+    if event.type == "context.pulled" and event.session_id is not None:
+        return _pulled(event)
+    if event.type in _OPENING and event.session_id is not None:
+        name = SessionName(event.session_id)
+        return [Named("context_surface", str(name), name)]
+    about = about_of(recorded)
+    return [] if about is None else [_item(about)]
+
+
+def ids_told_by(recorded: Recorded) -> dict[str, str]:
+    """Return the ids of the records that an event names, each under the name that records of its type have for it."""
+    named = (each for each in named_by(recorded) if each.type != "context_event")
+    return {RECORD_TYPES[each.type].id_field: each.id for each in named}
+
+
+def about_of(recorded: Recorded) -> VersionAt | MessageName | None:
+    """Return the item that an event of a key or a message is about."""
+    event = recorded.event
+    sort, _, done = event.type.partition(".")
+    if sort == "message":
+        return MessageName.parse(f"message:{event.session_id}/{event.subject}")
+    life, version, commit = (_number_in(event, name) for name in ("life", "version", "commit"))
+    if sort not in {"board", "branch", "memory"} or life is None or version is None:
+        return None
+    name = VersionName(_line_of(recorded, sort), event.subject, life, version, done in _ENDS)
+    return VersionAt(name, commit, to_micros(event.at), recorded.origin is not None)
+
+
+def push_of(event: Event) -> Push | None:
+    """Return the commit that has to be looked into to know what an event of an agent's memory is about."""
+    version, context_id = _number_in(event, "version"), event.data.get("context_id")
+    if version is None:
+        return None
+    if event.type == "agent.defined":
+        return Push(f"agent:{event.subject}", version)
+    of_memory = isinstance(context_id, str) and context_id.startswith("context:")
+    if of_memory and (event.type == "context.pushed" or event.type in _TAKEN_OVER):
+        return Push(str(context_id), version)
+    return None
+
+
+def item_named(item_id: str) -> Named:
+    """Return what an id of an item means: something the engine keeps anyway, or an item that is kept as a record."""
+    version = VersionName.parse(item_id)
+    if version is not None:
+        return _item(VersionAt(version))
+    message = MessageName.parse(item_id)
+    return Named("context_item", item_id, message or KeptName("context_item", item_id))
+
+
+def surface_named(surface_id: str) -> Named:
+    """Return what an id of a surface means."""
+    kind = "context_surface"
+    if surface_id.startswith(_SURFACE):
+        return Named(kind, surface_id, SessionName(surface_id.removeprefix(_SURFACE)))
+    return Named(kind, surface_id, KeptName(kind, surface_id))
+
+
+def source_named(source_id: str) -> Named:
+    """Return what an id of a source ref means."""
+    kind = "context_source_ref"
+    return Named(kind, source_id, SourceName.parse(source_id) or KeptName(kind, source_id))
+
+
+def is_reserved(record_id: str) -> bool:
+    """Tell whether an id is of the sort that the engine itself gives."""
+    if record_id.startswith((_SURFACE, _PULL, _OF_WEFT)) or is_engine_item(record_id):
+        return True
+    return SourceName.parse(record_id) is not None
+
+
+def event_number(event_id: str, source: str) -> int | None:
+    """Return the number of an event in the log of this name, if the id is of one."""
+    number = event_id.removeprefix(f"{source}#")
+    return int(number) if number != event_id and is_number(number) else None
+
+
+def subject_of(item: Named) -> tuple[str, str | None]:
+    """Return what events about an item have as their subject, and in which session they are if that is known."""
+    origin = item.origin
+    if isinstance(origin, MessageName):
+        return str(origin.message_id), origin.session_id
+    if isinstance(origin, VersionAt):
+        sort, _, owner = origin.name.line_id.partition(":")
+        of_agent = sort in {"context", "agent"}
+        if of_agent:
+            return owner.partition("@")[0].partition(":")[0], None
+        return origin.name.key, session_of(origin.name.line_id) if sort == "board" else None
+    return item.id, None
+
+
+def about_id(told: Told) -> str | None:
+    """Return the id of the item that an event is about."""
+    return None if told.about is None else _item(told.about).id
+
+
+def _item(about: VersionAt | MessageName) -> Named:
+    return Named("context_item", str(about.name if isinstance(about, VersionAt) else about), about)
+
+
+def _redacted(event: Event) -> Named:
+    kind = event.data.get("redacted_type", "context_item")
+    return (
+        item_named(event.subject)
+        if kind == "context_item"
+        else Named(kind, event.subject, KeptName(kind, event.subject))
+    )
+
+
+def _pulled(event: Event) -> list[Named]:
+    """Return what a pull put together and showed: of the context of the one it is told of, and of nothing else."""
+    version, context_id, taken = _number_in(event, "version"), event.data.get("context_id"), event.data.get("hash")
+    if version is None or not isinstance(context_id, str) or trunk_of(context_id) != f"context:{event.subject}":
+        return []
+    name = PullName(event.session_id or "", event.subject, version, to_micros(event.at))
+    pull = Pull(name, context_id, taken if isinstance(taken, str) else None)
+    return [
+        Named("context_assembly", str(name), pull),
+        Named("context_injection", f"{name}{_INJECTION}", pull),
+    ]
+
+
+def _line_of(recorded: Recorded, sort: str) -> str:
+    event = recorded.event
+    if sort == "memory":
+        owner = next(iter(recorded.readable_by)).removeprefix(PRINCIPAL)
+        return memory_line(owner, event.session_id)
+    branch = event.data.get("branch")
+    return line_name(line_of(event.session_id or ""), branch if isinstance(branch, str) else None)
+
+
+def _number_in(event: Event, name: str) -> int | None:
+    number = event.data.get(name)
+    return number if isinstance(number, int) and 0 <= number <= LARGEST else None

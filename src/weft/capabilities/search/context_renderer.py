@@ -1,0 +1,199 @@
+"""Weaving passages into one text to read: each with what stands around it, in order, and never longer than allowed."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec import structs
+
+from weft.capabilities.search.passages import Passage
+from weft.kernel.clock import from_micros
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    Count = Callable[[str], int]
+
+_GAP = "\n\n"
+# Of what fits, so much is for what was found; what stands around it gets the rest, and what that leaves.
+_SHARE_OF_FOUND = 0.85
+
+
+class Line(NamedTuple):
+    """What passages are parts of that can be read one behind the other: a document, a transcript, a value."""
+
+    shelf: str
+    place: str
+    item: str
+
+
+class Strand(NamedTuple):
+    """A passage with its place in its line. ``distance`` is how far it is from what was found: 0 for that itself."""
+
+    line: Line
+    position: tuple[int, int]
+    passage: Passage
+    rank: int
+    distance: int = 0
+
+
+class Stretch(NamedTuple):
+    """Passages that follow each other, and what they say together."""
+
+    passages: list[Passage]
+    text: str
+    rank: int
+
+
+class Woven(NamedTuple):
+    """One text, and the stretches it is made of, as they are numbered. ``complete`` if nothing was left out."""
+
+    text: str
+    tokens: int
+    stretches: list[Stretch]
+    complete: bool
+
+
+def strand_of(passage: Passage, rank: int, distance: int = 0) -> Strand:
+    chunk = passage.chunk
+    if chunk.source == "message":
+        return Strand(Line(chunk.shelf, chunk.place, ""), (int(chunk.item), chunk.ordinal), passage, rank, distance)
+    return Strand(Line(chunk.shelf, chunk.place, chunk.item), (chunk.ordinal, 0), passage, rank, distance)
+
+
+def weave(strands: Sequence[Strand], most_tokens: int, count: Count) -> Woven:
+    """Return as much of the strands as fits, the best of what was found first, then what is nearest to it."""
+    ordered = _in_order_of_need(_each_once(strands))
+    taken = _as_many_as_fit(ordered, most_tokens, count)
+    if not taken and ordered:
+        return _cut_to_fit(ordered[0], most_tokens, count)
+    stretches = _stretches(taken)
+    text = _text_of(stretches)
+    return Woven(text, count(text), stretches, complete=len(taken) == len(ordered))
+
+
+def _each_once(strands: Sequence[Strand]) -> list[Strand]:
+    """Return each passage once: as what was found itself, if it was, or else as near to the best of it as it stands."""
+    best: dict[tuple[Line, tuple[int, int]], Strand] = {}
+    for strand in sorted(strands, key=lambda each: (each.distance, each.rank)):
+        best.setdefault((strand.line, strand.position), strand)
+    return list(best.values())
+
+
+def _in_order_of_need(strands: Sequence[Strand]) -> list[Strand]:
+    """Return what was found, the best first, then what is nearest to it.
+
+    One more passage that was found is worth more than what stands around the others: measured on conversations.
+    """
+    found = sorted((each for each in strands if not each.distance), key=lambda each: each.rank)
+    around = sorted((each for each in strands if each.distance), key=lambda each: (each.distance, each.rank))
+    return [*found, *around]
+
+
+def _as_many_as_fit(ordered: Sequence[Strand], most_tokens: int, count: Count) -> list[Strand]:
+    """Return the strands that fit together; one that is too long does not keep shorter ones out."""
+    taken: list[Strand] = []
+    used = 0
+    for strand in ordered:
+        alone = count(strand.passage.text)
+        if used + alone <= most_tokens:
+            taken.append(strand)
+            used += alone
+    # What they are headed by counts as well, and a tokenizer may see more in a text than in its parts.
+    while taken and count(_text_of(_stretches(taken))) > most_tokens:
+        taken.pop()
+    return taken
+
+
+def _cut_to_fit(strand: Strand, most_tokens: int, count: Count) -> Woven:
+    """Return the beginning of one passage that is too long as a whole; nothing if not even that fits."""
+    passage = strand.passage
+
+    def cut(characters: int) -> Strand:
+        chunk = structs.replace(passage.chunk, end=passage.chunk.start + characters)
+        return strand._replace(passage=structs.replace(passage, chunk=chunk, text=passage.text[:characters]))
+
+    def is_too_long(characters: int) -> bool:
+        return count(_text_of(_stretches([cut(characters)]))) > most_tokens
+
+    fitting = bisect_left(range(1, len(passage.text) + 1), True, key=is_too_long)  # noqa: FBT003 - what is looked for
+    if fitting == 0:
+        return Woven("", 0, [], complete=False)
+    stretches = _stretches([cut(fitting)])
+    text = _text_of(stretches)
+    return Woven(text, count(text), stretches, complete=False)
+
+
+def _stretches(strands: Sequence[Strand]) -> list[Stretch]:
+    """Join what follows each other: lines in the order of the best of each, and in a line everything as it stands."""
+    lines: defaultdict[Line, list[Strand]] = defaultdict(list)
+    for strand in strands:
+        lines[strand.line].append(strand)
+    ordered = sorted(lines.values(), key=lambda members: min(each.rank for each in members))
+    return [stretch for members in ordered for stretch in _of_line(sorted(members, key=lambda each: each.position))]
+
+
+def _of_line(strands: Sequence[Strand]) -> list[Stretch]:
+    runs: list[list[Strand]] = []
+    for strand in strands:
+        if runs and _follows(runs[-1][-1], strand):
+            runs[-1].append(strand)
+        else:
+            runs.append([strand])
+    return [
+        Stretch([each.passage for each in run], _joined([each.passage for each in run]), min(each.rank for each in run))
+        for run in runs
+    ]
+
+
+def _follows(one: Strand, other: Strand) -> bool:
+    if one.passage.chunk.source == "message" and one.position[0] != other.position[0]:
+        # Numbers that are missing between two are of messages for others, or of what is not in here.
+        return other.position[0] == one.position[0] + 1
+    return one.passage.chunk.end >= other.passage.chunk.start
+
+
+def _joined(passages: Sequence[Passage]) -> str:
+    """Return what passages say one behind the other, what they share only once."""
+    parts: list[str] = []
+    before: Passage | None = None
+    for passage in passages:
+        if before is None or before.chunk.item != passage.chunk.item:
+            parts.append(("\n" if parts else "") + _spoken(passage))
+        else:
+            parts.append(passage.text[max(0, before.chunk.end - passage.chunk.start) :])
+        before = passage
+    return "".join(parts)
+
+
+def _spoken(passage: Passage) -> str:
+    if passage.chunk.source != "message":
+        return passage.text
+    return f"{passage.chunk.speaker}: {passage.text}"
+
+
+def _text_of(stretches: Sequence[Stretch]) -> str:
+    headings = ["", *map(heading_of, stretches)]
+    return _GAP.join(
+        # What stands under the same heading as the one before it need not repeat it: tokens are dear.
+        f"[{number}]{'' if heading == headings[number - 1] else f' {heading}'}\n{each.text}"
+        for number, (heading, each) in enumerate(zip(headings[1:], stretches, strict=True), start=1)
+    )
+
+
+def heading_of(stretch: Stretch) -> str:
+    """Return in a few words where a stretch is from."""
+    passage = stretch.passages[0]
+    chunk = passage.chunk
+    day = from_micros(chunk.moment).date().isoformat()
+    match chunk.source:
+        case "document":
+            return f"{chunk.place} > {chunk.heading or passage.title}"
+        case "message":
+            return f"session {chunk.place}, {day}"
+        case "board":
+            return f"session {chunk.place}, key {passage.key}, {day}"
+        case _:
+            return f"memory {passage.key}, {day}"

@@ -1,0 +1,143 @@
+"""Choosing what is shown of all that was weighed: the best, more of it in doubt, the newest if nothing is relevant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft.capabilities.search.calibration import SURE, confidence, relevance
+from weft.capabilities.search.model import Ranked, Ranking
+from weft.capabilities.search.scoring import recency
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from weft.capabilities.search.index_view import Floats, View
+    from weft.capabilities.search.model import Question
+    from weft.capabilities.search.scoring import Evidence
+
+_MOST_PINNED = 20
+_WIDER = 2
+_IN_PART = 0.5
+_DIGITS = 4
+
+
+class Weighed(NamedTuple):
+    """Candidates of each view with what speaks for them, and whether meaning counted, or words alone."""
+
+    found: Sequence[Evidence]
+    by_meaning: bool
+
+
+class _Best(NamedTuple):
+    """Candidates of all views, the best first: what speaks for each, and where it is (which view, and where in it)."""
+
+    totals: Floats
+    places: NDArray[np.int64]
+
+
+def choose(question: Question, views: Sequence[View], weighed: Weighed) -> Ranking:
+    """Return the best of what was weighed; more than was asked for, and less relevant, if that may not be enough."""
+    best = _best_first(weighed.found)
+    likely = confidence(best.totals, _beside_words(best, weighed)) * _share_there(views)
+    floor, limit = question.weighing.floor, question.top_k
+    if likely < SURE:
+        floor, limit = floor / _WIDER, limit * _WIDER
+    scored = [_ranked(weighed.found[view], place) for view, place in best.places[:limit].tolist()]
+    taken = [each for each in scored if each.score >= floor][: question.most]
+    return Ranking(
+        ranked=_with_pins(taken or _newest(question, views), _pins(weighed.found), question.most),
+        confidence=round(likely, _DIGITS),
+        floor=floor,
+        widened=len(taken) > question.top_k or any(each.score < question.weighing.floor for each in taken),
+        fallback=None if taken else "recency",
+        searched=sum(view.size for view in views),
+        by_meaning=weighed.by_meaning,
+    )
+
+
+def _share_there(views: Sequence[View]) -> float:
+    """Return how much of everything is there to be found, roughly: how much is not would tell of what is hidden."""
+    return _IN_PART if any(view.behind for view in views) else 1.0
+
+
+def _best_first(found: Sequence[Evidence]) -> _Best:
+    """Return all candidates in order; of equals the one on the first shelf by name that came first there."""
+    if not found:
+        return _Best(np.empty(0, np.float32), np.empty((0, 2), np.int64))
+    shelves = sorted(range(len(found)), key=lambda view: found[view].view.shelf)
+    totals = np.concatenate([found[view].total for view in shelves])
+    numbers = np.concatenate([found[view].columns.number for view in shelves])
+    places = np.concatenate([_places(view, len(found[view].total)) for view in shelves])
+    shelf = np.repeat(np.arange(len(shelves)), [len(found[view].total) for view in shelves])
+    order = np.lexsort((numbers, shelf, -totals))
+    return _Best(totals[order], places[order])
+
+
+def _places(view: int, count: int) -> NDArray[np.int64]:
+    return np.stack([np.full(count, view), np.arange(count)], axis=1)
+
+
+def _beside_words(best: _Best, weighed: Weighed) -> float:
+    """Return what speaks for the best candidate beside its words; half of everything if only words are known."""
+    if not len(best.totals):
+        return 0.0
+    if not weighed.by_meaning:
+        return float(best.totals[0]) / 2
+    view, place = best.places[0].tolist()
+    signals = weighed.found[view].signals
+    return float(best.totals[0] - signals["lexical"][place] - signals["lexical_around"][place])
+
+
+def _pins(found: Sequence[Evidence]) -> list[Ranked]:
+    """Return what is pinned: that for which most speaks, and of equals the newest."""
+    pinned = [
+        (-evidence.total[place], -evidence.columns.moment[place], view, place)
+        for view, evidence in enumerate(found)
+        for place in np.flatnonzero(evidence.columns.pinned).tolist()
+    ]
+    return [_ranked(found[view], place) for *_, view, place in sorted(pinned)[:_MOST_PINNED]]
+
+
+def _with_pins(shown: list[Ranked], pins: list[Ranked], most: int | None) -> list[Ranked]:
+    """Return what is shown and what is pinned, whatever speaks for it; the last that are not pinned make room."""
+    pinned = {_name(pin): pin for pin in pins[:most]}
+    others = [each for each in shown if _name(each) not in pinned]
+    left_out = {_name(each) for each in others[max(0, most - len(pinned)) :]} if most is not None else set()
+    kept = [each for each in shown if _name(each) not in left_out]
+    known = {_name(each) for each in kept}
+    return kept + [pin for name, pin in pinned.items() if name not in known]
+
+
+def _name(ranked: Ranked) -> tuple[str, int]:
+    return ranked.shelf, ranked.number
+
+
+def _ranked(evidence: Evidence, place: int) -> Ranked:
+    signals: dict[str, Any] = {name: round(float(values[place]), _DIGITS) for name, values in evidence.signals.items()}
+    signals["pinned"] = bool(evidence.columns.pinned[place])
+    return Ranked(
+        shelf=evidence.view.shelf,
+        number=int(evidence.columns.number[place]),
+        score=round(float(relevance(evidence.total[place])), _DIGITS),
+        signals=signals,
+        evidence=float(evidence.total[place]),
+    )
+
+
+def _newest(question: Question, views: Sequence[View]) -> list[Ranked]:
+    """Return the most recent of all views, for want of anything relevant."""
+    found = []
+    for view in views:
+        columns = view.columns(view.newest(question.top_k))
+        newness = recency(columns.moment, question.asked_at, question.weighing).tolist()
+        known = zip(columns.number.tolist(), columns.moment.tolist(), newness, columns.pinned.tolist(), strict=True)
+        for number, moment, new, pinned in known:
+            signals = {"recency": round(new, _DIGITS), "pinned": pinned}
+            found.append(
+                (-moment, view.shelf, number, Ranked(shelf=view.shelf, number=number, score=0.0, signals=signals))
+            )
+    return [told for *_, told in sorted(found, key=lambda each: each[:3])[: question.top_k]]

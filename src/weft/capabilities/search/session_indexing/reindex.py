@@ -1,0 +1,105 @@
+"""Having everything that is searched indexed anew: documents of all domains, and what was said and remembered."""
+
+from __future__ import annotations
+
+import msgspec
+
+from weft.capabilities.access.grants import check_highest_clearance
+from weft.capabilities.events.model import EventStore
+from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
+from weft.capabilities.knowledge.domain_operations import Shown
+from weft.capabilities.knowledge.reindex import Afresh, begin_anew
+from weft.capabilities.search.session_indexing.cursor import REINDEXING, Anew, go_back, left_of
+from weft.kernel.identity import Permission
+from weft.kernel.jobs import JobStore
+from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+
+
+class ReindexAll(Request):
+    """Everything that can be searched."""
+
+    afresh: Afresh = False
+
+
+class ShowReindexing(Request):
+    """Whatever is indexed anew."""
+
+
+class DomainLeft(Response):
+    """A domain, and how many of its documents are still to be indexed anew."""
+
+    domain: str
+    to_reindex: int
+
+
+class ReindexingShown(Response, omit_defaults=False):
+    """What is still to be indexed anew.
+
+    ``events`` are those of the tenant's log that are to be gone through for what was said in sessions and remembered
+    by agents; null if that is not under way.
+    """
+
+    domains: list[DomainLeft]
+    events: int | None
+
+
+class Everything(msgspec.Struct, frozen=True):
+    """All that is searched, with how far it is indexed anew."""
+
+    shown: Shown
+    jobs: JobStore
+    events: EventStore
+
+    async def begin(self, *, afresh: bool) -> None:
+        domains, shelves = self.shown.domains, self.shown.shelves
+        # All of them before anything is told: whoever puts a document locks its domain first and tells then, too.
+        locked = [await domains.domains.find_locked(each.domain) for each in await domains.domains.all()]
+        for domain in filter(None, locked):
+            await begin_anew(domain, self.shown, afresh=afresh)
+        sessions, memory = [(await shelves.state(shelf)).number for shelf in (SESSIONS, MEMORY)]
+        await go_back(self.jobs, await self.events.last_seq(), Anew(sessions, memory, afresh))
+
+    async def left(self) -> ReindexingShown:
+        found = [await self.shown.info(domain) for domain in await self.shown.domains.admitting()]
+        standing = await self.jobs.standing(REINDEXING)
+        return ReindexingShown(
+            domains=[DomainLeft(domain=each.domain, to_reindex=each.to_reindex) for each in found if each.reindexing],
+            events=None if standing is None else left_of(standing),
+        )
+
+
+@operation(
+    "knowledge.reindex_all",
+    tool="knowledge",
+    action="reindex_all",
+    http="POST /v1/reindex",
+    status=202,
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.WRITE,
+    audience=Audience.NOT_SUBAGENTS,
+    audited=True,
+)
+async def reindex_all(request: ReindexAll, everything: Everything) -> ReindexingShown:
+    """Have everything that searches find indexed anew: documents, messages, boards and memories.
+
+    It goes on by itself, a few at a time, and show_reindexing tells how far it is; searches find it all meanwhile.
+    """
+    check_highest_clearance(everything.shown.domains.actor)
+    await everything.begin(afresh=request.afresh)
+    return await everything.left()
+
+
+@operation(
+    "knowledge.show_reindexing",
+    tool="knowledge",
+    action="show_reindexing",
+    http="GET /v1/reindex",
+    permission=Permission.ADMIN,
+    rate=RateClass.ADMIN,
+    effect=Effect.READ,
+    audience=Audience.NOT_SUBAGENTS,
+)
+async def show_reindexing(_: ShowReindexing, everything: Everything) -> ReindexingShown:
+    """Show what is being indexed anew, and how much of it is left."""
+    return await everything.left()

@@ -1,1 +1,0 @@
-"""Shelves: the chunks that searching finds, whatever they are cut from, with their vectors."""

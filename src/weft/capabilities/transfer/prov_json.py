@@ -1,0 +1,224 @@
+"""An export as PROV-JSON: what there is (entities), what was done (activities), who did it (agents), how they relate.
+
+A PROV document has one section for each sort of statement, so each is gathered in a file of its own until the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import UNSET
+
+from weft.capabilities.records.item_ids import VersionName
+from weft.capabilities.records.model import (
+    ContextAssembly,
+    ContextCompaction,
+    ContextEvent,
+    ContextInjection,
+    ContextItem,
+    ContextSelection,
+    ContextSourceRef,
+    ContextSummary,
+)
+from weft.capabilities.records.record_ids import named_by
+from weft.capabilities.records.recorder import items_of
+from weft.capabilities.records.refs import Link
+from weft.capabilities.transfer import decode as rebuilding
+from weft.capabilities.transfer.bundle_format import Header
+from weft.kernel.identity import ANYONE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO
+
+    from weft.capabilities.records.model import Record
+    from weft.capabilities.records.refs import Maybe, Ref
+    from weft.capabilities.transfer.bundle_format import AnyEntry, Stored
+
+_SECTIONS = (
+    "entity",
+    "activity",
+    "agent",
+    "wasGeneratedBy",
+    "used",
+    "wasAttributedTo",
+    "wasAssociatedWith",
+    "wasDerivedFrom",
+)
+_PREFIXES = {"weft": "urn:weft:prov:"}
+# Records that tell of something that was done, not only of something that is.
+_DEEDS = (ContextSelection, ContextAssembly, ContextCompaction, ContextInjection)
+_CHUNK = 65_536
+_encode = msgspec.json.Encoder().encode
+_BEGIN = b'{"prefix":' + _encode(_PREFIXES)
+
+
+def is_prov(beginning: bytes) -> bool:
+    """Tell whether a file that begins so is an export as PROV-JSON."""
+    return beginning.startswith(_BEGIN)
+
+
+class ProvWriter:
+    """Writes an export as one PROV-JSON document. Only the names of agents and sources are kept in memory."""
+
+    def __init__(
+        self, out: Callable[[bytes], object], new_file: Callable[[], BinaryIO], take: Callable[[int], object]
+    ) -> None:
+        """Begin a document. ``take`` is told of every few bytes as they come, long before any of them go out."""
+        self._out = out
+        self._take = take
+        self._files = {section: new_file() for section in _SECTIONS}
+        self._counts = dict.fromkeys(_SECTIONS, 0)
+        self._known: set[str] = set()
+        self._hash = hashlib.sha256()
+        self.records = 0
+        self.bytes = 0
+
+    def add(self, entry: AnyEntry) -> None:
+        if isinstance(entry, Header):
+            told = {"prov:type": _qualified("prov:Bundle"), "weft:scope": entry.scope}
+            self._say("entity", _name("bundle", entry.bundle_id), told)
+
+    def add_record(self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[Stored] = UNSET) -> None:
+        del readable_by
+        self.records += 1
+        if isinstance(record, ContextEvent):
+            self._event(record)
+            return
+        self._say("entity", _entity(record.type, record.id), _described(record))
+        if stored is not UNSET:
+            self._relate("wasAttributedTo", entity=_entity(record.type, record.id), agent=self._agent(stored.by))
+        if isinstance(record, ContextItem):
+            self._item(record)
+        if isinstance(record, _DEEDS):
+            self._deed(record)
+        if isinstance(record, ContextSourceRef):
+            self._known.add(_entity(record.type, record.id))
+        if isinstance(record, ContextSummary):
+            for item_id in sorted(items_of(record)):
+                self._derive(_entity(record.type, record.id), _entity("context_item", item_id))
+
+    def seal(self) -> str:
+        """End the document and return its digest."""
+        self._put(_BEGIN)
+        for section, file in self._files.items():
+            if self._counts[section]:
+                self._put(f',"{section}":{{'.encode())
+                file.seek(0)
+                while chunk := file.read(_CHUNK):
+                    self._put(chunk)
+                self._put(b"}")
+            file.close()
+        self._put(b"}\n")
+        return f"sha256:{self._hash.hexdigest()}"
+
+    def _item(self, item: ContextItem) -> None:
+        name = _entity(item.type, item.item_id)
+        native: Any = item.metadata.get("weft") or {}
+        made_by = native.get("author") or native.get("sender")
+        if isinstance(made_by, str):
+            self._relate("wasAttributedTo", entity=name, agent=self._agent(made_by))
+        for ref in item.source_refs:
+            source = ref.source_id if isinstance(ref, ContextSourceRef) else ref
+            self._derive(name, self._source(source))
+        version = VersionName.parse(item.item_id)
+        if version is not None and (version.version > 1 or version.removed):
+            before = (
+                version._replace(removed=False) if version.removed else version._replace(version=version.version - 1)
+            )
+            self._derive(name, _entity("context_item", str(before)), kind="prov:Revision")
+
+    def _deed(self, record: ContextSelection | ContextAssembly | ContextCompaction | ContextInjection) -> None:
+        activity, at = _name("activity", record.type, record.id), record.created_at.isoformat()
+        told = {"prov:startTime": at, "prov:endTime": at, "prov:type": record.type}
+        self._say("activity", activity, told)
+        self._relate("wasGeneratedBy", entity=_entity(record.type, record.id), activity=activity)
+        for item_id in sorted(items_of(record)):
+            self._relate("used", activity=activity, entity=_entity("context_item", item_id))
+        if isinstance(record, ContextInjection):
+            self._relate("used", activity=activity, entity=_entity("context_assembly", record.assembly_id))
+        for agent in _doers(record):
+            self._relate("wasAssociatedWith", activity=activity, agent=self._agent(agent))
+
+    def _event(self, record: ContextEvent) -> None:
+        activity, at = _name("event", record.event_id), record.time.isoformat()
+        self._say("activity", activity, {"prov:startTime": at, "prov:endTime": at, "prov:type": record.event_type})
+        actor = record.data.get("actor")
+        if isinstance(actor, str):
+            self._relate("wasAssociatedWith", activity=activity, agent=self._agent(actor))
+        recorded = rebuilding.event(record, ANYONE, ANYONE)
+        for named in named_by(recorded) if recorded is not None else ():
+            self._relate("wasGeneratedBy", entity=_entity(named.type, named.id), activity=activity, time=at)
+
+    def _agent(self, participant: str) -> str:
+        name = _name("agent", participant)
+        if name not in self._known:
+            self._known.add(name)
+            kind = "prov:Person" if participant.startswith("human:") else "prov:SoftwareAgent"
+            self._say("agent", name, {"prov:label": participant, "prov:type": _qualified(kind)})
+        return name
+
+    def _source(self, source_id: str) -> str:
+        name = _entity("context_source_ref", source_id)
+        if name not in self._known:
+            self._known.add(name)
+            self._say("entity", name, {"prov:type": "context_source_ref", "prov:label": source_id})
+        return name
+
+    def _derive(self, derived: str, source: str, kind: str | None = None) -> None:
+        told: dict[str, Any] = {"prov:generatedEntity": derived, "prov:usedEntity": source}
+        self._say("wasDerivedFrom", None, told | ({"prov:type": _qualified(kind)} if kind else {}))
+
+    def _relate(self, section: str, **parts: str) -> None:
+        self._say(section, None, {f"prov:{name}": value for name, value in parts.items()})
+
+    def _say(self, section: str, name: str | None, told: dict[str, Any]) -> None:
+        self._counts[section] += 1
+        number = self._counts[section]
+        comma = b"," if number > 1 else b""
+        statement = comma + _encode(name or f"_:{section}{number}") + b":" + _encode(told)
+        self._take(len(statement))
+        self._files[section].write(statement)
+
+    def _put(self, chunk: bytes) -> None:
+        self._out(chunk)
+        self._hash.update(chunk)
+        self.bytes += len(chunk)
+
+
+def _described(record: Record) -> dict[str, Any]:
+    told: dict[str, Any] = {"prov:type": record.type, "prov:label": record.id}
+    if isinstance(record, ContextItem):
+        told |= {"weft:context_kind": record.context_kind, "weft:content_mode": record.content_mode}
+        if isinstance(record.content, str):
+            told["prov:value"] = record.content
+        if isinstance(record.content_ref, Link) and record.content_ref.digest is not UNSET:
+            told["weft:digest"] = record.content_ref.digest
+    return told
+
+
+def _doers(record: Record) -> Iterator[str]:
+    if isinstance(record, ContextSelection) and record.actor_ref is not UNSET:
+        yield _id_of(record.actor_ref)
+    if isinstance(record, ContextAssembly | ContextInjection):
+        yield record.target
+
+
+def _id_of(ref: Ref) -> str:
+    return ref if isinstance(ref, str) else str(ref.id or ref.uri)
+
+
+def _entity(record_type: str, record_id: str) -> str:
+    return _name(record_type.removeprefix("context_"), record_id)
+
+
+def _name(*parts: str) -> str:
+    """Return a qualified name: whatever an id holds is no sign of PROV's own."""
+    return "weft:" + "/".join(quote(part, safe="/._-") for part in parts)
+
+
+def _qualified(name: str) -> dict[str, str]:
+    return {"$": name, "type": "prov:QUALIFIED_NAME"}

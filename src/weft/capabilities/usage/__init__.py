@@ -1,1 +1,0 @@
-"""Usage: what a caller may do here and now, told to itself."""

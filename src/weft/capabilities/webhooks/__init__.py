@@ -1,1 +1,0 @@
-"""Events pushed to the addresses of others: signed, tried again, and never lost."""

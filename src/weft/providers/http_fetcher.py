@@ -1,0 +1,143 @@
+"""Getting documents from addresses over HTTP, and only from where that is allowed.
+
+Where a name leads is checked right before each connection, as it is for webhooks: also that of an address to which
+another one sends us on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from importlib.metadata import version
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+import httpcore2
+import msgspec
+
+from weft.capabilities.events.webhooks.model import AddressRefused, host_of
+from weft.capabilities.knowledge.model import MediaType
+from weft.capabilities.knowledge.sources.store import Fetched
+from weft.providers.webhook_sender import CheckedNetwork, Reach, failure_of
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Iterable, Mapping
+
+_TIMEOUT_SECONDS = 60.0
+_LOOKUP_SECONDS = 3.0
+_REDIRECTS = 5
+_LONGEST_VALIDATOR = 200
+_SUCCESS, _UNCHANGED = 200, 304
+_GONE = frozenset({404, 410})
+_ELSEWHERE = frozenset({301, 302, 303, 307, 308})
+_USER_AGENT = f"Weft/{version('weft')}"
+_HINT = "Use a public address, or let whoever runs Weft name the host in WEFT_KNOWLEDGE_PRIVATE_HOSTS."
+_ACCEPT = "text/markdown, text/html, text/plain, application/pdf, application/json, */*;q=0.5"
+
+
+class _Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What an address said of what it gave, by which it can tell that nothing has changed."""
+
+    etag: str = ""
+    last_modified: str = ""
+
+
+class _Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HttpFetcher:
+    """Gets what one address gives, if it is not what it gave before."""
+
+    def __init__(self, private_hosts: Iterable[str] = (), trusted: ssl.SSLContext | None = None) -> None:
+        self._reach = Reach(frozenset(host.lower() for host in private_hosts))
+        self._trusted = trusted
+
+    async def check(self, url: str) -> None:
+        """Refuse an address that must not be called; one that nobody knows yet may still come to be."""
+        try:
+            with contextlib.suppress(OSError, TimeoutError):
+                async with asyncio.timeout(_LOOKUP_SECONDS):
+                    await self._reach.addresses(host_of(url), 0)
+        except AddressRefused as error:
+            raise AddressRefused(error.message, hint=_HINT) from None
+
+    async def fetch(self, url: str, seen: str, most_bytes: int) -> Fetched:
+        known = msgspec.json.decode(seen, type=_Seen) if seen else _Seen()
+        try:
+            async with asyncio.timeout(_TIMEOUT_SECONDS):
+                answer = await self._get(url, _headers(known), most_bytes)
+        except Exception as error:  # noqa: BLE001 - whatever is there may do what it likes, and nothing of ours fails by it
+            return Fetched(seen=seen, error=failure_of(error))
+        return _fetched(answer, seen, most_bytes)
+
+    async def _get(self, url: str, headers: Mapping[str, str], most_bytes: int) -> _Answer:
+        trusted = self._trusted or httpcore2.default_ssl_context()
+        network = CheckedNetwork(self._reach)
+        async with httpcore2.AsyncConnectionPool(ssl_context=trusted, network_backend=network) as pool:
+            for _ in range(_REDIRECTS + 1):
+                answer = await _asked(pool, url, headers, most_bytes)
+                further = _sent_on(url, answer)
+                if further is None:
+                    return answer
+                url = further
+        return answer
+
+
+def _headers(known: _Seen) -> dict[str, str]:
+    headers = {"user-agent": _USER_AGENT, "accept": _ACCEPT}
+    if known.etag:
+        headers["if-none-match"] = known.etag
+    if known.last_modified:
+        headers["if-modified-since"] = known.last_modified
+    return headers
+
+
+async def _asked(pool: httpcore2.AsyncConnectionPool, url: str, headers: Mapping[str, str], most_bytes: int) -> _Answer:
+    async with pool.stream("GET", url, headers=list(headers.items())) as response:
+        told = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+        body = bytearray()
+        if response.status == _SUCCESS:
+            async for part in response.aiter_stream():
+                body += part
+                if len(body) > most_bytes:
+                    break
+        return _Answer(response.status, told, bytes(body))
+
+
+def _sent_on(url: str, answer: _Answer) -> str | None:
+    """Return where an address sends us on, if it does; never from a protected connection to an open one."""
+    if answer.status not in _ELSEWHERE or "location" not in answer.headers:
+        return None
+    further = urljoin(url, answer.headers["location"])
+    schemes = {"https"} if urlsplit(url).scheme == "https" else {"http", "https"}
+    return further if urlsplit(further).scheme in schemes else None
+
+
+def _fetched(answer: _Answer, seen: str, most_bytes: int) -> Fetched:
+    if answer.status == _UNCHANGED:
+        return Fetched(seen=seen)
+    if answer.status in _GONE:
+        return Fetched(gone=True)
+    if answer.status != _SUCCESS:
+        return Fetched(seen=seen, error="redirected" if answer.status in _ELSEWHERE else f"answered {answer.status}")
+    if len(answer.body) > most_bytes:
+        return Fetched(seen=seen, error="too_large")
+    headers = answer.headers
+    told = _Seen(_shown_again(headers.get("etag", "")), _shown_again(headers.get("last-modified", "")))
+    return Fetched(answer.body, _media_type(headers.get("content-type", "")), msgspec.json.encode(told).decode())
+
+
+def _shown_again(told: str) -> str:
+    """Return what an address said, if it can be shown to it again just so."""
+    return told if len(told) <= _LONGEST_VALIDATOR and told.isascii() and told.isprintable() else ""
+
+
+def _media_type(told: str) -> str | None:
+    try:
+        return msgspec.convert(told.partition(";")[0].strip().lower(), MediaType)
+    except msgspec.ValidationError:
+        return None

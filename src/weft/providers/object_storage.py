@@ -1,0 +1,259 @@
+"""Where large values lie: a private folder by default, or an S3 bucket through obstore."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import re
+import secrets
+import time
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
+from weft.kernel.errors import StorageFull
+from weft.settings import InvalidSetting
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from obstore.store import S3Config, S3Store
+
+    from weft.capabilities.object_storage.store import ObjectStore
+    from weft.settings import Settings
+
+# No tenant's name begins with a dot.
+_INCOMING = ".incoming"
+_GIVEN_UP_SECONDS = 3_600
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+_RETRIES = 3
+# Without it Windows would change what looks like the end of a line.
+_BINARY = getattr(os, "O_BINARY", 0)
+# Whatever is under way with an object must be over before its time of grace is.
+_LONGEST_TIMEOUT_SECONDS = 120
+
+
+def connect_objects(settings: Settings) -> ObjectStore:
+    """Return the store that the settings name; nothing is made or reached yet."""
+    if settings.objects_versioning not in {"off", "required"}:
+        raise InvalidSetting(f"WEFT_OBJECTS_VERSIONING: '{settings.objects_versioning}' is neither off nor required.")
+    versioned = settings.objects_versioning == "required"
+    if settings.objects_url:
+        return _bucket(settings, versioned=versioned)
+    if versioned:
+        raise InvalidSetting("WEFT_OBJECTS_VERSIONING: a folder keeps no versions; name a bucket, or leave it off.")
+    return ObjectFolder(settings.objects_folder)
+
+
+def _bucket(settings: Settings, *, versioned: bool) -> Bucket:
+    where = urlsplit(settings.objects_url)
+    if where.scheme != "s3" or not where.netloc:
+        raise InvalidSetting(f"WEFT_OBJECTS_URL: '{settings.objects_url}' is not s3://BUCKET or s3://BUCKET/PREFIX.")
+    if not 1 <= settings.objects_timeout_seconds <= _LONGEST_TIMEOUT_SECONDS:
+        raise InvalidSetting(f"WEFT_OBJECTS_TIMEOUT_SECONDS: choose from 1 to {_LONGEST_TIMEOUT_SECONDS}.")
+    return Bucket(
+        where.netloc,
+        prefix=where.path.strip("/"),
+        endpoint=settings.objects_endpoint,
+        region=settings.objects_region,
+        versioned=versioned,
+        timeout_seconds=settings.objects_timeout_seconds,
+    )
+
+
+class ObjectFolder:
+    """Objects as files of a folder that only its owner can enter.
+
+    Written here and not by obstore's LocalStore, whose put returns before anything is on disk: it renames without an
+    fsync of file or folder, and lets others read what it makes.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._durable: set[Path] = set()
+
+    async def put(self, path: str, content: bytes) -> str | None:
+        await asyncio.to_thread(self._put, self._file(path), content)
+        return None
+
+    async def get(self, path: str, version: str | None, size: int) -> bytes:
+        del version  # a folder has none
+        return await asyncio.to_thread(self._get, self._file(path), size)
+
+    async def delete(self, path: str) -> None:
+        await asyncio.to_thread(self._delete, self._file(path))
+
+    def _file(self, path: str) -> Path:
+        # Some file systems take A and a for the same, and so one agent's file for another's.
+        return self._folder / re.sub("[A-Z]", lambda letter: f"^{letter[0].lower()}", path)
+
+    def _put(self, file: Path, content: bytes) -> None:
+        part = self._folder / _INCOMING / secrets.token_hex(16)
+        with _disk_troubles_translated():
+            self._make_private(part.parent)
+            self._make_private(file.parent)
+            _drop_given_up(part.parent)
+            try:
+                _write_durably(part, content)
+                part.replace(file)
+            except OSError:
+                part.unlink(missing_ok=True)
+                raise
+            _sync_folder(file.parent)
+
+    def _get(self, file: Path, size: int) -> bytes:
+        with _disk_troubles_translated():
+            try:
+                with file.open("rb") as opened:
+                    _check_size(os.fstat(opened.fileno()).st_size, size)
+                    return opened.read()
+            except FileNotFoundError as error:
+                raise ObjectMissing from error
+
+    def _delete(self, file: Path) -> None:
+        with _disk_troubles_translated(), suppress(FileNotFoundError):
+            file.unlink()
+            _sync_folder(file.parent)
+
+    def _make_private(self, folder: Path) -> None:
+        """Make a folder that survives a loss of power, with all above it."""
+        ours = folder.is_relative_to(self._folder)
+        # Another process may have made one of ours this very moment, and not have it on disk yet.
+        if folder.is_dir() and (folder in self._durable or not ours):
+            return
+        self._make_private(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync_folder(folder.parent)
+        self._durable.add(folder)
+
+
+class Bucket:
+    """Objects in an S3 bucket. One that is ``versioned`` must name the version of everything it stores.
+
+    A bucket with versions keeps the old ones of what is deleted for as long as its own lifecycle rules say.
+    """
+
+    def __init__(
+        self, bucket: str, *, prefix: str, endpoint: str, region: str, versioned: bool, timeout_seconds: float
+    ) -> None:
+        self._bucket = bucket
+        self._prefix = prefix
+        self._endpoint = endpoint
+        self._region = region
+        self._versioned = versioned
+        self._timeout_seconds = timeout_seconds
+
+    async def put(self, path: str, content: bytes) -> str | None:
+        with self._troubles_translated():
+            async with asyncio.timeout(self._timeout_seconds):
+                # In one request, so that an upload that breaks off leaves nothing behind in the bucket.
+                stored = await self._store.put_async(path, content, use_multipart=False)
+        # A bucket whose versioning is suspended calls every version "null".
+        version = stored["version"] if stored["version"] != "null" else None
+        if self._versioned and version is None:
+            raise ObjectStorageUnavailable(
+                f"The bucket '{self._bucket}' keeps no versions, though WEFT_OBJECTS_VERSIONING requires them.",
+                hint="Turn versioning on for the bucket, or set WEFT_OBJECTS_VERSIONING=off; nothing was changed.",
+            )
+        return version
+
+    async def get(self, path: str, version: str | None, size: int) -> bytes:
+        try:
+            with self._troubles_translated():
+                async with asyncio.timeout(self._timeout_seconds):
+                    found = await self._store.get_async(path, options={"version": version} if version else None)
+                    _check_size(found.meta["size"], size)
+                    return bytes(await found.bytes_async())
+        except FileNotFoundError as error:
+            raise ObjectMissing from error
+
+    async def delete(self, path: str) -> None:
+        with suppress(FileNotFoundError), self._troubles_translated():
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._store.delete_async(path)
+
+    @cached_property
+    def _store(self) -> S3Store:
+        from obstore.store import S3Store  # noqa: PLC0415 - only if it is used
+
+        patience = timedelta(seconds=self._timeout_seconds)
+        # Requests for many objects at once are not understood everywhere; credentials come from AWS_* variables.
+        config: S3Config = {"disable_bulk_delete": True}
+        if self._endpoint:
+            config["endpoint"] = self._endpoint
+        if self._region:
+            config["region"] = self._region
+        return S3Store(
+            self._bucket,
+            prefix=self._prefix or None,
+            config=config,
+            client_options={"timeout": patience, "allow_http": self._endpoint.startswith("http://")},
+            retry_config={"max_retries": _RETRIES, "retry_timeout": patience},
+        )
+
+    @contextmanager
+    def _troubles_translated(self) -> Iterator[None]:
+        """Turn obstore's exceptions into ours. That an object is not there is for the caller to judge."""
+        from obstore.exceptions import BaseError  # noqa: PLC0415 - only if it is used
+
+        try:
+            yield
+        except TimeoutError as error:
+            message = f"The bucket '{self._bucket}' did not answer within {self._timeout_seconds} seconds."
+            raise ObjectStorageUnavailable(message) from error
+        except FileNotFoundError as error:
+            if "NoSuchBucket" in str(error):
+                raise ObjectStorageUnavailable(f"There is no bucket '{self._bucket}'.") from error
+            raise
+        except (BaseError, OSError, ValueError) as error:
+            message = f"The bucket '{self._bucket}' cannot be used right now ({type(error).__name__})."
+            raise ObjectStorageUnavailable(message) from error
+
+
+def _check_size(found: int, expected: int) -> None:
+    """Refuse what cannot be right before it fills the memory."""
+    if found != expected:
+        raise ObjectDamaged
+
+
+def _write_durably(file: Path, content: bytes) -> None:
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, mode=0o600), "wb") as opened:
+        opened.write(content)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the names in a folder survive a loss of power; Windows has no call for it."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _drop_given_up(incoming: Path) -> None:
+    """Remove what processes that died were writing."""
+    for part in incoming.iterdir():
+        with suppress(FileNotFoundError):
+            if part.stat().st_mtime < time.time() - _GIVEN_UP_SECONDS:
+                part.unlink()
+
+
+@contextmanager
+def _disk_troubles_translated() -> Iterator[None]:
+    """Turn the system's errors into ours."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _NO_SPACE:
+            raise StorageFull from error
+        reason = error.strerror or type(error).__name__
+        raise ObjectStorageUnavailable(f"The folder for large values cannot be used: {reason}.") from error

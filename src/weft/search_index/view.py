@@ -1,0 +1,310 @@
+"""A shelf's copy as one caller may see it."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from weft.capabilities.search.index_view import Columns, Near
+from weft.kernel.thread_pools import SEARCHING
+from weft.search_index.term_hash import POSITION_BITS, number_of_term
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from weft.capabilities.search.index_view import Audiences, Floats, Postings, Rows, Wish
+    from weft.search_index.snapshot import Moment, Part
+    from weft.search_index.visibility_masks import Mask
+
+_NOWHERE = -1
+_BEYOND = np.iinfo(np.int64).max
+
+
+class _Held(NamedTuple):
+    """Which rows of a part hold a term and how often each does, visible or not."""
+
+    rows: NDArray[np.uint32]
+    counts: NDArray[np.uint8]
+    mask: Mask
+    offset: int
+
+
+class ShelfPostings:
+    """The visible rows that hold a term. Of a term that most rows hold, these are not gone through unless they must."""
+
+    def __init__(self, held: Sequence[_Held]) -> None:
+        self._held = [each for each in held if len(each.rows)]
+
+    @cached_property
+    def size(self) -> int:
+        seen = [(each, each.mask.seen(each.rows)) for each in self._held]
+        return sum(len(each.rows) if visible is None else int(np.count_nonzero(visible)) for each, visible in seen)
+
+    def all(self) -> tuple[Rows, Floats]:
+        rows, counts = [np.empty(0, np.int64)], [np.empty(0, np.float32)]
+        for each in self._held:
+            seen = each.mask.seen(each.rows)
+            rows.append(np.add(each.rows if seen is None else each.rows[seen], each.offset, dtype=np.int64))
+            counts.append((each.counts if seen is None else each.counts[seen]).astype(np.float32))
+        return np.concatenate(rows), np.concatenate(counts)
+
+    def counts(self, rows: Rows) -> Floats:
+        found = np.zeros(len(rows), np.float32)
+        for each in self._held:
+            wanted = rows - each.offset
+            places = np.searchsorted(each.rows, wanted.clip(0).astype(np.uint32)).clip(max=len(each.rows) - 1)
+            there = each.rows[places] == wanted
+            found[there] = each.counts[places[there]]
+        return found
+
+
+class ShelfView:
+    """One shelf at one moment, as far as its caller may see it and asked for it."""
+
+    def __init__(self, shelf: str, moment: Moment, wish: Wish, audiences: Audiences) -> None:
+        self.shelf = shelf
+        self.behind = 0
+        self._moment = moment
+        self._pins = wish.pins
+        self._masks = [part.masks.of(wish, audiences) for part in moment.parts]
+
+    @cached_property
+    def size(self) -> int:
+        return sum(mask.size for mask in self._masks)
+
+    @cached_property
+    def everything(self) -> int:
+        """Return how many rows there are, visible or not: to be used, never to be told."""
+        return self._moment.size
+
+    @cached_property
+    def total_terms(self) -> int:
+        return sum(mask.total_terms for mask in self._masks)
+
+    @cached_property
+    def is_conversation(self) -> bool:
+        return 2 * sum(mask.messages for mask in self._masks) > self.size
+
+    def postings(self, term: str) -> Postings:
+        wanted = number_of_term(term)
+        return ShelfPostings(
+            [_Held(*part.segment.words.postings(wanted), mask, offset) for part, mask, offset in self._parts()]
+        )
+
+    def lengths(self, rows: Rows) -> Floats:
+        return self._column(rows, np.float32, lambda part, local: part.segment.facts.length[local])
+
+    def columns(self, rows: Rows) -> Columns:
+        def column(name: str, kind: type) -> NDArray[Any]:
+            return self._column(rows, kind, lambda part, local: getattr(part.segment.facts, name)[local])
+
+        return Columns(
+            number=column("number", np.int64),
+            line=self._lines(rows),
+            position=column("position", np.int64),
+            speaker=self._speaker(rows),
+            moment=column("moment", np.int64),
+            tokens=column("tokens", np.int32),
+            importance=column("importance", np.float32),
+            pinned=column("pinned", np.bool_) & self._pins,
+        )
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of all chunks that are visible."""
+        found: list[int] = []
+        for part, mask, _ in self._parts():
+            found += part.segment.facts.number[mask.rows].tolist()
+        return found
+
+    def rows_of(self, numbers: NDArray[np.int64]) -> Rows:
+        """Return the rows of chunks; -1 for those that are not visible."""
+        found = np.full(len(numbers), _NOWHERE, np.int64)
+        for part, mask, offset in self._parts():
+            known = part.segment.facts.number
+            if not len(known):
+                continue
+            rows = np.searchsorted(known, numbers).clip(max=len(known) - 1)
+            here = known[rows] == numbers
+            if mask.bits is not None:
+                here &= mask.bits[rows]
+            found[here] = rows[here] + offset
+        return found
+
+    def speakers(self) -> Sequence[str]:
+        return self._moment.speakers
+
+    def present_speakers(self) -> frozenset[str]:
+        return frozenset(
+            part.segment.speakers[code]
+            for part, mask, _ in self._parts()
+            for code in np.flatnonzero(mask.by_speaker).tolist()
+        )
+
+    def neighbours(self, rows: Rows, offsets: Sequence[int]) -> Rows:
+        found = np.empty((len(rows), len(offsets)), np.int64)
+        is_whole = self._in_one_part(rows)
+        # A line that lies in one part, as nearly all do, is leapt along; others are gone step by step.
+        found[is_whole] = self._leap(rows[is_whole], offsets)
+        if not is_whole.all():
+            found[~is_whole] = self._walk(rows[~is_whole], offsets)
+        return found
+
+    def newest(self, limit: int) -> Rows:
+        return self._newest_of(((part, mask.rows, offset) for part, mask, offset in self._parts()), limit)
+
+    def pinned(self, limit: int) -> Rows:
+        if not self._pins:
+            return np.empty(0, np.int64)
+
+        def visible(part: Part, mask: Mask) -> NDArray[np.intp]:
+            rows = part.segment.pinned
+            seen = mask.seen(rows)
+            return rows if seen is None else rows[seen]
+
+        return self._newest_of(((part, visible(part, mask), offset) for part, mask, offset in self._parts()), limit)
+
+    async def nearest(self, vector: Floats, limit: int) -> Near:
+        return await SEARCHING.run(self.nearest_now, vector, limit)
+
+    async def cosines(self, rows: Rows, questions: Floats) -> Floats:
+        return await SEARCHING.run(self.cosines_now, rows, questions)
+
+    async def vectors(self, rows: Rows, dimensions: int) -> Floats:
+        return await SEARCHING.run(self.vectors_now, rows, dimensions)
+
+    def nearest_now(self, vector: Floats, limit: int) -> Near:
+        """Return the nearest rows: of every part, then of all."""
+        vector = np.asarray(vector, np.float32).reshape(-1)
+        found = [
+            (part.segment.vectors.nearest(vector, limit, mask.sight), offset) for part, mask, offset in self._parts()
+        ]
+        rows = np.concatenate([np.empty(0, np.int64), *(near.rows + offset for near, offset in found)])
+        cosines = np.concatenate([np.empty(0, np.float32), *(near.cosines for near, _ in found)])
+        best = np.argsort(-cosines, kind="stable")[:limit]
+        return Near(rows[best], cosines[best])
+
+    def cosines_now(self, rows: Rows, questions: Floats) -> Floats:
+        found = np.zeros((len(questions), len(rows)), np.float32)
+        for part, chosen, local in self._split(rows):
+            part.segment.vectors.put_cosines(found, chosen, local, questions)
+        return found
+
+    def vectors_now(self, rows: Rows, dimensions: int) -> Floats:
+        found = np.zeros((len(rows), dimensions), np.float32)
+        for part, chosen, local in self._split(rows):
+            part.segment.vectors.put_into(found, chosen, local)
+        return found
+
+    def _parts(self) -> Iterator[tuple[Part, Mask, int]]:
+        return zip(self._moment.parts, self._masks, self._moment.offsets.tolist(), strict=False)
+
+    def _split(self, rows: Rows) -> Iterator[tuple[Part, NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield for each part which of the rows lie in it, and where."""
+        offsets = self._moment.offsets
+        owner = np.searchsorted(offsets, rows, side="right") - 1
+        for place, part in enumerate(self._moment.parts):
+            chosen = np.flatnonzero(owner == place)
+            if len(chosen):
+                yield part, chosen, rows[chosen] - offsets[place]
+
+    def _column(self, rows: Rows, kind: type, get: Callable[[Part, Rows], NDArray[Any]]) -> NDArray[Any]:
+        if len(self._moment.parts) == 1:
+            return get(self._moment.parts[0], np.asarray(rows, np.int64)).astype(kind)
+        found: NDArray[Any] = np.zeros(len(rows), kind)
+        for part, chosen, local in self._split(np.asarray(rows, np.int64)):
+            found[chosen] = get(part, local)
+        return found
+
+    def _lines(self, rows: Rows) -> NDArray[np.int64]:
+        return self._column(
+            rows, np.int64, lambda part, local: part.segment.facts.lines[part.segment.facts.line[local]]
+        )
+
+    def _speaker(self, rows: Rows) -> NDArray[np.int32]:
+        codes = {id(part): code for part, code in zip(self._moment.parts, self._moment.speaker_codes, strict=True)}
+        return self._column(rows, np.int32, lambda part, local: codes[id(part)][part.segment.facts.speaker[local]])
+
+    def _in_one_part(self, rows: Rows) -> NDArray[np.bool_]:
+        """Tell which rows have all of their line in the part that they are in themselves."""
+        if len(self._moment.parts) == 1:
+            return np.ones(len(rows), np.bool_)
+        lines, times = self._lines(rows), np.zeros(len(rows), np.int32)
+        for part in self._moment.parts:
+            known = part.segment.facts.lines
+            if len(known):
+                times += known[np.searchsorted(known, lines).clip(max=len(known) - 1)] == lines
+        in_one: NDArray[np.bool_] = times == 1
+        return in_one
+
+    def _leap(self, rows: Rows, offsets: Sequence[int]) -> Rows:
+        """Return the visible rows so far behind these in their lines, each of which lies in one part."""
+        found = np.full((len(rows), len(offsets)), _NOWHERE, np.int64)
+        masks = {id(part): (mask, first) for part, mask, first in self._parts()}
+        for part, chosen, local in self._split(rows):
+            mask, first = masks[id(part)]
+            order, standpoints = mask.in_lines
+            stands = part.segment.standpoints[local]
+            places = np.searchsorted(standpoints, stands)[:, None] + np.array(offsets)
+            inside = (places >= 0) & (places < len(order))
+            places = places.clip(0, len(order) - 1)
+            inside &= standpoints[places] >> POSITION_BITS == stands[:, None] >> POSITION_BITS
+            found[chosen] = np.where(inside, order[places].astype(np.int64) + first, _NOWHERE)
+        return found
+
+    def _walk(self, rows: Rows, offsets: Sequence[int]) -> Rows:
+        """Return the same of rows whose lines lie in several parts."""
+        reached = {0: rows}
+        for direction in (-1, 1):
+            for distance in range(1, max(direction * offset for offset in offsets) + 1):
+                before = reached[direction * (distance - 1)]
+                reached[direction * distance] = self._next(before, forward=direction > 0)
+        return np.stack([reached[offset] for offset in offsets], axis=1)
+
+    def _next(self, rows: Rows, *, forward: bool) -> Rows:
+        """Return for each row the visible one next to it in its line; -1 for none, and for -1."""
+        there = np.flatnonzero(rows >= 0)
+        lines = self._lines(rows[there])
+        positions = self._column(rows[there], np.int64, lambda part, local: part.segment.facts.position[local])
+        found = np.full(len(rows), _NOWHERE, np.int64)
+        nearest = np.full(len(there), _BEYOND, np.int64)
+        for part, mask, offset in self._parts():
+            rows_here, distance = _beside(part, mask, lines, positions, forward=forward)
+            nearer = distance < nearest
+            found[there[nearer]] = rows_here[nearer] + offset
+            nearest = np.minimum(nearest, distance)
+        return found
+
+    def _newest_of(self, chosen: Iterable[tuple[Part, NDArray[np.intp], int]], limit: int) -> Rows:
+        """Return the newest of some rows of each part, newest first."""
+        found = [np.empty(0, np.int64)]
+        for part, rows, offset in chosen:
+            if len(rows) > limit:
+                rows = rows[np.argpartition(-part.segment.facts.moment[rows], limit)[:limit]]  # noqa: PLW2901 - fewer
+            found.append(rows + offset)
+        return self._latest_first(np.concatenate(found))[:limit]
+
+    def _latest_first(self, rows: Rows) -> Rows:
+        moments = self._column(rows, np.int64, lambda part, local: part.segment.facts.moment[local])
+        numbers = self._column(rows, np.int64, lambda part, local: part.segment.facts.number[local])
+        return rows[np.lexsort((-numbers, -moments))]
+
+
+def _beside(
+    part: Part, mask: Mask, lines: NDArray[np.int64], positions: NDArray[np.int64], *, forward: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return a part's visible rows next to these standpoints, and how far away each is."""
+    order, standpoints = mask.in_lines
+    known = part.segment.facts.lines
+    if not len(order):
+        return np.zeros(len(lines), np.int64), np.full(len(lines), _BEYOND)
+    line = np.searchsorted(known, lines).clip(max=len(known) - 1)
+    wanted = line << POSITION_BITS | positions
+    place = np.searchsorted(standpoints, wanted, side="right") if forward else np.searchsorted(standpoints, wanted) - 1
+    inside = (place >= 0) & (place < len(order)) & (known[line] == lines)
+    place = place.clip(0, len(order) - 1)
+    inside &= standpoints[place] >> POSITION_BITS == line
+    return order[place].astype(np.int64), np.where(inside, np.abs(standpoints[place] - wanted), _BEYOND)

@@ -1,0 +1,161 @@
+"""What agents hold in sessions, in SQL."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from weft.capabilities.agent_context.model import holder_in
+from weft.capabilities.agent_context.store import Snapshot
+from weft.capabilities.history.model import BRANCH_MARK, Act
+from weft.storage.sql.blobs import SqlBlobs
+from weft.storage.sql.history import SqlLineStore
+from weft.storage.sql.history_rows import VERSION, version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from weft.capabilities.agent_context.model import PartAt
+    from weft.capabilities.history.model import Point, Version
+    from weft.storage.sql.database import Transaction
+
+
+# A statement for so many parts at once; the last is named again where there are fewer.
+_AT_ONCE = 50
+_PIN = f"""
+INSERT INTO pins (tenant, holder, line_id, seq)
+VALUES {", ".join(f"($1, $2, ${place}, ${place + 1})" for place in range(3, 2 * _AT_ONCE + 3, 2))}
+ON CONFLICT DO NOTHING
+"""  # noqa: S608 - placeholders
+_PARTS = ", ".join(
+    f"(CAST($1 AS TEXT), CAST(${place} AS TEXT), CAST(${place + 1} AS BIGINT))"
+    for place in range(2, 2 * _AT_ONCE + 2, 2)
+)
+# From key to key by the index, so that it costs as much as there are keys, however often each was written.
+_STATES = f"""
+WITH RECURSIVE parts(tenant, line_id, upto) AS (VALUES {_PARTS}),
+touched(tenant, line_id, upto, key) AS (
+    SELECT parts.tenant, parts.line_id, parts.upto,
+        (SELECT MIN(f.key) FROM changes f WHERE f.tenant = parts.tenant AND f.line_id = parts.line_id)
+    FROM parts
+    UNION ALL
+    SELECT touched.tenant, touched.line_id, touched.upto,
+        (SELECT MIN(f.key) FROM changes f
+        WHERE f.tenant = touched.tenant AND f.line_id = touched.line_id AND f.key > touched.key)
+    FROM touched WHERE touched.key IS NOT NULL),
+latest(tenant, line_id, key, seq) AS MATERIALIZED (
+    SELECT touched.tenant, touched.line_id, touched.key, (SELECT MAX(x.seq) FROM changes x
+        WHERE x.tenant = touched.tenant AND x.line_id = touched.line_id AND x.key = touched.key
+            AND x.seq <= touched.upto)
+    FROM touched WHERE touched.key IS NOT NULL)
+SELECT c.line_id, {VERSION} FROM latest
+JOIN changes c ON c.tenant = latest.tenant AND c.line_id = latest.line_id AND c.key = latest.key AND c.seq = latest.seq
+JOIN commits k ON k.tenant = c.tenant AND k.line_id = c.line_id AND k.seq = c.seq
+"""  # noqa: S608 - placeholders, and our own column names
+
+
+class SqlSnapshotStore:
+    """Snapshots, as rows of one tenant."""
+
+    __slots__ = ("_tenant", "_tx")
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._tx = transaction
+        self._tenant = transaction.tenant
+
+    async def find(self, session_id: str, principal_id: str) -> Snapshot | None:
+        row = await self._tx.one(
+            """
+            SELECT session_id, principal_id, line_id, held_line, version, hash, known, known_hash, pulled_at
+            FROM context_snapshots WHERE tenant = $1 AND session_id = $2 AND principal_id = $3
+            """,
+            self._tenant,
+            session_id,
+            principal_id,
+        )
+        return None if row is None else Snapshot(*row)
+
+    async def put(self, snapshot: Snapshot, parts: Iterable[PartAt]) -> None:
+        holder = holder_in(snapshot.session_id, snapshot.principal_id)
+        await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
+        points = [(snapshot.held_line, snapshot.version), *((at.line, at.seq) for at in parts)]
+        for some in _batches(points):
+            await self._tx.run(_PIN, self._tenant, holder, *some)
+        await self._tx.run(
+            """
+            INSERT INTO context_snapshots (tenant, session_id, principal_id, line_id, held_line, version, hash, known,
+                                           known_hash, pulled_at)
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+            ON CONFLICT (tenant, session_id, principal_id) DO UPDATE SET
+                line_id = excluded.line_id, held_line = excluded.held_line, version = excluded.version,
+                hash = excluded.hash, known = excluded.known, known_hash = excluded.known_hash,
+                pulled_at = excluded.pulled_at
+            """,
+            self._tenant,
+            *msgspec.structs.astuple(snapshot),
+        )
+
+    async def learn(self, session_id: str, principal_id: str, known: Point) -> None:
+        await self._tx.run(
+            """
+            UPDATE context_snapshots SET known = $1, known_hash = $2
+            WHERE tenant = $3 AND session_id = $4 AND principal_id = $5 AND line_id = $6
+            """,
+            known.seq,
+            known.hash,
+            self._tenant,
+            session_id,
+            principal_id,
+            known.line_id,
+        )
+
+    async def states(self, parts: Sequence[PartAt]) -> Sequence[Sequence[Version]]:
+        found = {
+            at.line: await SqlLineStore(self._tx).state_at(at.line, at.seq, values=False)
+            for at in parts
+            if _shares_a_past(at)
+        }
+        for some in _batches([(at.line, at.seq) for at in parts if not _shares_a_past(at)]):
+            rows = await self._tx.all(_STATES, self._tenant, *some)
+            for line_id, of_line in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0)):
+                versions = {row[1]: version(row[1:]) for row in of_line}
+                found[line_id] = [each for each in versions.values() if each.change.act is Act.WRITE]
+        return [found.get(at.line, []) for at in parts]
+
+    async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
+        return await SqlBlobs(self._tx).read(blob_hashes)
+
+
+def _shares_a_past(at: PartAt) -> bool:
+    """Tell whether a part is on a branch, whose state is to be had from several lines."""
+    return BRANCH_MARK in at.line
+
+
+def _batches(points: Sequence[tuple[str, int]]) -> Iterator[list[str | int]]:
+    """Yield points as statements for many of them take them: line and number in turn."""
+    for start in range(0, len(points), _AT_ONCE):
+        some = [*points[start : start + _AT_ONCE]]
+        some += some[-1:] * (_AT_ONCE - len(some))
+        flat: list[str | int] = []
+        for line_id, seq in some:
+            flat += (line_id, seq)
+        yield flat
+
+
+async def erase_snapshots(transaction: Transaction, session_id: str) -> None:
+    """Forget what agents held in a session, and let history forget it too."""
+    await transaction.run(
+        """
+        DELETE FROM pins WHERE tenant = $1 AND holder IN (
+            SELECT 'session:' || session_id || ':' || principal_id FROM context_snapshots
+            WHERE tenant = $1 AND session_id = $2)
+        """,
+        transaction.tenant,
+        session_id,
+    )
+    await transaction.run(
+        "DELETE FROM context_snapshots WHERE tenant = $1 AND session_id = $2", transaction.tenant, session_id
+    )

@@ -1,0 +1,225 @@
+"""Recomputing the hashes of a line, a page of commits at a time, to find what is not as it was written."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from weft.capabilities.history.model import EMPTY, Act, ChangeMeta, Damage, Tag, trunk_of
+from weft.capabilities.sessions.model import is_main_board, session_of
+from weft.storage.sql.acl_column import decode_patterns
+from weft.storage.sql.blob_codec import unpack
+from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, by_commit, decode_meta, recorded
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from weft.capabilities.history.model import Recorded
+    from weft.storage.sql.database import Row, Transaction
+
+_COMMITS_AT_ONCE = 500
+_LINE = """
+SELECT seq, head, weight, step, trunk, base_line, base_seq FROM lines WHERE tenant = $1 AND line_id = $2
+"""
+_PAGE = f"""
+WITH page AS MATERIALIZED (
+    SELECT n.seq FROM commits n WHERE n.tenant = $1 AND n.line_id = $2 AND n.seq > $3 AND n.seq <= $4)
+SELECT {COMMIT}, {CHANGE}, c.pruned, b.content, k.weight FROM page
+JOIN commits k ON k.tenant = $1 AND k.line_id = $2 AND k.seq = page.seq
+LEFT JOIN changes c ON c.tenant = $1 AND c.line_id = $2 AND c.seq = page.seq
+LEFT JOIN blobs b ON b.tenant = $1 AND b.hash = c.blob_hash
+ORDER BY k.seq, c.key
+"""  # noqa: S608 - our own column names
+_BASE = """
+SELECT k.hash, k.weight, l.base_line FROM lines l
+LEFT JOIN commits k ON k.tenant = l.tenant AND k.line_id = l.line_id AND k.seq = $1
+WHERE l.tenant = $2 AND l.line_id = $3
+"""
+_TAGS = "SELECT label, seq, created_by, created_at, automatic, hash FROM tags WHERE tenant = $1 AND line_id = $2"
+# Pruning takes only what was replaced.
+_STANDING_BUT_PRUNED = """
+SELECT c.key, c.seq FROM changes c
+WHERE c.tenant = $1 AND c.line_id = $2 AND c.pruned <> 0 AND c.act = 'write' AND NOT EXISTS (
+    SELECT 1 FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key = c.key AND f.seq > c.seq)
+LIMIT 1
+"""
+# A snapshot is taken of what stands, so nothing it names can have been pruned before, nor may it be after.
+_NAMED_BUT_PRUNED = f"""
+{ALL_KEYS}
+SELECT c.key FROM touched
+JOIN changes c ON c.tenant = $1 AND c.line_id = $2 AND c.key = touched.key AND c.seq = (
+    SELECT MAX(x.seq) FROM changes x
+    WHERE x.tenant = $1 AND x.line_id = $2 AND x.key = touched.key AND x.seq <= $3)
+WHERE c.pruned <> 0 AND c.act = 'write' LIMIT 1
+"""  # noqa: S608 - our own SQL
+# What a board keeps ready for reading must be what its history says.
+_ENTRIES = """
+SELECT e.key, e.life, e.version, e.blob_hash, e.tokens, e.expires_at, e.readable_by, e.writable_by,
+       c.life, c.version, c.blob_hash, c.meta, c.act
+FROM entries e LEFT JOIN changes c ON c.tenant = e.tenant AND c.line_id = $1 AND c.key = e.key AND c.seq = (
+    SELECT MAX(x.seq) FROM changes x WHERE x.tenant = $2 AND x.line_id = $1 AND x.key = e.key)
+WHERE e.tenant = $2 AND e.session_id = $3
+"""
+_LIVE_KEYS = """
+SELECT COUNT(*) FROM changes c WHERE c.tenant = $1 AND c.line_id = $2 AND c.act = 'write' AND NOT EXISTS (
+    SELECT 1 FROM changes f WHERE f.tenant = $1 AND f.line_id = $2 AND f.key = c.key AND f.seq > c.seq)
+"""
+_NOBODYS_TEXT = "there is text that nobody wrote"
+_KEY, _VERSION, _HASH, _PRUNED, _CONTENT, _WEIGHT = 11, 13, 15, 17, 18, 19
+
+
+class _Damaged(Exception):
+    """Something is not as it was written. ``kind`` says so without names that not everybody may know."""
+
+    def __init__(self, told: str, kind: str | None = None) -> None:
+        super().__init__(told)
+        self.kind = kind or told
+
+
+class _Reached(NamedTuple):
+    """What the commits up to one say of where the line stands; the weight is None where it was not noted."""
+
+    seq: int
+    hash: bytes
+    weight: int | None
+    step: str | None
+
+
+async def find_damage(transaction: Transaction, line_id: str) -> Damage | None:
+    """Return what of a line's own commits, values or tags is not as it was written; None if all is."""
+    try:
+        await _check(transaction, line_id)
+    except _Damaged as damage:
+        return Damage(str(damage), damage.kind)
+    except (UnicodeDecodeError, msgspec.DecodeError):
+        return Damage(_NOBODYS_TEXT, _NOBODYS_TEXT)
+    return None
+
+
+async def _check(transaction: Transaction, line_id: str) -> None:
+    line = await transaction.one(_LINE, transaction.tenant, line_id)
+    if line is None:
+        return
+    seq, head, weight, step, trunk, base_line, base_seq = line
+    if trunk != (None if base_line is None else trunk_of(line_id)):
+        raise _Damaged("the branch is noted at another line")
+    begin = await _base(transaction, base_line, base_seq)
+    last = await _follow(transaction, line_id, begin, seq)
+    if (last.seq, last.hash) != (seq, head):
+        raise _Damaged("the head is not the last commit")
+    if last.weight not in {None, weight}:
+        raise _Damaged("the weight is not what the last commit noted")
+    if last.step != step:
+        raise _Damaged("the step is not what the last commit noted")
+    await _check_what_stands(transaction, line_id)
+    await _check_tags(transaction, line_id)
+
+
+async def _follow(transaction: Transaction, line_id: str, begin: _Reached, seq: int) -> _Reached:
+    """Return what the commits behind a beginning come to, having checked each."""
+    reached = begin
+    while reached.seq < seq:
+        upto = reached.seq + _COMMITS_AT_ONCE
+        page = await transaction.all(_PAGE, transaction.tenant, line_id, reached.seq, upto)
+        for rows in by_commit(page):
+            reached = _checked(rows, reached)
+        if not page:
+            raise _Damaged(f"commit {reached.seq + 1} is missing")
+    return reached
+
+
+async def _base(transaction: Transaction, line_id: str | None, seq: int | None) -> _Reached:
+    """Return what the first commit of a line follows."""
+    found = await _commit_at(transaction, line_id, seq or 0)
+    return _Reached(seq or 0, EMPTY, 0 if not seq else None, None) if found is None else found
+
+
+async def _commit_at(transaction: Transaction, line_id: str | None, seq: int) -> _Reached | None:
+    """Return a commit, on a line or on the one it came from."""
+    while line_id is not None and seq:
+        row = await transaction.one(_BASE, seq, transaction.tenant, line_id)
+        if row is None:
+            return None
+        if row[0] is not None:
+            return _Reached(seq, row[0], row[1], None)
+        line_id = row[2]
+    return None
+
+
+async def _check_what_stands(transaction: Transaction, line_id: str) -> None:
+    row = await transaction.one(_STANDING_BUT_PRUNED, transaction.tenant, line_id)
+    if row is not None:
+        raise _Damaged(
+            f"the value of '{row[0]}' is gone without having been replaced",
+            f"a value of version {row[1]} is gone without having been replaced",
+        )
+    if is_main_board(line_id):
+        await _check_entries(transaction, line_id)
+
+
+async def _check_entries(transaction: Transaction, line_id: str) -> None:
+    rows = await transaction.all(_ENTRIES, line_id, transaction.tenant, session_of(line_id))
+    for key, life, number, value_hash, tokens, expires_at, readable_by, writable_by, *said in rows:
+        *of_change, meta, act = said
+        kept = ChangeMeta(tokens, expires_at, _patterns(readable_by), _patterns(writable_by))
+        if act != Act.WRITE or of_change != [life, number, value_hash] or decode_meta(meta) != kept:
+            raise _Damaged(f"the entry '{key}' is not what history says", "an entry is not what history says")
+    live = await transaction.one(_LIVE_KEYS, transaction.tenant, line_id)
+    if live is not None and live[0] != len(rows):
+        raise _Damaged("an entry that history has is missing")
+
+
+def _patterns(text: str | None) -> tuple[str, ...] | None:
+    return None if text is None else decode_patterns(text)
+
+
+async def _check_tags(transaction: Transaction, line_id: str) -> None:
+    for label, seq, created_by, created_at, automatic, seal in await transaction.all(
+        _TAGS, transaction.tenant, line_id
+    ):
+        named = await _commit_at(transaction, line_id, seq)
+        tag = Tag(label, seq, created_by, created_at, automatic=bool(automatic))
+        # Tags from before there were seals have none.
+        if seal is not None and tag.seal(EMPTY if named is None else named.hash) != seal:
+            raise _Damaged(
+                f"the snapshot '{label}' is not what was set", f"a snapshot of version {seq} is not what was set"
+            )
+        gone = await transaction.one(_NAMED_BUT_PRUNED, transaction.tenant, line_id, seq)
+        if gone is not None:
+            raise _Damaged(
+                f"the value of '{gone[0]}' is gone although the snapshot '{label}' names it",
+                f"a value is gone although a snapshot of version {seq} names it",
+            )
+
+
+def _checked(rows: Sequence[Row], before: _Reached) -> _Reached:
+    expected = before.seq + 1
+    record = _record(rows, expected)
+    if record.commit.seq != expected:
+        raise _Damaged(f"commit {expected} is missing")
+    for row in rows:
+        if _is_damaged(row[_HASH], row[_PRUNED], row[_CONTENT]):
+            raise _Damaged(
+                f"the value of '{row[_KEY]}' version {row[_VERSION]} is not what was written",
+                f"a value of version {expected} is not what was written",
+            )
+    merged, weight = record.commit.merged, rows[0][_WEIGHT]
+    parents = (before.hash,) if merged is None else (before.hash, merged.hash)
+    if record.commit.hash_after(*parents, weight=weight) != record.hash:
+        raise _Damaged(f"commit {expected} is not what was written")
+    return _Reached(expected, record.hash, weight, record.commit.step or before.step)
+
+
+def _record(rows: Sequence[Row], expected: int) -> Recorded:
+    try:
+        return recorded(rows)
+    except (msgspec.MsgspecError, ValueError) as unreadable:
+        raise _Damaged(f"commit {expected} is not what was written") from unreadable
+
+
+def _is_damaged(blob_hash: bytes | None, pruned: int | None, content: bytes | None) -> bool:
+    if blob_hash is None or pruned:
+        return False
+    return content is None or hashlib.sha256(unpack(content)).digest() != blob_hash

@@ -1,0 +1,42 @@
+"""What every store of moves between models must do."""
+# ruff: noqa: S101 - tests that others run
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from weft.capabilities.indexing.model_migration.model import ModelComparison, Move
+from weft.testing.contracts.stores import Stores
+
+MOVE = Move(
+    from_model="old", to_model="new", state="embedding", comparable=True, started_by="human:admin", started_at=10
+)
+
+
+@pytest.mark.req("CE-F51")
+class MoveStoreContract:
+    """A tenant's last move is kept as it was saved last."""
+
+    async def test_a_tenant_that_never_moved_has_none(self, stores: Stores) -> None:
+        assert await stores.moves.find() is None
+        assert await stores.moves.find_locked() is None
+
+    async def test_the_last_word_on_a_move_holds(self, stores: Stores, elsewhere: Stores) -> None:
+        ended = structs.replace(
+            MOVE,
+            state="done",
+            comparable=False,
+            took_over_at=20,
+            finished_at=30,
+            shelf="sessions",
+            number=7,
+            embedded=9,
+            comparison=ModelComparison(probes=4, recall_before=0.75, recall_after=1.0, agreement=0.5),
+            problem="The service is away.",
+        )
+        for move in (MOVE, ended, structs.replace(MOVE, to_model="newer", started_at=40)):
+            await stores.moves.save(move)
+            assert await stores.moves.find() == move
+            assert await stores.moves.find_locked() == move
+        assert await elsewhere.moves.find() is None

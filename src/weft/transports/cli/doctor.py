@@ -1,0 +1,82 @@
+"""Telling how this installation is, and which Weft it has."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from importlib.metadata import version as version_of
+from typing import TYPE_CHECKING
+
+import click
+
+from weft.kernel.clock import SystemClock
+from weft.kernel.operation import Response
+from weft.transports.cli.base import JSON, Command
+from weft.transports.cli.render import row, show, table
+
+if TYPE_CHECKING:
+    from weft.transports.cli.target import Target
+
+_COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
+
+
+class Checked(Response, omit_defaults=False):
+    """What one check found."""
+
+    check: str
+    state: str
+    detail: str
+    next_step: str
+
+
+class Checkup(Response, omit_defaults=False):
+    """What all checks found."""
+
+    healthy: bool
+    checks: list[Checked]
+
+
+class Version(Response):
+    """Which Weft this is, and what it runs on."""
+
+    weft: str
+    python: str
+    sqlite: str
+
+
+@click.command(cls=Command, params=[JSON])
+@click.pass_context
+def doctor(ctx: click.Context, *, as_json: bool) -> None:
+    """Check this installation and say what to do: Python, disk, database, schema, isolation, Valkey, port, clock.
+
+    Exits with 1 if anything is wrong; warnings alone do not count.
+    """
+    from weft.app.diagnostics.checks import examine  # noqa: PLC0415 - help needs no storage
+    from weft.app.diagnostics.findings import State  # noqa: PLC0415 - likewise
+
+    target: Target = ctx.obj
+    findings = asyncio.run(examine(target.settings(), SystemClock()))
+    healthy = all(finding.state is not State.PROBLEM for finding in findings)
+    checks = [Checked(check=f.check, state=f.state, detail=f.detail, next_step=f.next_step) for f in findings]
+    if as_json:
+        show(Checkup(healthy=healthy, checks=checks), as_json=True)
+    else:
+        _print(checks, healthy=healthy)
+    ctx.exit(0 if healthy else 1)
+
+
+def _print(checks: list[Checked], *, healthy: bool) -> None:
+    click.echo(table([row(check) | {"next_step": ""} for check in checks]))
+    steps = [check for check in checks if check.next_step]
+    for check in steps:
+        click.echo(f"\n{click.style(check.check, fg=_COLOURS[check.state], bold=True)}: {check.next_step}", nl=False)
+    click.echo("\n" + ("All is well." if healthy and not steps else "\nWeft can run." if healthy else ""))
+
+
+@click.command(cls=Command, params=[JSON])
+def version(*, as_json: bool) -> None:
+    """Show which Weft this is, and what it runs on."""
+    from apsw import sqlite_lib_version  # noqa: PLC0415 - help needs no storage
+
+    found = Version(weft=version_of("weft"), python=platform.python_version(), sqlite=sqlite_lib_version())
+    show(found, as_json=as_json)

@@ -1,0 +1,154 @@
+"""Connecting an editor: the few lines of MCP configuration it needs, merged into what is there."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+import click
+
+from weft.kernel.ids import is_name
+from weft.transports.cli.base import Command
+
+if TYPE_CHECKING:
+    from weft.transports.cli.target import Target
+
+_SERVER = "weft"
+
+
+@dataclass(frozen=True, slots=True)
+class _Editor:
+    """Where an editor keeps a project's MCP servers, and how it names an environment variable."""
+
+    title: str
+    file: str
+    section: str
+    variable: str
+
+
+_EDITORS = {
+    "claude-code": _Editor("Claude Code", ".mcp.json", "mcpServers", "${WEFT_API_KEY}"),
+    "cursor": _Editor("Cursor", ".cursor/mcp.json", "mcpServers", "${env:WEFT_API_KEY}"),
+    "vscode": _Editor("VS Code", ".vscode/mcp.json", "servers", "${env:WEFT_API_KEY}"),
+}
+
+
+class Unmergeable(Exception):
+    """The file cannot be added to without losing something."""
+
+
+@click.command(cls=Command)
+@click.argument("editor", type=click.Choice(list(_EDITORS)), help="Which editor to connect.")
+@click.option("--url", help="Talk to this server over HTTP instead of starting weft mcp.")
+@click.option("--agent", help="The agent the editor acts as.  [default: the editor's name]")
+@click.option("--session", "-s", help="Work in this session only.")
+@click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
+@click.option("--replace", is_flag=True, help="Replace the entry named weft if there is another one.")
+@click.pass_obj
+def init(
+    target: Target,
+    editor: str,
+    url: str | None,
+    agent: str | None,
+    session: str | None,
+    *,
+    only_print: bool,
+    replace: bool,
+) -> None:
+    """Connect an editor to Weft, by its MCP configuration in this folder.
+
+    Without --url the editor starts 'weft mcp' by itself and works on the data folder. With it, the editor talks to a
+    running server and shows it the API key in WEFT_API_KEY, which never stands in the file. Other servers in the
+    file stay as they are.
+    """
+    chosen = _EDITORS[editor]
+    name = _checked(agent or editor, "--agent")
+    session = None if session is None else _checked(session, "--session")
+    entry = _stdio_entry(target, name, session) if url is None else _http_entry(url, session, chosen)
+    if only_print:
+        click.echo(_text({chosen.section: {_SERVER: entry}}))
+        return
+    _write(chosen, entry, replace=replace)
+    click.echo(f"{chosen.title} is connected: see {chosen.file}.")
+    click.echo("Next: " + (f"weft agent create {name}" if url is None else "export WEFT_API_KEY=<the agent's API key>"))
+    click.echo(f"Then restart {chosen.title}.")
+
+
+def _stdio_entry(target: Target, agent: str, session: str | None) -> dict[str, Any]:
+    arguments = [] if target.tenant == "default" else ["--tenant", target.tenant]
+    arguments += ["mcp", "--as", agent, *(["--session", session] if session else [])]
+    # Where this shell finds no weft, an editor will not either: it is told of the Python that has it.
+    command, *before = ["weft"] if shutil.which("weft") else [sys.executable, "-m", "weft"]
+    entry: dict[str, Any] = {"type": "stdio", "command": command, "args": [*before, *arguments]}
+    places = {"WEFT_DATA": _absolute(target.data), "WEFT_DATABASE_URL": target.database_url}
+    environment = {name: value for name, value in places.items() if value}
+    return {**entry, "env": environment} if environment else entry
+
+
+def _absolute(folder: str | None) -> str | None:
+    return None if folder is None else str(Path(folder).expanduser().absolute())
+
+
+def _http_entry(url: str, session: str | None, editor: _Editor) -> dict[str, Any]:
+    if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc:
+        raise click.BadParameter("give an address such as http://127.0.0.1:8787", param_hint="'--url'")
+    base = url.rstrip("/").removesuffix("/mcp")
+    path = f"/mcp/session/{quote(session, safe='')}" if session else "/mcp"
+    return {"type": "http", "url": base + path, "headers": {"Authorization": f"Bearer {editor.variable}"}}
+
+
+def _write(editor: _Editor, entry: dict[str, Any], *, replace: bool) -> None:
+    path = Path(editor.file)
+    try:
+        merged = _merged(path, editor.section, entry, replace=replace)
+    except Unmergeable as problem:
+        click.echo(f"{path} was left as it is: {problem}. Add this to it by hand:\n", err=True)
+        click.echo(_text({editor.section: {_SERVER: entry}}))
+        raise click.exceptions.Exit(1) from None
+    _replace(path, _text(merged) + "\n")
+
+
+def _merged(path: Path, section: str, entry: dict[str, Any], *, replace: bool) -> dict[str, Any]:
+    """Return what the file says with our entry among the servers."""
+    try:
+        content = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise Unmergeable("it is not plain JSON (comments cannot be kept)") from error
+    servers = content.get(section, {}) if isinstance(content, dict) else None
+    if not isinstance(servers, dict):
+        raise Unmergeable(f"it has no object '{section}' to add to")
+    if servers.get(_SERVER, entry) != entry and not replace:
+        raise Unmergeable(f"it has another server named '{_SERVER}' (--replace replaces it)")
+    return {**content, section: {**servers, _SERVER: entry}}
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write the file in one step, through a link if it is one, with the mode it had."""
+    path = path.resolve()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(partial).chmod(mode)
+        Path(partial).replace(path)
+    finally:
+        Path(partial).unlink(missing_ok=True)
+
+
+def _text(content: dict[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def _checked(name: str, option: str) -> str:
+    if not is_name(name):
+        raise click.BadParameter("use letters, digits, underscores and dashes", param_hint=f"'{option}'")
+    return name

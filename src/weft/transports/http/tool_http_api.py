@@ -1,0 +1,111 @@
+"""The collaboration API's plain HTTP calls: tools and resources by name, beside the real MCP endpoint."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import msgspec
+from starlette.routing import Route
+
+from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
+from weft.kernel.errors import InvalidInput, WeftError
+from weft.transports.http.http_io import ClientGone, arrival_of, parse_object, read_body, send_error, send_json
+from weft.transports.resources import check_may_watch, parse_uri, read_resource
+from weft.transports.tools import Toolbox
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from starlette.types import Receive, Scope, Send
+
+    from weft.app.app import App
+    from weft.capabilities.events.model import Interest
+
+
+class _Shim(ABC):
+    """An ASGI endpoint whose errors leave in the one shape."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            content = await self.answer(scope, receive)
+        except WeftError as error:
+            await send_error(send, error, self._app.clock)
+        except ClientGone:
+            return
+        else:
+            await send_json(send, 200, content)
+
+    @abstractmethod
+    async def answer(self, scope: Scope, receive: Receive) -> object:
+        """Return what the call is answered with."""
+
+    async def _object(self, scope: Scope, receive: Receive) -> dict[str, object]:
+        return parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
+
+
+class ToolShim(_Shim):
+    """POST /mcp/tool/{name}: the arguments as the body, the result as the answer."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__(app)
+        self._toolbox = Toolbox(app.registry)
+
+    async def answer(self, scope: Scope, receive: Receive) -> object:
+        arguments = await self._object(scope, receive)
+        operation, raw = self._toolbox.resolve(scope["path_params"]["name"], arguments)
+        return await self._app.call(operation, raw, arrival_of(scope))
+
+
+class ResourceShim(_Shim):
+    """GET /mcp/resource/{uri}: the resource's content."""
+
+    async def answer(self, scope: Scope, receive: Receive) -> object:
+        del receive
+        # Some clients and proxies fold the two slashes of a URI inside a path into one.
+        uri = scope["path_params"]["uri"]
+        scheme, _, rest = uri.partition(":/")
+        resource = parse_uri(f"{scheme}://{rest.lstrip('/')}")
+        return msgspec.Raw(await read_resource(self._app, resource, arrival_of(scope)))
+
+
+class SubscribeShim(_Shim):
+    """POST /mcp/resource/subscribe: where to follow a resource's changes, beginning now."""
+
+    async def answer(self, scope: Scope, receive: Receive) -> object:
+        uri = (await self._object(scope, receive)).get("uri")
+        if not isinstance(uri, str):
+            raise InvalidInput("uri: required, as text", field="uri")
+        resource = parse_uri(uri)
+        arrival = arrival_of(scope)
+        await check_may_watch(self._app, resource, arrival)
+        where = {"success": True, "uri": uri, "resource": f"/mcp/resource/{uri}"}
+        if resource.interest is None:
+            return {**where, "poll_seconds": COLLECTION_INTERVAL}
+        after = await self._app.position(arrival)
+        query = urlencode(_query(resource.interest, after), doseq=True)
+        return {
+            **where,
+            "after": after,
+            "stream": f"/v1/events/stream?{query}",
+            "poll": f"/v1/events?{query}&wait_seconds=30",
+        }
+
+
+def _query(interest: Interest, after: int) -> dict[str, object]:
+    query = {"keys": interest.keys, "types": interest.types, "after": after}
+    if interest.personal:
+        query["personal"] = "true"
+    if interest.session_id is not None:
+        query["session_id"] = interest.session_id
+    return query
+
+
+def shim_routes(app: App) -> Iterator[Route]:
+    yield Route("/mcp/tool/{name}", endpoint=ToolShim(app), methods=["POST"])
+    yield Route("/mcp/resource/subscribe", endpoint=SubscribeShim(app), methods=["POST"])
+    yield Route("/mcp/resource/{uri:path}", endpoint=ResourceShim(app), methods=["GET"])

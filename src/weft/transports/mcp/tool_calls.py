@@ -1,0 +1,47 @@
+"""What a tool call does, whichever way it came in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from weft.capabilities.sessions.model import ALL_SESSIONS
+from weft.kernel.errors import WeftError
+from weft.kernel.operation import SessionUse
+from weft.transports.http.http_io import error_body
+from weft.transports.tools import works_in_session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import msgspec
+
+    from weft.app.app import App
+    from weft.transports.mcp.caller import Caller
+    from weft.transports.tools import Toolbox
+
+
+class ToolAnswer(NamedTuple):
+    """What a tool answers: its result, or the error a model can act on."""
+
+    content: msgspec.Struct
+    is_error: bool
+
+
+class ToolCalls:
+    """Performs the operation a tool call means, in the session its connection is bound to."""
+
+    def __init__(self, app: App, toolbox: Toolbox) -> None:
+        self._app = app
+        self._toolbox = toolbox
+
+    async def __call__(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+        try:
+            operation, raw = self._toolbox.resolve(name, arguments)
+            if works_in_session(operation):
+                raw = caller.bound(raw)
+            elif operation.session is SessionUse.MAY_NAME and raw.get("session_id") not in (None, ALL_SESSIONS):
+                caller.check(raw["session_id"])
+            response = await self._app.call(operation, caller.lined(raw), caller.arrival)
+        except WeftError as error:
+            return ToolAnswer(error_body(error, self._app.clock), is_error=True)
+        return ToolAnswer(response, is_error=False)
