@@ -24,7 +24,7 @@ from benchmarks.harness import SECOND_IN_MICROS, Row, compared, cpu_seconds
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import TENANT, folder, open_app
 from weft.app.authentication import Local
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ class Tenant:
     def offset(self, turn: int) -> int:
         return turn * _STRIDE % (self.size.readable - _PAGE)
 
-    async def call(self, operation: str, arrival: Arrival = READER, /, **raw: Any) -> Any:  # noqa: ANN401 - a response
+    async def call(self, operation: str, arrival: CallContext = READER, /, **raw: Any) -> Any:  # noqa: ANN401 - a response
         return await self.app.call(self.app.registry[operation], raw, arrival)
 
     async def remember(self, operation: str, turn: int, **raw: Any) -> None:  # noqa: ANN401 - JSON
         agent = f"agent_{self._owner(turn, _REMEMBERING)}"
-        await self.call(operation, Arrival(Local(TENANT, agent)), **raw)
+        await self.call(operation, CallContext(Local(TENANT, agent)), **raw)
 
     async def forget_index(self, session_id: str) -> None:
         """Make every index of the session stand for messages that are no more: the next search builds its own."""

@@ -16,12 +16,12 @@ import asyncpg
 
 from benchmarks.servers import AGENT, TENANT, open_app, prepare
 from weft.app.authentication import Local
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-READER = Arrival(Local(TENANT, AGENT))
+READER = CallContext(Local(TENANT, AGENT))
 _TEMPLATE = "template"
 _PRIVATE_ONE_IN = 10
 _PHRASES = 499

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from weft.app.app import App
-    from weft.capabilities.history.model import Recorded
+    from weft.capabilities.history.model import StoredCommit
 
 _SESSION = "s0"
 _KEYS = 20
@@ -86,13 +86,13 @@ async def _commit_bytes(path: Path, writes: int) -> float:
     return sum(map(len, covered)) / writes
 
 
-async def _last_commits(app: App, number: int) -> list[Recorded]:
+async def _last_commits(app: App, number: int) -> list[StoredCommit]:
     return await app.database.read(
         Scope(TENANT), lambda transaction: _log(SqlLineStore(transaction), number), heavy=True
     )
 
 
-async def _log(lines: SqlLineStore, number: int) -> list[Recorded]:
+async def _log(lines: SqlLineStore, number: int) -> list[StoredCommit]:
     return list(await lines.log(f"board:{_SESSION}", LATEST, number))
 
 

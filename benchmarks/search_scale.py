@@ -25,10 +25,10 @@ from benchmarks.servers import folder
 from benchmarks.wire import run_async
 from weft.app.app import App
 from weft.app.authentication import Local
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.indexing.collections.model import NewChunk, shelf_of_domain
 from weft.capabilities.knowledge.model import Domain
-from weft.capabilities.search.index_view import Wish
+from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.query_terms import terms_of
 from weft.kernel.identity import ANYONE
 from weft.settings import Settings
@@ -166,14 +166,14 @@ class Grown:
 
     async def search(self, number: int) -> float:
         """Search as a caller does; return the milliseconds it took."""
-        arrival = Arrival(Local(self.tenants[number % len(self.tenants)], "admin"))
+        arrival = CallContext(Local(self.tenants[number % len(self.tenants)], "admin"))
         raw = {"query": self.stuff.question(), "top_k": _NEAREST}
         started = time.perf_counter()
         await self.app.call(self.app.registry["search.everything"], raw, arrival)
         return (time.perf_counter() - started) * 1_000
 
     async def view(self, tenant: str) -> View:
-        return await self.app.shelves.open(tenant, Wish(_SHELF), _Anyone(), self.model)
+        return await self.app.shelves.open(tenant, CollectionQuery(_SHELF), _Anyone(), self.model)
 
     async def build(self) -> float:
         """Have the index made of the rows; return the seconds it took."""

@@ -18,7 +18,7 @@ import msgspec
 
 from weft.app.app import App
 from weft.app.authentication import Local
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.kernel.operation import RateClass
 from weft.settings import Settings
 
@@ -33,7 +33,7 @@ _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass if name is no
 _START_SECONDS = 30
 ROOMY = {"max_total_tokens": 10_000_000}
 TENANT = "default"
-ADMIN = Arrival(Local(TENANT, "admin"))
+ADMIN = CallContext(Local(TENANT, "admin"))
 AGENT = "benchmark"
 
 

@@ -18,7 +18,7 @@ from evals.message_search import Bm25
 from evals.results import Row
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.media_types import type_of_text
-from weft.capabilities.indexing.chunking.model import Cutting, Reading
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _COLLECTIONS = ("qmsum", "chunkeval")
 _WINDOW = 1_000
 _AS_LONG_AS_DEFAULT = 1_800
 _DIGITS = 3
-_SAME_LENGTH = Cutting(chunk_tokens=285, overlap_tokens=0)
+_SAME_LENGTH = ChunkingOptions(chunk_tokens=285, overlap_tokens=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def chunking(folder: Path | None) -> Iterator[Row]:
         yield _row(f"{name}.recall_same_length", same.recall, windows.recall, "gold characters in ten")
         yield _row(f"{name}.precision_same_length", same.precision, windows.precision, "share of ten that is gold")
         yield _row(f"{name}.iou_same_length", same.overlap, windows.overlap, "intersection over union")
-        default = _measured(_ours(Cutting()), texts, questions).recall
+        default = _measured(_ours(ChunkingOptions()), texts, questions).recall
         as_long = _measured(_windows(_AS_LONG_AS_DEFAULT), texts, questions).recall
         yield Row(f"chunking.{name}.recall_default", default, "gold characters in ten", as_long, None, None)
 
@@ -64,7 +64,7 @@ def _windows(length: int) -> Way:
     return lambda text: [(at, min(at + length, len(text))) for at in range(0, len(text), length)]
 
 
-def _ours(cutting: Cutting) -> Way:
+def _ours(cutting: ChunkingOptions) -> Way:
     def way(text: str) -> list[Span]:
         reading = Reading(text=text, media_type=type_of_text(text))
         return [(piece.start, piece.end) for piece in cut(reading, cutting, approximate_tokens)]

@@ -17,9 +17,9 @@ from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.search.context_builder import TOKEN_PRICE
-from weft.capabilities.search.context_renderer import strand_of, weave
-from weft.capabilities.search.model import Weighing
-from weft.capabilities.search.passages import Passage
+from weft.capabilities.search.context_renderer import render_context, strand_of
+from weft.capabilities.search.model import RankingWeights
+from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -72,8 +72,12 @@ def retrieval(folder: Path | None) -> Iterator[Row]:
     yield _row("locomo.windows", _in_windows(runs), "recall@10 of six turns", _WINDOWS_FLOOR, _WINDOWS_FLOOR)
     yield _row("locomo.context", _in_context(runs), f"gold in {_CONTEXT_TOKENS:,} tokens", None, _CONTEXT_WANTED)
     yield from _lifts(runs)
-    yield Row("retrieval.configuration.recency_weight", Weighing().recency_weight, "for all sets", None, None, None)
-    yield Row("retrieval.configuration.importance_weight", Weighing().importance_weight, "for all", None, None, None)
+    yield Row(
+        "retrieval.configuration.recency_weight", RankingWeights().recency_weight, "for all sets", None, None, None
+    )
+    yield Row(
+        "retrieval.configuration.importance_weight", RankingWeights().importance_weight, "for all", None, None, None
+    )
 
 
 def _lifts(runs: Runs) -> Iterator[Row]:
@@ -139,14 +143,16 @@ def _woven(answer: Answer) -> list[int]:
         for rank, place in enumerate(best)
         for near, distance in answer.corpus.around(place, _REACH)
     ]
-    woven = weave(strands, _CONTEXT_TOKENS, approximate_tokens)
+    woven = render_context(strands, _CONTEXT_TOKENS, approximate_tokens)
     return [passage.chunk.number - 1 for stretch in woven.stretches for passage in stretch.passages]
 
 
-def _passage(corpus: Corpus, place: int) -> Passage:
+def _passage(corpus: Corpus, place: int) -> ChunkPassage:
     chunk = corpus.chunks[place]
     whole = Chunk(**structs.asdict(chunk), shelf=corpus.shelf, number=place + 1)
-    return Passage(chunk=whole, text=chunk.text, title="", uri="", message_id=int(chunk.item), session_id=chunk.place)
+    return ChunkPassage(
+        chunk=whole, text=chunk.text, title="", uri="", message_id=int(chunk.item), session_id=chunk.place
+    )
 
 
 def _row(name: str, value: float, unit: str, floor: float | None, wanted: float | None) -> Row:

@@ -11,7 +11,7 @@ import numpy as np
 
 from evals.known_vectors import KnownVectors
 from evals.retrieval_sets import SETS, found_of
-from weft.capabilities.search.model import Question
+from weft.capabilities.search.model import Query
 from weft.capabilities.search.ranking import weigh
 from weft.capabilities.search.selection import choose
 
@@ -99,7 +99,7 @@ class Runs:
         return self._views[name, corpus]
 
     async def _answer(self, asked: Asked, corpus: Corpus, view: View) -> Answer:
-        question = Question(text=asked.text, asked_at=corpus.asked_at, top_k=BEST)
+        question = Query(text=asked.text, asked_at=corpus.asked_at, top_k=BEST)
         weighed = await weigh(question, [view], self._meanings)
         found = weighed.found[0]
         return Answer(asked, corpus, choose(question, [view], weighed), found.columns.number - 1, found.signals)

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.media_types import type_of_text
-from weft.capabilities.indexing.chunking.model import Cutting, Reading
-from weft.capabilities.indexing.collections.model import SESSIONS, NewChunk, Standing, shelf_of_domain
-from weft.capabilities.search.index_view import Wish
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
+from weft.capabilities.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, shelf_of_domain
+from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.query_terms import terms_of
-from weft.capabilities.search.session_indexing.cursor import Subject
-from weft.capabilities.search.session_indexing.item_text import Said
+from weft.capabilities.search.session_indexing.cursor import IndexItem
+from weft.capabilities.search.session_indexing.item_text import ItemText
 from weft.capabilities.search.session_indexing.item_text import chunks_of as chunks_of_said
 from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.kernel.tokens import approximate_tokens
-from weft.search_index.snapshot import Moment
+from weft.search_index.snapshot import IndexSnapshot
 from weft.search_index.view import ShelfView
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _DOMAIN = "eval"
 _SAID_AT = "%I:%M %p on %d %B, %Y"
 # What came without a time was said on some day; what was put in as a document, at one moment.
 _SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
-_CUT_SHORT = Cutting(chunk_tokens=285, overlap_tokens=0)
+_CUT_SHORT = ChunkingOptions(chunk_tokens=285, overlap_tokens=0)
 
 
 class Span(NamedTuple):
@@ -83,7 +83,9 @@ class Corpus:
             _standing(number, chunk, vector.tobytes())
             for number, (chunk, vector) in enumerate(zip(self.chunks, embedded, strict=True), start=1)
         ]
-        return ShelfView(self.shelf, Moment().then(len(standing), standing, []), Wish(self.shelf), _Anyone())
+        return ShelfView(
+            self.shelf, IndexSnapshot().then(len(standing), standing, []), CollectionQuery(self.shelf), _Anyone()
+        )
 
     def around(self, place: int, reach: int) -> Iterator[tuple[int, int]]:
         """Yield a message and those near to it in its session, each with how far away it is."""
@@ -134,7 +136,7 @@ def documents(folder: Path, name: str) -> Collection:
     """Return documents of one domain, cut as by default."""
     corpus = Corpus(shelf_of_domain(_DOMAIN))
     for line in _lines(folder, f"doc_retrieval/{name}_docs"):
-        corpus.add(line["id"], _document(line["id"], line["title"], line["text"], Cutting()))
+        corpus.add(line["id"], _document(line["id"], line["title"], line["text"], ChunkingOptions()))
     asked = [
         Asked("all", each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
         for each in _lines(folder, f"doc_retrieval/{name}_queries")
@@ -163,7 +165,7 @@ def tools(folder: Path, name: str) -> Collection:
     """Return tools as documents of one domain, each named as the tool is."""
     corpus = Corpus(shelf_of_domain(_DOMAIN))
     for line in _lines(folder, f"tools/{name}_tools"):
-        corpus.add(line["id"], _document(line["id"], line["name"], _described(line), Cutting()))
+        corpus.add(line["id"], _document(line["id"], line["name"], _described(line), ChunkingOptions()))
     asked = [
         Asked("all", each["query"], tuple(map(frozenset, each.get("gold_any") or [[g] for g in each["gold_tools"]])))
         for each in _lines(folder, f"tools/{name}_queries")
@@ -213,8 +215,8 @@ def _characters(spans: Sequence[Span], chunks: Sequence[NewChunk]) -> float:
 
 def _message(turn: dict[str, Any]) -> list[NewChunk]:
     session = f"{turn['conv']}-{turn['session']}"
-    said = Said(text=_said(turn), version=1, moment=_moment(turn), speaker=turn["speaker"])
-    return chunks_of_said(Subject(source="message", place=session, item=str(turn["turn"])), said)
+    said = ItemText(text=_said(turn), version=1, moment=_moment(turn), speaker=turn["speaker"])
+    return chunks_of_said(IndexItem(source="message", place=session, item=str(turn["turn"])), said)
 
 
 def _said(turn: dict[str, Any]) -> str:
@@ -228,7 +230,7 @@ def _moment(turn: dict[str, Any]) -> int:
     return to_micros(day)
 
 
-def _document(name: str, title: str, text: str, cutting: Cutting) -> Iterator[NewChunk]:
+def _document(name: str, title: str, text: str, cutting: ChunkingOptions) -> Iterator[NewChunk]:
     reading = Reading(text=text, media_type=type_of_text(text), title=title)
     for ordinal, piece in enumerate(cut(reading, cutting, approximate_tokens)):
         heading = " > ".join(filter(None, (title, piece.heading)))
@@ -265,8 +267,8 @@ def _described(tool: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _standing(number: int, chunk: NewChunk, vector: bytes) -> Standing:
-    return Standing(
+def _standing(number: int, chunk: NewChunk, vector: bytes) -> IndexedChunk:
+    return IndexedChunk(
         number=number,
         source=chunk.source,
         place=chunk.place,

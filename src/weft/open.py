@@ -14,7 +14,7 @@ from msgspec import structs
 
 from weft.app.app import App
 from weft.app.authentication import Credential, Local
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT
 from weft.capabilities.events.operations import ReadEvents
@@ -117,8 +117,8 @@ class Weft(Operations):
         raw = {**about, "domain": domain, "document_id": document_id}
         return await self.app.uploads.receive(raw, self._arrival(), _chunks(file))
 
-    def _arrival(self) -> Arrival:
-        return Arrival(self._credential, correlation=in_current_trace(self._during))
+    def _arrival(self) -> CallContext:
+        return CallContext(self._credential, correlation=in_current_trace(self._during))
 
     async def follow(
         self,
@@ -135,7 +135,7 @@ class Weft(Operations):
         """
         raw = {"session_id": session_id, "keys": keys, "types": types, "personal": personal, "after": after}
         request = cast("ReadEvents", self.app.registry["events.read"].parse(raw))
-        async for page in self.app.follow(Arrival(self._credential), request.interest, request.after):
+        async for page in self.app.follow(CallContext(self._credential), request.interest, request.after):
             for event in page.events:
                 yield event
 
@@ -150,7 +150,7 @@ class _InProcess:
 
     def __init__(self, app: App, credential: Credential, during: Correlation) -> None:
         self._app = app
-        self._arrival = Arrival(credential, correlation=during)
+        self._arrival = CallContext(credential, correlation=during)
 
     async def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
         """Perform an operation. What is given and what is answered is taken apart, as it would be on the wire.
@@ -161,7 +161,7 @@ class _InProcess:
         answer = await self._app.call(self._app.registry[operation], raw, self._in_current_trace())
         return msgspec.json.decode(msgspec.json.encode(answer), type=response)
 
-    def _in_current_trace(self) -> Arrival:
+    def _in_current_trace(self) -> CallContext:
         during = self._arrival.correlation
         here = in_current_trace(during)
         return self._arrival if here is during else structs.replace(self._arrival, correlation=here)

@@ -41,9 +41,9 @@ from weft.capabilities.records.model import (
     Omission,
     Producer,
     Record,
-    Segment,
     Truncation,
     Validation,
+    WindowSegment,
 )
 from weft.capabilities.records.refs import (
     A2aMapping,
@@ -67,7 +67,7 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
-from weft.capabilities.records.resolution import Resolution
+from weft.capabilities.records.resolution import PassageResolution
 from weft.capabilities.records.resolution import resolve as _resolve
 from weft.capabilities.records.selectors import passage_digest, selectors_for, source_ref
 from weft.capabilities.records.validation import Problem, check_document, check_record
@@ -120,8 +120,8 @@ __all__ = [
     "Producer",
     "ProvMapping",
     "Record",
-    "Resolution",
-    "Segment",
+    "PassageResolution",
+    "WindowSegment",
     "TextPosition",
     "TextQuote",
     "Truncation",
@@ -152,6 +152,6 @@ def validate(document: bytes | str) -> Sequence[Problem]:
     return check_document(document.encode() if isinstance(document, str) else document).problems
 
 
-def resolve(ref: ContextSourceRef, content: bytes | str, media_type: str | None = None) -> Resolution:
+def resolve(ref: ContextSourceRef, content: bytes | str, media_type: str | None = None) -> PassageResolution:
     """Find the passage that a source ref means in what its source says now: exact, moved or lost."""
     return _resolve(ref, content, media_type, _markup)

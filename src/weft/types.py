@@ -25,7 +25,7 @@ from weft.capabilities.agent_context.push import ChangedEntry, ContextPushed, Fo
 from weft.capabilities.agent_context.status import ContextStatus
 from weft.capabilities.agent_context.views import AgentDefinition, ContextEntry
 from weft.capabilities.board.admin_view import InspectedEntry, Inspection
-from weft.capabilities.board.check import Finding, Hygiene
+from weft.capabilities.board.check import BoardFinding, Hygiene
 from weft.capabilities.board.guidance import (
     ConventionGroup,
     ConventionNames,
@@ -59,7 +59,7 @@ from weft.capabilities.events.webhooks.operations import (
     WebhookCreated,
     WebhookDeleted,
     WebhookInfo,
-    Webhooks,
+    WebhookList,
     WebhookTested,
 )
 from weft.capabilities.guidance.operations import OfferedCall, UsageGuidance
@@ -77,7 +77,13 @@ from weft.capabilities.history.log import (
     StoredEntry,
 )
 from weft.capabilities.history.merge_operations import ConflictInfo, Merged, Side
-from weft.capabilities.history.merge_reviews import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
+from weft.capabilities.history.merge_reviews import (
+    ConflictResolution,
+    ReviewAbandoned,
+    ReviewInfo,
+    ReviewResolved,
+    Reviews,
+)
 from weft.capabilities.history.retention import (
     HistoryPruned,
     PruningInfo,
@@ -88,7 +94,7 @@ from weft.capabilities.history.retention import (
 )
 from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotListed, SnapshotTaken
 from weft.capabilities.history.verify import Bisected, Verified
-from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
 from weft.capabilities.indexing.model_migration.model import ModelComparison
 from weft.capabilities.indexing.model_migration.operations import ModelInfo, ModelList, MoveInfo
@@ -175,7 +181,7 @@ from weft.capabilities.records.refs import (
     XPath,
 )
 from weft.capabilities.search.operations import Citation, ContextGathered, EverythingFound, SimilarFound
-from weft.capabilities.search.results import FoundPassage, Pending
+from weft.capabilities.search.results import FoundPassage, PendingItems
 from weft.capabilities.search.session_indexing.reindex import DomainLeft, ReindexingShown
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.sessions.operations import (
@@ -207,6 +213,7 @@ __all__ = [
     "Bisected",
     "Blame",
     "Blamed",
+    "BoardFinding",
     "BoardSize",
     "BranchDeleted",
     "BranchInfo",
@@ -216,6 +223,7 @@ __all__ = [
     "CandidateSource",
     "ChangeInfo",
     "ChangedEntry",
+    "ChunkingOptions",
     "Citation",
     "CloudEvent",
     "CloudEventsMapping",
@@ -223,6 +231,7 @@ __all__ = [
     "CommitShown",
     "Comparison",
     "ConflictInfo",
+    "ConflictResolution",
     "ConnectionStats",
     "ContextChanges",
     "ContextCopied",
@@ -240,7 +249,6 @@ __all__ = [
     "ConventionsDefined",
     "Css",
     "CustomSelector",
-    "Cutting",
     "DatabasePerformance",
     "Definition",
     "DefinitionRead",
@@ -266,7 +274,6 @@ __all__ = [
     "Event",
     "Events",
     "EverythingFound",
-    "Finding",
     "Forgotten",
     "FoundPassage",
     "Guidance",
@@ -329,7 +336,7 @@ __all__ = [
     "PageRegion",
     "PastEntry",
     "PastVersion",
-    "Pending",
+    "PendingItems",
     "Performance",
     "PerformanceTargets",
     "PerformanceTrends",
@@ -352,7 +359,6 @@ __all__ = [
     "RememberedEntry",
     "Replayed",
     "RequestInfo",
-    "Resolution",
     "ResourceInfo",
     "RetentionCleared",
     "RetentionRule",
@@ -407,7 +413,7 @@ __all__ = [
     "WebhookCreated",
     "WebhookDeleted",
     "WebhookInfo",
+    "WebhookList",
     "WebhookTested",
-    "Webhooks",
     "XPath",
 ]

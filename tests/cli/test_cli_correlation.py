@@ -18,13 +18,13 @@ from weft.testing.server import server_process
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
 
 pytestmark = pytest.mark.req("AC-12")
 
 
-def the_write(data: Path, key: str) -> Recorded:
-    async def look() -> list[Recorded]:
+def the_write(data: Path, key: str) -> StoredEvent:
+    async def look() -> list[StoredEvent]:
         async with opened(data) as app:
             return await events_of(app, "default", subject=key)
 

@@ -18,8 +18,8 @@ from client_support import Product, threaded_client
 from weft import Client, SyncClient, Weft
 from weft.app.registry import all_operations
 from weft.capabilities.board.guidance import ConventionGroup, KeyConvention
-from weft.capabilities.history.merge_reviews import Resolution
-from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.history.merge_reviews import ConflictResolution
+from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.knowledge.document_operations import NewDocument
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.transfer.policy_filter import Definition
@@ -67,7 +67,7 @@ class Record:
 
 async def _know(weft: Any, face: str, note: Any) -> None:
     d, name = f"d-{face}", "guides/start é.md"
-    cutting = Cutting(chunk_tokens=64, overlap_tokens=8)
+    cutting = ChunkingOptions(chunk_tokens=64, overlap_tokens=8)
     await note("knowledge.create_domain", weft.knowledge.create_domain(d, description="x", cutting=cutting))
     await note("knowledge.create_domain", weft.knowledge.create_domain(d))
     await note("knowledge.update_domain", weft.knowledge.update_domain(d, clearance=2, agents=["human:*"]))
@@ -162,9 +162,9 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("history.reviews", weft.history.reviews(context_id=line, state="open"))
     await note("history.review", weft.history.review(merged.review_id))
     await note("history.review", weft.history.review("review_none"))
-    await note("history.resolve", weft.history.resolve(merged.review_id, {"phase": Resolution("perhaps")}))
-    await note("history.resolve", weft.history.resolve(merged.review_id, {"phase": Resolution("theirs")}))
-    await note("history.resolve", weft.history.resolve(merged.review_id, {"phase": Resolution("theirs")}))
+    await note("history.resolve", weft.history.resolve(merged.review_id, {"phase": ConflictResolution("perhaps")}))
+    await note("history.resolve", weft.history.resolve(merged.review_id, {"phase": ConflictResolution("theirs")}))
+    await note("history.resolve", weft.history.resolve(merged.review_id, {"phase": ConflictResolution("theirs")}))
     await note("history.abandon", weft.history.abandon(merged.review_id))
     await note("history.abandon", weft.history.abandon("review_none"))
     await note("history.delete_branch", weft.history.delete_branch(line, "try"))

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from weft.capabilities.history.model import (
-    Act,
     Author,
     Change,
+    ChangeKind,
     ChangeMeta,
     Commit,
     Head,
@@ -89,10 +89,10 @@ async def grow(lines: SqlLineStore) -> None:
 
 
 async def add(lines: SqlLineStore, head: Head, value: str | None, version: int, merged: Point | None = None) -> Head:
-    act = Act.DELETE if value is None else Act.WRITE
+    act = ChangeKind.DELETE if value is None else ChangeKind.WRITE
     changes = (
         Change("goal", 1, version, act, None if value is None else blob_hash(value), META),
-        Change("plan", 1, version, Act.WRITE, blob_hash(VALUES[0]), META),
+        Change("plan", 1, version, ChangeKind.WRITE, blob_hash(VALUES[0]), META),
     )
     author = Author("orchestrator", "planner")
     commit = Commit(head.line_id, head.seq + 1, author, 50 + version, "write", f"step{version}", changes, merged)

@@ -16,7 +16,7 @@ import pytest
 from support.librarian import ANN, MODEL, SHELF, Librarian, files_in, opened, settle
 from weft.app.diagnostics.checks import State, check_index
 from weft.app.search.replicas import DamageAlarm
-from weft.capabilities.search.index_view import Wish
+from weft.capabilities.search.index_view import CollectionQuery
 from weft.search_index.segment_file import Damaged, Stamp, open_segment
 from weft.search_index.segment_store import ShelfFolder
 
@@ -319,7 +319,7 @@ async def test_damage_that_nothing_tells_of_is_found_in_time(
         while not await told(world):
             searches += 1
             assert searches < file.stat().st_size // 512
-            await indexes.open(world.tenant, Wish(SHELF), ANN, MODEL)
+            await indexes.open(world.tenant, CollectionQuery(SHELF), ANN, MODEL)
             await settle(indexes)
         await librarian.check()
         await settle(indexes)
@@ -348,7 +348,7 @@ async def test_a_file_cut_short_is_handed_out_to_nobody(
     """Whoever reads beyond the end of a mapped file is killed by the system."""
     monkeypatch.setattr("weft.search_index.segment_file._MAPPED_FROM_BYTES", 0)
     async with opened(world, folder) as indexes:
-        view = await indexes.open(world.tenant, Wish(SHELF), ANN, MODEL)
+        view = await indexes.open(world.tenant, CollectionQuery(SHELF), ANN, MODEL)
         assert view.size
         (copy,) = indexes._copies.values()
         if is_behind:
@@ -357,7 +357,7 @@ async def test_a_file_cut_short_is_handed_out_to_nobody(
             truncate(files_in(folder)[0])
         else:
             monkeypatch.setattr(copy, "_check", AsyncMock(side_effect=lambda: truncate(files_in(folder)[0])))
-        view = await indexes.open(world.tenant, Wish(SHELF), ANN, MODEL)
+        view = await indexes.open(world.tenant, CollectionQuery(SHELF), ANN, MODEL)
         assert (view.size, view.behind) == (0, copy.goal)
         if is_behind:
             copy._turn.release()

@@ -8,7 +8,7 @@ import pytest
 
 from support.world import refused
 from weft.app.authentication import Local
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.kernel.errors import AuthenticationError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.mark.req("SC-17")
 async def test_a_call_without_a_credential_is_refused(world: World) -> None:
     with refused("AUTHENTICATION_ERROR"):
-        await world.app.call(world.app.registry["board.list_keys"], {"session_id": "s1"}, Arrival(None))
+        await world.app.call(world.app.registry["board.list_keys"], {"session_id": "s1"}, CallContext(None))
 
 
 @pytest.mark.req("MS-01")
@@ -82,10 +82,10 @@ async def test_whoever_lost_access_is_not_even_recognised(world: World) -> None:
         (world.planner, "key.revoke", {"key_id": world.planner.key_id}),
         (world.analysis, "agent.update", {"agent_id": "analysis", "disabled": True}),
     ):
-        await world.app.identify(Arrival(caller.credential))
+        await world.app.identify(CallContext(caller.credential))
         await (caller if caller is token else world.admin).call(operation, **raw)
         with pytest.raises(AuthenticationError):
-            await world.app.identify(Arrival(caller.credential))
+            await world.app.identify(CallContext(caller.credential))
 
 
 async def test_a_rotated_key_gives_way_to_the_new_one(world: World) -> None:
@@ -131,7 +131,7 @@ async def test_keys_are_listed_without_their_secrets(world: World) -> None:
 
 async def test_whoever_holds_the_database_can_act_as_a_principal_but_not_as_nobody(world: World) -> None:
     listed = world.app.registry["board.list_keys"]
-    await world.app.call(listed, {"session_id": "s1"}, Arrival(Local(world.tenant, "planner")))
+    await world.app.call(listed, {"session_id": "s1"}, CallContext(Local(world.tenant, "planner")))
     for local in (Local(world.tenant, "nobody"), Local("nowhere", "planner")):
         with refused("AUTHENTICATION_ERROR"):
-            await world.app.call(listed, {"session_id": "s1"}, Arrival(local))
+            await world.app.call(listed, {"session_id": "s1"}, CallContext(local))

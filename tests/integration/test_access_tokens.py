@@ -11,7 +11,7 @@ from joserfc import jwt
 from joserfc.jwk import OctKey, RSAKey
 
 from support.world import on_the_wire, refused
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -42,7 +42,7 @@ async def test_an_api_key_is_exchanged_for_a_token_in_the_specified_shape(world:
         await world.app.call(
             world.app.registry["token.issue"],
             {"agent_id": "planner", "agent_type": "planning", "api_key": world.planner.credential},
-            Arrival(None),
+            CallContext(None),
         )
     )
     claims = part(answer["token"], 1)
@@ -89,7 +89,7 @@ async def test_a_token_is_refused_to_whoever_does_not_prove_who_they_are(
 ) -> None:
     raw = {"agent_id": "planner", "agent_type": "planning", "api_key": world.planner.credential, **change}
     with refused(code):
-        await world.app.call(world.app.registry["token.issue"], raw, Arrival(None))
+        await world.app.call(world.app.registry["token.issue"], raw, CallContext(None))
 
 
 async def test_asking_for_more_never_gives_more(world: World) -> None:

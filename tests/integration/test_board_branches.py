@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import outcome, refused
-from weft.app.dispatch import Arrival
-from weft.app.injection import Call
+from weft.app.dispatch import CallContext
+from weft.app.injection import CallScope
 from weft.capabilities.board import board_writer as writing
 from weft.capabilities.board.history_backend import BoardLines
-from weft.capabilities.history.line_backend import Why
-from weft.capabilities.history.model import Act, Change, ChangeMeta, Point, Version, blob_hash
+from weft.capabilities.history.line_backend import CommitMeta
+from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Point, Version, blob_hash
 from weft.storage.sql.checkouts import SqlSwitchStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
@@ -44,12 +44,12 @@ async def delete_branch(caller: Caller, name: str) -> None:
     await caller.call("history.delete_branch", context_id=f"board:{caller.session}", branch=name, force=True)
 
 
-async def take_over(world: World, line_id: str, state: Mapping[str, Version | None], why: Why) -> Head:
+async def take_over(world: World, line_id: str, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
     """Let the planner make a board's line say something, as the operations on history do."""
-    actor = await world.app.identify(Arrival(world.planner.credential))
+    actor = await world.app.identify(CallContext(world.planner.credential))
 
     async def run(transaction: Transaction) -> Head:
-        boards = world.app._expiry._boards(Call(actor, transaction))
+        boards = world.app._expiry._boards(CallScope(actor, transaction))
         return await (await BoardLines(boards).to_write(line_id)).apply(state, why)
 
     return await world.app.database.write(Scope(world.tenant), run)
@@ -552,7 +552,7 @@ async def test_the_line_of_a_session_is_there_only_for_those_who_take_part(world
 
 def version(key: str, value: str | None, **meta: Any) -> Version:
     """Return what another line says of a key; without a value if that was pruned."""
-    change = Change(key, 1, 1, Act.WRITE, blob_hash(value or "lost"), ChangeMeta(**meta))
+    change = Change(key, 1, 1, ChangeKind.WRITE, blob_hash(value or "lost"), ChangeMeta(**meta))
     return Version(change, 1, "orchestrator", 0, value)
 
 
@@ -569,7 +569,7 @@ async def test_a_line_takes_over_a_state_as_one_commit_and_says_from_where(world
         "never": None,
         "over": version("over", "late", tokens=1, expires_at=1),
     }
-    head = await take_over(world, "board:s1", state, Why("merge", "join", merged))
+    head = await take_over(world, "board:s1", state, CommitMeta("merge", "join", merged))
     assert head.seq == 3
     assert await world.planner.keys() == ["comes", "stays"]
     assert (await world.planner.read("stays"))["version"] == 1
@@ -585,9 +585,9 @@ async def test_a_line_takes_over_a_state_as_one_commit_and_says_from_where(world
 async def test_nothing_to_change_is_no_commit_unless_it_is_a_merge(world: World) -> None:
     await world.planner.write("goal", "x")
     state = {"goal": version("goal", "x", tokens=1)}
-    assert (await take_over(world, "board:s1", state, Why("again"))).seq == 1
+    assert (await take_over(world, "board:s1", state, CommitMeta("again"))).seq == 1
     merged = Point("board:s1@try", 1, bytes(32))
-    why = Why("merge", merged=merged)
+    why = CommitMeta("merge", merged=merged)
     assert (await take_over(world, "board:s1", state, why)).seq == 2
 
 
@@ -604,6 +604,6 @@ async def test_taking_over_a_state_obeys_limits_patterns_and_what_is_kept(world:
         ("board:s1", {"verdict": version("verdict", "theirs", tokens=1)}, "PERMISSION_DENIED"),
     ):
         with refused(code):
-            await take_over(world, line_id, state, Why("x"))
+            await take_over(world, line_id, state, CommitMeta("x"))
     assert await small.keys() == ["a"]
     assert await world.planner.value("verdict") == "mine"

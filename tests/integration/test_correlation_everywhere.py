@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION, on_the_wire
-from weft.app.dispatch import Arrival
-from weft.capabilities.events.model import Wanted
+from weft.app.dispatch import CallContext
+from weft.capabilities.events.model import EventQuery
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from support.world import Caller, World
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
 
 TURN = Correlation(turn_id="t1", task_id="k1", run_id="r1", trace_id="ab" * 16, span_id="cd" * 8)
 BOARD = f"board:{SESSION}"
@@ -57,12 +57,12 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
 
 async def done(caller: Caller, operation: str, raw: dict[str, Any]) -> Any:
     app = caller.app
-    return on_the_wire(await app.call(app.registry[operation], raw, Arrival(caller.credential, correlation=TURN)))
+    return on_the_wire(await app.call(app.registry[operation], raw, CallContext(caller.credential, correlation=TURN)))
 
 
-async def events_after(world: World, seq: int) -> list[Recorded]:
+async def events_after(world: World, seq: int) -> list[StoredEvent]:
     return list(
-        await world.app.database.read(Scope(world.tenant), lambda tx: SqlEventStore(tx).find(Wanted(), seq, 1_000))
+        await world.app.database.read(Scope(world.tenant), lambda tx: SqlEventStore(tx).find(EventQuery(), seq, 1_000))
     )
 
 

@@ -18,7 +18,7 @@ from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly,
 from support.world import refused
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.ingestion import Ingest
-from weft.capabilities.knowledge.store import Waiting
+from weft.capabilities.knowledge.store import QueuedDocument
 from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
 
@@ -500,7 +500,7 @@ async def dies_at(library: World, document_id: str, *others: str) -> None:
     app = await library.another_app()
     ingestion = app.ingestion
     for name in (document_id, *others):
-        waiting = Waiting(HANDBOOK, name)
+        waiting = QueuedDocument(HANDBOOK, name)
         take = partial(Ingest.take, waiting=waiting, holder=ingestion._holder)
         await ingestion._ingests.write(library.tenant, take)
     library.clock.advance(seconds=61)

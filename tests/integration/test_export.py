@@ -14,9 +14,9 @@ from support.bundles import contents, entries, exported, items, records, seal_of
 from support.statements import written_by
 from support.world import SESSION, Caller, on_the_wire, refused
 from weft.app import transfer as exchange
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.records.store import Redaction
-from weft.capabilities.transfer.bundle_format import Header, SessionEntry, Snapshot
+from weft.capabilities.transfer.bundle_format import BundleSnapshot, Header, SessionEntry
 from weft.capabilities.transfer.policy_filter import AppliedPolicy
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.req("AC-14")
 
 
 async def during(caller: Caller, operation: str, correlation: Correlation, **raw: Any) -> Any:
-    arrival = Arrival(caller.credential, correlation=correlation)
+    arrival = CallContext(caller.credential, correlation=correlation)
     return on_the_wire(await caller.app.call(caller.app.registry[operation], raw, arrival))
 
 
@@ -58,7 +58,7 @@ async def test_a_session_leaves_with_all_versions_messages_and_events(world: Wor
     assert f"board:{SESSION}/old/1.1/removed" in items(bundle)
     kinds = [type(entry).__name__ for entry in entries(bundle)]
     assert kinds[:3] == ["Header", "SessionEntry", "RecordEntry"]
-    assert [entry.label for entry in entries(bundle) if isinstance(entry, Snapshot)] == ["mark"]
+    assert [entry.label for entry in entries(bundle) if isinstance(entry, BundleSnapshot)] == ["mark"]
     classes = {event["event_type"] for event in records(bundle, "context_event").values()}
     assert {"context.surface.created", "context.item.added", "context.item.removed", "context.exported"} <= classes
 
@@ -116,7 +116,7 @@ async def test_without_history_only_what_stands_leaves(world: World, clock: Froz
     clock.advance(seconds=61)
     bundle = await exported(world.admin, history=False)
     assert {name for name in items(bundle) if name.startswith("board:")} == {f"board:{SESSION}/goal/1.2"}
-    assert not [entry for entry in entries(bundle) if isinstance(entry, Snapshot)]
+    assert not [entry for entry in entries(bundle) if isinstance(entry, BundleSnapshot)]
     assert not records(bundle, "context_event")
 
 

@@ -13,7 +13,7 @@ from support.contexts import known, pull, push
 from support.records import AT, during, envelope, everything, item
 from support.world import SESSION, outcome
 from weft.capabilities.transfer import export_collector as gathering
-from weft.capabilities.transfer.bundle_format import RecordEntry, Snapshot
+from weft.capabilities.transfer.bundle_format import BundleSnapshot, RecordEntry
 from weft.kernel.correlation import Correlation
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ async def test_secrets_are_masked_wherever_a_name_can_hold_one(world: World, pol
     for form in ("ndjson", "prov"):
         assert KEY.encode() not in await exported(world.planner, policy=policy, format=form)
     bundle = await exported(world.planner, policy=policy)
-    (snapshot,) = [entry for entry in entries(bundle) if isinstance(entry, Snapshot) and not entry.automatic]
+    (snapshot,) = [entry for entry in entries(bundle) if isinstance(entry, BundleSnapshot) and not entry.automatic]
     events = records(bundle, "context_event").values()
     assert [e["subject"] for e in events if e["data"]["type"] == "board.snapshot"][-1] == snapshot.label
     told = await imported(world.stranger, bundle)

@@ -12,7 +12,7 @@ import pytest
 from support.bundles import contents, entries, exported, imported, items, records, texts
 from support.records import AT, item
 from support.world import SESSION, outcome, refused
-from weft.capabilities.record_log.engine_items import Item
+from weft.capabilities.record_log.engine_items import EngineItem
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem
 from weft.capabilities.records.validation import check_record
 from weft.capabilities.transfer.policy_filter import AppliedPolicy, Definition
@@ -340,7 +340,7 @@ def test_an_item_that_says_nothing_is_as_it_was() -> None:
     gone = ContextItem(
         schema_version="0.1.0", item_id="x", context_kind="note", content_mode="opaque", visibility=("*",)
     )
-    assert applied.item(Item(gone, None), None) == Item(gone, None)
+    assert applied.item(EngineItem(gone, None), None) == EngineItem(gone, None)
     assert (applied.masked, applied.omitted) == (0, 0)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import SESSION, outcome, refused
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -104,7 +104,7 @@ async def test_a_missing_key_is_an_invalid_key(world: World) -> None:
     for key in ({}, {"api_key": ""}, {"api_key": "nonsense"}):
         with refused("INVALID_API_KEY"):
             await world.app.call(
-                world.app.registry["token.issue"], {"agent_id": "a", "agent_type": "b", **key}, Arrival(None)
+                world.app.registry["token.issue"], {"agent_id": "a", "agent_type": "b", **key}, CallContext(None)
             )
 
 

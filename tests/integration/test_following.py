@@ -15,9 +15,16 @@ from support.shelved import MODEL, ScriptedEmbeddings, expect_whole, scripted, s
 from support.world import SESSION
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.search.session_indexing import indexer as going_through
-from weft.capabilities.search.session_indexing.cursor import FOLLOWING, REINDEXING, Anew, Position, Sweep, go_back
+from weft.capabilities.search.session_indexing.cursor import (
+    FOLLOWING,
+    REINDEXING,
+    IndexCursor,
+    ReindexRange,
+    Sweep,
+    go_back,
+)
 from weft.capabilities.search.session_indexing.item_text import chunks_of
-from weft.jobs.session_indexing import Following
+from weft.jobs.session_indexing import SessionIndexing
 from weft.settings import InvalidSetting, Settings
 from weft.storage.sql.database import Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore
@@ -242,13 +249,13 @@ async def test_a_board_that_came_as_a_whole_is_gone_through_in_steps(
         await world.planner.write(f"key_{number}", "word " * (600 if number == 4 else 1))
     await came_as_a_whole(world)
     rounds: list[list[str]] = []
-    put = going_through.Follower.put
+    put = going_through.Indexer.put
 
     async def noted(self: Any, written: Any) -> None:
         rounds.append([each.change.subject.item for each in written])
         await put(self, written)
 
-    monkeypatch.setattr(going_through.Follower, "put", noted)
+    monkeypatch.setattr(going_through.Indexer, "put", noted)
     await world.followed()
     # The fifth is as long as several texts.
     sizes = [len(some) for some in rounds if some]
@@ -267,7 +274,7 @@ async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_b
     await came_as_a_whole(world, "s2")
     begun = (await world.rows("SELECT seq FROM events WHERE tenant = $1", world.tenant))[0][0] - 1
     # Two messages of another session were gone through, which is gone by now.
-    halfway = Position(begun, Sweep(begun - 1, "", 2)).as_progress()
+    halfway = IndexCursor(begun, Sweep(begun - 1, "", 2)).as_progress()
     await world.app.following.follow(world.tenant)
     await world.app.database.write(Scope(world.tenant), lambda tx: SqlJobStore(tx).save(FOLLOWING, halfway))
     await world.sql("DELETE FROM chunks WHERE tenant = $1", world.tenant)
@@ -381,15 +388,15 @@ async def test_batches_are_small_and_work_is_followed_by_rest(
 ) -> None:
     for number in range(80):
         await world.planner.say(f"message {number}")
-    loop, rest = asyncio.get_running_loop(), Following._rest
+    loop, rest = asyncio.get_running_loop(), SessionIndexing._rest
     rests: list[bool] = []
 
-    async def noted(self: Following, started: float) -> None:
+    async def noted(self: SessionIndexing, started: float) -> None:
         worked, since = loop.time() - started, loop.time()
         await rest(self, started)
         rests.append(loop.time() - since >= worked)
 
-    monkeypatch.setattr(Following, "_rest", noted)
+    monkeypatch.setattr(SessionIndexing, "_rest", noted)
     world.app.following.rest = 1.0
     await world.app.following.catch_up()
     assert max(embeddings.batches) <= 32
@@ -611,7 +618,7 @@ async def test_what_is_indexed_anew_and_fails_does_not_keep_what_is_new_waiting(
     await world.planner.say("poison")
     await world.followed()
     last = await world.last_event()
-    anew = Anew(sessions=2**40, memory=2**40)
+    anew = ReindexRange(sessions=2**40, memory=2**40)
     await world.app.database.write(Scope(world.tenant), lambda tx: go_back(SqlJobStore(tx), last, anew))
     await world.planner.say("new")
     cutting_no_poison(monkeypatch)

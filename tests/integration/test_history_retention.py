@@ -10,7 +10,7 @@ import pytest
 from support.world import World, refused
 from weft.app.system_actor import system_actor
 from weft.jobs.history_pruning import HistoryPruner
-from weft.jobs.runner import LEASE_MICROS, Jobs
+from weft.jobs.runner import LEASE_MICROS, JobRunner
 from weft.kernel.jobs import Progress
 from weft.storage.sql import pruning
 from weft.testing.clock import FrozenClock
@@ -275,7 +275,7 @@ class MortalDatabase:
 
 
 def pruner_dying_after(world: World, statements: int) -> HistoryPruner:
-    mortal = HistoryPruner(Jobs(MortalDatabase(world.app, statements), world.clock))  # type: ignore[arg-type]
+    mortal = HistoryPruner(JobRunner(MortalDatabase(world.app, statements), world.clock))  # type: ignore[arg-type]
     mortal._pruning = world.app.pruner._pruning
     return mortal
 
@@ -340,12 +340,12 @@ async def test_while_one_process_is_at_it_another_is_told_so(world: World, monke
 
 async def test_a_process_that_lost_its_lease_does_no_more(world: World) -> None:
     job = Snatched()
-    run = await Jobs(world.app.database, world.clock).run(world.tenant, job)
+    run = await JobRunner(world.app.database, world.clock).run(world.tenant, job)
     assert (run.started, run.finished, job.steps) == (True, False, 1)
 
 
 async def test_what_there_was_no_time_for_goes_on_by_itself(world: World) -> None:
-    jobs, job = Jobs(world.app.database, world.clock), Counting()
+    jobs, job = JobRunner(world.app.database, world.clock), Counting()
     run = await jobs.run(world.tenant, job, seconds=-1)
     assert (run.started, run.finished, run.done) == (True, False, "1")
     run = await jobs.run(world.tenant, job, only_if_due=True)

@@ -13,9 +13,9 @@ import pytest
 from support.bundles import entries, exported, imported, items, records, seal_of, texts
 from support.statements import written_by
 from support.world import SESSION, Caller, refused
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.records.store import Redaction
-from weft.capabilities.transfer.bundle_format import BundleWriter, Content, RecordEntry, SessionEntry, Stored
+from weft.capabilities.transfer.bundle_format import BundleContent, BundleWriter, RecordEntry, SessionEntry, Stored
 from weft.kernel.correlation import Correlation
 from weft.kernel.events import NewEvent
 from weft.storage.sql.database import Scope
@@ -129,7 +129,9 @@ async def test_what_was_closed_stays_closed(world: World, home: Caller) -> None:
 
 
 async def test_events_keep_their_times_names_and_what_they_were_part_of(world: World, home: Caller) -> None:
-    arrival = Arrival(world.planner.credential, correlation=Correlation(turn_id="t1", trace_id="a" * 32, run_id="r1"))
+    arrival = CallContext(
+        world.planner.credential, correlation=Correlation(turn_id="t1", trace_id="a" * 32, run_id="r1")
+    )
     raw = {"session_id": SESSION, "key": "goal", "value": "ship"}
     await world.app.call(world.app.registry["board.write"], raw, arrival)
     bundle = await moved(world, home)
@@ -261,7 +263,7 @@ async def test_a_bundle_beyond_the_limit_is_refused(world: World) -> None:
 
 async def test_a_turn_arrives_as_records_for_admins(world: World, home: Caller) -> None:
     large = "word " * 600
-    arrival = Arrival(world.planner.credential, correlation=Correlation(turn_id="t1"))
+    arrival = CallContext(world.planner.credential, correlation=Correlation(turn_id="t1"))
     raw = {"session_id": SESSION, "key": "goal", "value": large}
     await world.app.call(world.app.registry["board.write"], raw, arrival)
     bundle = await exported(world.planner, scope="turn", turn_id="t1")
@@ -492,7 +494,7 @@ async def test_events_that_are_none_of_ours_stay_records(world: World, home: Cal
 
 async def test_content_left_out_leaves_the_item(world: World, home: Caller) -> None:
     await lived_in(world)
-    bundle = remade(await exported(world.admin), lambda entry: None if isinstance(entry, Content) else entry)
+    bundle = remade(await exported(world.admin), lambda entry: None if isinstance(entry, BundleContent) else entry)
     await imported(home, bundle)
     assert "closed" not in await home.keys()
     assert items(await exported(home)) == items(bundle)

@@ -9,7 +9,7 @@ import pytest
 from support.bundles import entries, exported, imported, items, records, texts
 from support.records import AT, everything, item
 from support.world import SESSION, Caller, refused
-from weft.capabilities.transfer.bundle_format import SessionEntry, Snapshot
+from weft.capabilities.transfer.bundle_format import BundleSnapshot, SessionEntry
 
 if TYPE_CHECKING:
     from support.world import World
@@ -97,7 +97,7 @@ async def test_what_is_told_of_it_is_told_of_the_session_that_it_is(world: World
     events = (await home.events(session_id="again"))["events"]
     assert {event["subject"] for event in events if event["type"].startswith("session.")} == {"again"}
     one, other = [
-        [entry for entry in entries(await exported(home.in_session(session))) if isinstance(entry, Snapshot)]
+        [entry for entry in entries(await exported(home.in_session(session))) if isinstance(entry, BundleSnapshot)]
         for session in (SESSION, "again")
     ]
     assert one == other

@@ -15,7 +15,7 @@ from standardwebhooks import Webhook as Signer
 from support.givers import giver
 from support.hooks import until
 from support.world import refused
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
 from weft.capabilities.knowledge.sources.model import File, Source, document_of_url, is_wanted, look_of
 from weft.kernel.clock import to_micros
@@ -494,7 +494,7 @@ def parts(hook: str) -> tuple[str, str, str]:
 
 
 async def call(world: World, hook: str, headers: dict[str, str] | None = None, body: bytes = b"") -> Any:
-    return await world.app.hooked(parts(hook), headers or {}, body, Arrival(None))
+    return await world.app.hooked(parts(hook), headers or {}, body, CallContext(None))
 
 
 def signed(world: World, source: Any, body: bytes, *, call_id: str = "", ahead_seconds: int = 0) -> dict[str, str]:
@@ -580,7 +580,7 @@ async def test_calls_that_prove_nothing_are_all_refused_alike(library: World, fo
     said = set()
     for hook, headers in tries:
         with refused("HOOK_REFUSED") as caught:
-            await library.app.hooked(hook, headers, body, Arrival(None))
+            await library.app.hooked(hook, headers, body, CallContext(None))
         said.add((caught.value.message, caught.value.http_status))
     assert len(said) == 1
     assert await documents(library) == {}

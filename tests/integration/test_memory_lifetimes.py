@@ -10,8 +10,8 @@ import pytest
 
 from support.world import SESSION, outcome, refused
 from weft import Weft
-from weft.capabilities.history.model import LATEST, Act, blob_hash
-from weft.capabilities.memory.model import Held, MemoryScope
+from weft.capabilities.history.model import LATEST, ChangeKind, blob_hash
+from weft.capabilities.memory.model import MemoryScope, MemoryUsage
 from weft.capabilities.memory.service import _BURY_AT_ONCE
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
@@ -33,7 +33,7 @@ async def lines(world: World, ask: Any) -> Any:
     return await world.app.database.read(Scope(world.tenant), lambda tx: ask(SqlLineStore(tx)))
 
 
-async def held(world: World, owner: str = "planner") -> Held:
+async def held(world: World, owner: str = "planner") -> MemoryUsage:
     return await world.app.database.read(Scope(world.tenant), lambda tx: SqlMemoryStore(tx).held(owner))
 
 
@@ -107,7 +107,7 @@ async def test_whoever_follows_is_told_that_entries_have_expired(world: World) -
     await world.app._expiry.bury_due()
     assert (await world.analysis.memory_events(personal=True))[-1] == ("memory.expired", "later")
     assert (await world.planner.history("board_key"))["ended"] == "expired"
-    assert await held(world, "analysis") == Held(weight=0, expired=3)
+    assert await held(world, "analysis") == MemoryUsage(weight=0, expired=3)
 
 
 async def test_what_expires_in_an_archived_session_is_let_go_too(world: World) -> None:
@@ -134,7 +134,7 @@ async def test_many_that_expire_at_once_are_buried_a_part_at_a_time(world: World
     assert (await held(world)).expired in {_BURY_AT_ONCE, _BURY_AT_ONCE + 1}
     assert await world.planner.memory_keys() == ["k0204"]
     await world.app._expiry.bury_due()
-    assert await held(world) == Held(weight=6, expired=_BURY_AT_ONCE + 5)
+    assert await held(world) == MemoryUsage(weight=6, expired=_BURY_AT_ONCE + 5)
     assert await lines(world, lambda store: store.verify(GLOBAL.line_id)) is None
 
 
@@ -160,12 +160,12 @@ async def test_history_keeps_every_step_and_verifies(world: World) -> None:
     (standing,) = await lines(world, lambda store: store.state_at(GLOBAL.line_id, LATEST))
     assert (standing.change.key, standing.change.life, standing.value) == ("b", 2, "1.0")
     past = await lines(world, lambda store: store.versions(GLOBAL.line_id, "a", 1, 9))
-    assert [version.change.act for version in past] == [Act.DELETE, Act.WRITE, Act.WRITE]
+    assert [version.change.act for version in past] == [ChangeKind.DELETE, ChangeKind.WRITE, ChangeKind.WRITE]
     assert past[2].change.meta.metadata_hash == blob_hash('{"m":"\\u0000"}').hex()
     ended = await lines(world, lambda store: store.versions(GLOBAL.line_id, "b", 1, 9))
     assert [(version.change.act, version.author) for version in ended] == [
-        (Act.EXPIRE, "system"),
-        (Act.WRITE, "orchestrator"),
+        (ChangeKind.EXPIRE, "system"),
+        (ChangeKind.WRITE, "orchestrator"),
     ]
 
 

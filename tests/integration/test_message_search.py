@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from support.world import World
-    from weft.capabilities.messages.search.fuzzy_ranking import Hit
+    from weft.capabilities.messages.search.fuzzy_ranking import MessageHit
     from weft.testing.clock import FrozenClock
 
 
@@ -308,7 +308,7 @@ async def test_access_is_asked_for_again_once_the_search_is_done(
     await world.planner.say("a report")
     in_steps = searching._in_steps
 
-    async def left_meanwhile(*given: Any) -> list[Hit]:
+    async def left_meanwhile(*given: Any) -> list[MessageHit]:
         monkeypatch.setattr(Transcripts, "to_read", refuse)
         return await in_steps(*given)
 

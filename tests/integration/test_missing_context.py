@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from support.world import SESSION, Caller, outcome, refused
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.events.model import Interest
 from weft.capabilities.missing_context.answers import MOST_OPEN, answer_key, question_key
 from weft.capabilities.records.model import RECORD_TYPES, MissingContext, Record
@@ -101,7 +101,7 @@ async def test_what_is_not_said_of_a_question_has_a_sensible_default(world: Worl
 
 
 async def test_a_question_of_a_task_belongs_to_the_task(world: World) -> None:
-    arrival = Arrival(world.planner.credential, correlation=Correlation(task_id="task-7"))
+    arrival = CallContext(world.planner.credential, correlation=Correlation(task_id="task-7"))
     raw = {"session_id": SESSION, "question": QUESTION}
     answer = await world.app.call(world.app.registry["missing.report"], raw, arrival)
     assert answer.scope == "task"

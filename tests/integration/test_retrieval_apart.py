@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.world import Caller
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.kernel.errors import WeftError
 from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
@@ -147,7 +147,7 @@ async def be_a_stranger(world: World) -> None:
 
 
 async def all_chunk_ids(world: World, tenant_of: Caller) -> list[str]:
-    tenant = (await world.app.identify(Arrival(tenant_of.credential))).tenant
+    tenant = (await world.app.identify(CallContext(tenant_of.credential))).tenant
 
     async def read(transaction: Any) -> list[str]:
         shelves = SqlShelfStore(transaction)

@@ -14,7 +14,7 @@ import pytest
 
 from support.librarian import ANN, MODEL, OTHER_MODEL, SHELF, Librarian, changed, files_in, opened, settle
 from support.shelves import DIMENSIONS, Whoever, check_same, vector_of
-from weft.capabilities.search.index_view import Wish
+from weft.capabilities.search.index_view import CollectionQuery
 from weft.kernel.errors import SystemUnavailable
 from weft.search_index.segment_file import open_segment
 from weft.search_index.segment_merge import merged
@@ -52,12 +52,12 @@ async def test_what_is_committed_is_seen_at_once_and_what_is_gone_is_not(librari
         await librarian.check()
         await librarian.remove(numbers[::3])
         await librarian.check()
-        await librarian.check(Wish(SHELF, places=frozenset({"place1"}), since=200), Whoever("b"))
+        await librarian.check(CollectionQuery(SHELF, places=frozenset({"place1"}), since=200), Whoever("b"))
 
 
 async def test_a_view_stays_as_it_was(librarian: Librarian) -> None:
     numbers = await librarian.add(50)
-    before, chunks = await librarian.check(), librarian.plain.visible(Wish(SHELF), ANN)
+    before, chunks = await librarian.check(), librarian.plain.visible(CollectionQuery(SHELF), ANN)
     await librarian.remove(numbers[:25])
     await librarian.add(40)
     await librarian.check()
@@ -145,7 +145,9 @@ async def test_many_callers_at_once_see_what_is_committed(librarian: Librarian) 
     await librarian.add(80)
     await asyncio.gather(*(librarian.check() for _ in range(8)))
     numbers = await librarian.add(20)
-    await asyncio.gather(librarian.check(), librarian.check(Wish(SHELF, items=frozenset({"1"}))), librarian.check())
+    await asyncio.gather(
+        librarian.check(), librarian.check(CollectionQuery(SHELF, items=frozenset({"1"}))), librarian.check()
+    )
     await librarian.remove(numbers)
     await asyncio.gather(*(librarian.check() for _ in range(4)))
 
@@ -220,7 +222,7 @@ async def test_copies_that_take_much_memory_are_let_go(
     monkeypatch.setattr("weft.app.search.replicas._MOST_BYTES_IN_MEMORY", 1)
     await librarian.add(20)
     await librarian.check()
-    await librarian.indexes.open(world.tenant, Wish("sessions"), ANN, MODEL)
+    await librarian.indexes.open(world.tenant, CollectionQuery("sessions"), ANN, MODEL)
     assert [name.shelf for name in librarian.indexes._copies] == ["sessions"]
     await librarian.check()
 
@@ -230,8 +232,8 @@ async def test_a_copy_that_is_far_behind_keeps_nobody_waiting(
 ) -> None:
     monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
     await librarian.add(200)
-    view = await librarian.indexes.open(librarian._world.tenant, Wish(SHELF), ANN, MODEL)
-    assert view.size < len(librarian.plain.visible(Wish(SHELF), ANN))
+    view = await librarian.indexes.open(librarian._world.tenant, CollectionQuery(SHELF), ANN, MODEL)
+    assert view.size < len(librarian.plain.visible(CollectionQuery(SHELF), ANN))
     assert view.behind > 0
     await settle(librarian.indexes)
     assert (await librarian.check()).behind == 0
@@ -397,7 +399,7 @@ async def test_a_file_is_written_anew_before_what_it_missed_is_forgotten(
         await settle(librarian.indexes)
         await world.app.shelves.sweep()
         async with opened(world, tmp_path / "index") as restarted:
-            view = await restarted.open(world.tenant, Wish(SHELF), ANN, MODEL)
+            view = await restarted.open(world.tenant, CollectionQuery(SHELF), ANN, MODEL)
             assert view._moment.files
     await librarian.check()
 

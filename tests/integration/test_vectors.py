@@ -13,7 +13,7 @@ from support.databases import new_postgres_database
 from support.librarian import ANN, MODEL, SHELF, Librarian, changed, new_chunk, opened, settle
 from support.shelves import DIMENSIONS, made_up, vector_of
 from support.world import refused
-from weft.capabilities.search.index_view import Wish
+from weft.capabilities.search.index_view import CollectionQuery
 from weft.storage.migrations.runner import migrate
 from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.connect import connect
@@ -97,7 +97,11 @@ async def test_views_of_many_leave_out_what_is_hidden(
     monkeypatch.setattr("weft.search_index.pgvector_view._FEW", 10)
     random = np.random.default_rng(9)
     async with opened(world, None) as indexes:
-        for wish in (Wish(SHELF), Wish(SHELF, places=frozenset({"place1"})), Wish(SHELF, since=990)):
+        for wish in (
+            CollectionQuery(SHELF),
+            CollectionQuery(SHELF, places=frozenset({"place1"})),
+            CollectionQuery(SHELF, since=990),
+        ):
             view = await indexes.open(world.tenant, wish, ANN, MODEL)
             visible = np.array(view.numbers())
             assert 0 < len(visible) < COUNT
@@ -302,7 +306,7 @@ async def test_where_few_of_many_are_visible_none_is_missed(
     monkeypatch.setattr("weft.search_index.pgvector_view._FAR", 50)
     monkeypatch.setattr("weft.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
     async with opened(world, None) as indexes:
-        wish = Wish(SHELF, since=900)
+        wish = CollectionQuery(SHELF, since=900)
         view = await indexes.open(world.tenant, wish, ANN, MODEL)
         visible = np.array(view.numbers())
         assert 10 < len(visible) < COUNT / 4

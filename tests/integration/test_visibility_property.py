@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.world import outcome
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.events.model import Interest
 from weft.kernel.errors import WeftError
 from weft.transports.resources import parse_uri, read_resource
@@ -93,7 +93,7 @@ def owners() -> dict[str, set[str]]:
 async def ways_of_reading(member: Member, session: str) -> AsyncIterator[tuple[str, Any, bool]]:
     """Yield the name of each way, its answer, and whether it should show all that the member may see."""
     caller = member.caller.in_session(session)
-    app, arrival = caller.app, Arrival(caller.credential)
+    app, arrival = caller.app, CallContext(caller.credential)
     yield "list", await caller.messages(limit=1000), True
     for visibility in VISIBILITIES:
         yield f"list {visibility}", await caller.messages(visibility_filter=visibility), False
@@ -253,7 +253,7 @@ async def test_nobody_is_shown_the_memory_of_another(
 
 
 async def check_memory_doors(member: Member, members: list[Member], owners: dict[str, set[str]], session: str) -> None:
-    arrival = Arrival(member.caller.credential)
+    arrival = CallContext(member.caller.credential)
     for other in members:
         uri = parse_uri(f"agent://{other.name}/memory")
         if other.name == member.name:

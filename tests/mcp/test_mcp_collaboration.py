@@ -11,9 +11,9 @@ import pytest
 from mcp.shared.exceptions import MCPError
 
 from support.team import LEGACY, Told, call, refused, soon, tools_of
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.kernel.errors import PermissionDenied, RateLimited
-from weft.transports.mcp.caller import Caller
+from weft.transports.mcp.caller import McpCaller
 from weft.transports.mcp.subscriptions import Watcher
 from weft.transports.resources import parse_uri
 
@@ -387,7 +387,7 @@ async def test_whoever_watches_the_figures_is_told_each_time_they_are_collected(
     monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
     app = _Figures()
     watcher = Watcher(app)
-    await watcher.watch(parse_uri("performance://metrics"), Caller(Arrival("a key")))
+    await watcher.watch(parse_uri("performance://metrics"), McpCaller(CallContext("a key")))
     told = [uri async for uri in watcher.changes(to_the_last=True)]
     assert set(told) == {"performance://metrics"}
     # A busy moment is no end; not being allowed any more is one.

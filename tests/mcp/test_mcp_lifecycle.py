@@ -10,7 +10,7 @@ import pytest
 
 from support.team import LEGACY, MODERN, Board, Team, call, opened, over_http, soon, team_process, tools_of
 from weft.app.authentication import Local
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ async def test_what_was_only_counted_is_written_down_before_the_end(tmp_path: Pa
         team.ask("GET", f"/v1/sessions/{session}/context/goal")
         assert team.server.stop() == 0
     async with opened(tmp_path) as app:
-        admin = Arrival(Local("default", "admin"))
+        admin = CallContext(Local("default", "admin"))
         inspected = await app.call(app.registry["session.inspect"], {"session_id": session}, admin)
         assert [entry.reads for entry in inspected.entries] == [1]
 
@@ -85,4 +85,4 @@ async def _until_in_flight(team: Team, call: asyncio.Task[object]) -> None:
 async def _write_from_another_process(data: Path, session: str) -> None:
     async with opened(data) as app:
         request = {"session_id": session, "key": "goal", "value": "ship"}
-        await app.call(app.registry["board.write"], request, Arrival(Local("default", "planner")))
+        await app.call(app.registry["board.write"], request, CallContext(Local("default", "planner")))

@@ -11,11 +11,11 @@ from mcp.shared.exceptions import MCPError
 from support.team import LEGACY, MODERN, Board, Team, Told, call, over_http, over_stdio, soon
 from weft import Weft
 from weft.app.authentication import Local
-from weft.app.dispatch import Arrival
-from weft.capabilities.events.model import Page
+from weft.app.dispatch import CallContext
+from weft.capabilities.events.model import EventPage
 from weft.kernel.errors import SystemUnavailable
 from weft.testing.server import server_process
-from weft.transports.mcp.caller import Caller
+from weft.transports.mcp.caller import McpCaller
 from weft.transports.mcp.subscriptions import Watcher
 from weft.transports.resources import parse_uri
 
@@ -90,7 +90,7 @@ async def test_nobody_is_told_of_keys_they_may_not_read(team: Team, session: str
 async def test_subscribing_many_times_at_once_is_subscribing_once(tmp_path: Path) -> None:
     async with Weft.open(tmp_path) as weft:
         session = (await weft.session.create("a test")).session_id
-        caller = Caller(Arrival(Local("default", "admin")))
+        caller = McpCaller(CallContext(Local("default", "admin")))
         watcher = Watcher(weft.app)
         before = asyncio.all_tasks()
         await asyncio.gather(*(watcher.watch(parse_uri(f"board://{session}"), caller) for _ in range(20)))
@@ -252,7 +252,7 @@ async def test_watching_too_much_at_once_is_refused(team: Team, session: str) ->
 async def test_a_watch_outlives_storage_that_is_away_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.transports.mcp.subscriptions._RETRY_SECONDS", 0)
     watcher = Watcher(_Flaky())
-    await watcher.watch(parse_uri("board://s1/goal"), Caller(Arrival("a key")))
+    await watcher.watch(parse_uri("board://s1/goal"), McpCaller(CallContext("a key")))
     assert await soon(anext(watcher.changes())) == "board://s1/goal"
     assert _Flaky.followed_after == [7, 7, 8]
     watcher.close()
@@ -270,14 +270,14 @@ class _Flaky:
     async def position(self, _: object) -> int:
         return 7
 
-    async def follow(self, _: object, __: object, after: int) -> AsyncIterator[Page]:
+    async def follow(self, _: object, __: object, after: int) -> AsyncIterator[EventPage]:
         self.followed_after.append(after)
         if len(self.followed_after) == 1:
             raise SystemUnavailable
         if len(self.followed_after) > 2:
             await asyncio.Event().wait()
-        yield Page([], 8)
-        yield Page(["an event"], 8)
+        yield EventPage([], 8)
+        yield EventPage(["an event"], 8)
 
 
 async def test_only_what_is_told_of_is_promised(team: Team, era: str) -> None:

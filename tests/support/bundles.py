@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.records.model import RECORD_TYPES, ContextEnvelope, Producer
-from weft.capabilities.transfer.bundle_format import BundleReader, BundleWriter, Content, Header, RecordEntry
+from weft.capabilities.transfer.bundle_format import BundleContent, BundleReader, BundleWriter, Header, RecordEntry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ Named = tuple[str, str]
 async def exported(caller: Caller, **what: Any) -> bytes:
     """Return an export as a stream gives it."""
     raw = {"session_id": caller.session, **what}
-    async with caller.app.exchange.send(raw, Arrival(caller.credential)) as export:
+    async with caller.app.exchange.send(raw, CallContext(caller.credential)) as export:
         content = export.file.read()
     assert len(content) == export.facts.bytes
     return content
@@ -35,7 +35,7 @@ async def imported(caller: Caller, bundle: bytes, **what: Any) -> ContextImporte
         for start in range(0, len(bundle), 1_000):
             yield bundle[start : start + 1_000]
 
-    return await caller.app.exchange.receive(what, Arrival(caller.credential), chunks())
+    return await caller.app.exchange.receive(what, CallContext(caller.credential), chunks())
 
 
 def entries(bundle: bytes) -> list[Any]:
@@ -59,7 +59,7 @@ def items(bundle: bytes) -> dict[str, Any]:
 
 def contents(bundle: bytes) -> dict[str, bytes]:
     """Return what stands in lines of its own, by digest."""
-    return {entry.digest: entry.bytes() for entry in entries(bundle) if isinstance(entry, Content)}
+    return {entry.digest: entry.bytes() for entry in entries(bundle) if isinstance(entry, BundleContent)}
 
 
 def texts(bundle: bytes) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from weft.capabilities.events.model import Wanted
+from weft.capabilities.events.model import EventQuery
 from weft.capabilities.records.event_classes import cloud_event
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope
@@ -13,7 +13,7 @@ from weft.storage.sql.events import SqlEventStore
 
 if TYPE_CHECKING:
     from weft.app.app import App
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
 
 # What others call their turns need not look like an id of ours.
 TURN, TASK, TOOL_CALL = "turn/7;é=,%", "task-😀", "call_1"
@@ -26,12 +26,14 @@ META = {"traceparent": TRACEPARENT, "weft/turn_id": TURN, "weft/task_id": TASK, 
 DURING = Correlation(turn_id=TURN, task_id=TASK, tool_call_id=TOOL_CALL, trace_id=TRACE, span_id=SPAN)
 
 
-async def events_of(app: App, tenant: str, **wanted: str) -> list[Recorded]:
+async def events_of(app: App, tenant: str, **wanted: str) -> list[StoredEvent]:
     """Return the events that are found by what they are part of."""
-    return list(await app.database.read(Scope(tenant), lambda tx: SqlEventStore(tx).find(Wanted(**wanted), 0, 1_000)))
+    return list(
+        await app.database.read(Scope(tenant), lambda tx: SqlEventStore(tx).find(EventQuery(**wanted), 0, 1_000))
+    )
 
 
-async def the_event(app: App, tenant: str = "default", **wanted: str) -> Recorded:
+async def the_event(app: App, tenant: str = "default", **wanted: str) -> StoredEvent:
     """Return the one event that was part of the turn and the task, having found it by each and told it as others do."""
     (by_turn,) = await events_of(app, tenant, turn_id=TURN, **wanted)
     (by_task,) = await events_of(app, tenant, task_id=TASK, **wanted)

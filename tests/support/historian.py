@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from weft.app.app import App
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.settings import Settings
 
 TASKS = 6
@@ -24,7 +24,7 @@ async def main(url: str, credential: str, session: str) -> None:
     board = f"board:{session}"
 
     async def call(operation: str, **raw: Any) -> Any:
-        return await app.call(app.registry[operation], raw, Arrival(credential))
+        return await app.call(app.registry[operation], raw, CallContext(credential))
 
     async def write(line: str, branch: str, key: str, value: str) -> None:
         await call("board.write", session_id=session, key=key, value=value, branch=branch)

@@ -10,8 +10,8 @@ import numpy as np
 
 from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
 from weft.app.search.replicas import Indexes
-from weft.capabilities.indexing.collections.model import NewChunk, Standing
-from weft.capabilities.search.index_view import Wish
+from weft.capabilities.indexing.collections.model import IndexedChunk, NewChunk
+from weft.capabilities.search.index_view import CollectionQuery
 from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
 
@@ -27,8 +27,8 @@ SHELF, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"
 ANN = Whoever("a")
 
 
-def new_chunk(chunk: Standing) -> NewChunk:
-    known = {name: getattr(chunk, name) for name in Standing.__struct_fields__ if name not in {"number", "vector"}}
+def new_chunk(chunk: IndexedChunk) -> NewChunk:
+    known = {name: getattr(chunk, name) for name in IndexedChunk.__struct_fields__ if name not in {"number", "vector"}}
     return NewChunk(**known, start=0, end=1, digest=b"d", text="text")
 
 
@@ -55,8 +55,8 @@ class Librarian:
         numbers = await self.change(lambda store: store.add(SHELF, [new_chunk(chunk) for chunk in made], vectors))
         self.last += count
         for number, chunk in zip(numbers, made, strict=True):
-            fields = {name: getattr(chunk, name) for name in Standing.__struct_fields__} | {"number": number}
-            self.plain.chunks[number] = Standing(**fields)
+            fields = {name: getattr(chunk, name) for name in IndexedChunk.__struct_fields__} | {"number": number}
+            self.plain.chunks[number] = IndexedChunk(**fields)
         return numbers
 
     async def remove(self, numbers: Sequence[int]) -> None:
@@ -64,7 +64,9 @@ class Librarian:
         for number in numbers:
             self.plain.chunks.pop(number, None)
 
-    async def check(self, wish: Wish = Wish(SHELF), caller: Whoever = ANN, model: str = MODEL) -> Any:  # noqa: B008 - frozen
+    async def check(
+        self, wish: CollectionQuery = CollectionQuery(SHELF), caller: Whoever = ANN, model: str = MODEL
+    ) -> Any:  # noqa: B008 - frozen
         view = await self.indexes.open(self._world.tenant, wish, caller, model)
         visible = self.plain.visible(wish, caller)
         check_same(view, visible)
@@ -92,5 +94,5 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(folder.rglob("*.seg"))
 
 
-def changed(chunk: Standing, **given: Any) -> Standing:
-    return Standing(**({name: getattr(chunk, name) for name in Standing.__struct_fields__} | given))
+def changed(chunk: IndexedChunk, **given: Any) -> IndexedChunk:
+    return IndexedChunk(**({name: getattr(chunk, name) for name in IndexedChunk.__struct_fields__} | given))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from support.world import on_the_wire
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 
 if TYPE_CHECKING:
     from support.world import Caller
@@ -59,5 +59,5 @@ async def told(caller: Caller, **which: Any) -> list[str]:
 
 async def during(part: Correlation, caller: Caller, operation: str, **raw: Any) -> Any:
     """Call an operation as a part of something."""
-    arrival = Arrival(caller.credential, correlation=part)
+    arrival = CallContext(caller.credential, correlation=part)
     return on_the_wire(await caller.app.call(caller.app.registry[operation], raw, arrival))

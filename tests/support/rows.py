@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from support.shelves import Whoever
-from weft.capabilities.indexing.collections.model import Standing
-from weft.capabilities.search.index_view import Wish
-from weft.capabilities.search.model import Question
+from weft.capabilities.indexing.collections.model import IndexedChunk
+from weft.capabilities.search.index_view import CollectionQuery
+from weft.capabilities.search.model import Query
 from weft.capabilities.search.query_terms import terms_of
 from weft.capabilities.search.ranking import rank, weigh
-from weft.search_index.snapshot import Moment
+from weft.search_index.snapshot import IndexSnapshot
 from weft.search_index.view import ShelfView
 from weft.testing.embedder import WordEmbedder
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Ranking
-    from weft.capabilities.search.selection import Weighed
+    from weft.capabilities.search.selection import ScoredCandidates
 
 NOW = 1_000_000_000_000_000
 _EMBEDDER = WordEmbedder(dimensions=256)
@@ -57,11 +57,11 @@ def talk(*rows: tuple[str, str] | Row) -> ShelfView:
 
 def ranked(text: str, *views: View, by_meaning: bool = True, **asked: Any) -> Ranking:
     """Rank what stands in some views."""
-    return asyncio.run(rank(Question(text=text, asked_at=NOW, **asked), views, _embed if by_meaning else _nothing))
+    return asyncio.run(rank(Query(text=text, asked_at=NOW, **asked), views, _embed if by_meaning else _nothing))
 
 
-def weighed(text: str, *views: View, **asked: Any) -> Weighed:
-    return asyncio.run(weigh(Question(text=text, asked_at=NOW, **asked), views, _embed))
+def weighed(text: str, *views: View, **asked: Any) -> ScoredCandidates:
+    return asyncio.run(weigh(Query(text=text, asked_at=NOW, **asked), views, _embed))
 
 
 def numbers(ranking: Ranking) -> list[int]:
@@ -79,10 +79,10 @@ async def _nothing(texts: Sequence[str]) -> None:
 def _shelf(shelf: str, rows: Sequence[Row], source: str) -> ShelfView:
     vectors = asyncio.run(_EMBEDDER.embed([row.text for row in rows], "passage"))
     standing = [_standing(number, row, source, vectors[number - 1]) for number, row in enumerate(rows, start=1)]
-    return ShelfView(shelf, Moment().then(len(standing), standing, []), Wish(shelf), Whoever())
+    return ShelfView(shelf, IndexSnapshot().then(len(standing), standing, []), CollectionQuery(shelf), Whoever())
 
 
-def _standing(number: int, row: Row, source: str, vector: Floats) -> Standing:
+def _standing(number: int, row: Row, source: str, vector: Floats) -> IndexedChunk:
     known: dict[str, Any] = {
         "number": number,
         "source": source,
@@ -99,4 +99,4 @@ def _standing(number: int, row: Row, source: str, vector: Floats) -> Standing:
         "terms": terms_of(row.text),
         "vector": vector.astype(np.float16).tobytes(),
     }
-    return Standing(**(known | row.known))
+    return IndexedChunk(**(known | row.known))

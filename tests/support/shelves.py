@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.capabilities.indexing.collections.model import Standing
+from weft.capabilities.indexing.collections.model import IndexedChunk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from weft.capabilities.search.index_view import Unfinished, View, Wish
+    from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem, View
 
 DIMENSIONS = 8
 WORDS = ("apple", "pear", "plum", "fig", "quince", "medlar", "sloe")
@@ -35,7 +35,7 @@ def vector_of(random: np.random.Generator, dimensions: int = DIMENSIONS) -> byte
     return (vector / np.linalg.norm(vector)).astype("<f2").tobytes()
 
 
-def made_up(random: np.random.Generator, number: int, **given: Any) -> Standing:
+def made_up(random: np.random.Generator, number: int, **given: Any) -> IndexedChunk:
     """Return a chunk as it might stand on a shelf."""
     source = str(random.choice(["document", "message", "board", "memory"]))
     known: dict[str, Any] = {
@@ -54,24 +54,24 @@ def made_up(random: np.random.Generator, number: int, **given: Any) -> Standing:
         "terms": " ".join(random.choice(WORDS, int(random.integers(0, 9)))),
         "vector": vector_of(random) if random.random() < 0.9 else None,
     }
-    return Standing(**(known | given))
+    return IndexedChunk(**(known | given))
 
 
 @dataclass
 class PlainShelf:
     """The chunks that stand on a shelf, looked through one by one."""
 
-    chunks: dict[int, Standing] = field(default_factory=dict)
+    chunks: dict[int, IndexedChunk] = field(default_factory=dict)
 
-    def visible(self, wish: Wish, caller: Whoever) -> list[Standing]:
+    def visible(self, wish: CollectionQuery, caller: Whoever) -> list[IndexedChunk]:
         return [chunk for chunk in self.chunks.values() if _fits(chunk, wish) and _may_see(caller, chunk)]
 
 
-def _may_see(caller: Whoever, chunk: Standing) -> bool:
+def _may_see(caller: Whoever, chunk: IndexedChunk) -> bool:
     return not chunk.scope or caller.matches(json.loads(chunk.scope))
 
 
-def _fits(chunk: Standing, wish: Wish) -> bool:
+def _fits(chunk: IndexedChunk, wish: CollectionQuery) -> bool:
     return (
         (wish.places is None or chunk.place in wish.places)
         and (wish.items is None or chunk.item in wish.items)
@@ -83,12 +83,12 @@ def _fits(chunk: Standing, wish: Wish) -> bool:
     )
 
 
-def _is_never_finished(chunk: Standing, document: Unfinished) -> bool:
+def _is_never_finished(chunk: IndexedChunk, document: IncompleteItem) -> bool:
     found = ("document", document.domain, document.document_id, document.found_version)
     return chunk.item == document.document_id and (chunk.source, chunk.place, chunk.item, chunk.version) != found
 
 
-def line_and_position(chunk: Standing) -> tuple[Any, Any]:
+def line_and_position(chunk: IndexedChunk) -> tuple[Any, Any]:
     if chunk.source == "message":
         return (chunk.source, chunk.place), (int(chunk.item), chunk.ordinal)
     return (chunk.source, chunk.place, chunk.item, chunk.version), (chunk.ordinal,)
@@ -99,7 +99,7 @@ def numbers_of(view: View, rows: Any) -> list[int]:
     return np.where(rows < 0, -1, view.columns(rows.clip(min=0)).number).tolist() if len(rows) else []
 
 
-def check_same(view: View, chunks: Sequence[Standing]) -> None:
+def check_same(view: View, chunks: Sequence[IndexedChunk]) -> None:
     """Hold everything that a view tells by itself against the chunks that are visible."""
     by_number = {chunk.number: chunk for chunk in chunks}
     assert view.size == len(chunks)
@@ -115,7 +115,7 @@ def check_same(view: View, chunks: Sequence[Standing]) -> None:
     assert set(numbers_of(view, view.pinned(len(chunks)))) == pinned
 
 
-def check_words(view: View, by_number: dict[int, Standing]) -> None:
+def check_words(view: View, by_number: dict[int, IndexedChunk]) -> None:
     for word in (*WORDS, "nowhere"):
         postings = view.postings(word)
         rows, counts = postings.all()
@@ -128,7 +128,7 @@ def check_words(view: View, by_number: dict[int, Standing]) -> None:
         assert postings.counts(everywhere).tolist() == [counted[number] for number in numbers_of(view, everywhere)]
 
 
-def check_columns(view: View, rows: Any, by_number: dict[int, Standing]) -> None:
+def check_columns(view: View, rows: Any, by_number: dict[int, IndexedChunk]) -> None:
     columns = view.columns(rows)
     newest = sorted(by_number.values(), key=lambda chunk: (-chunk.moment, -chunk.number))
     assert columns.number.tolist() == [chunk.number for chunk in newest]
@@ -146,7 +146,7 @@ def check_columns(view: View, rows: Any, by_number: dict[int, Standing]) -> None
     assert len(set(lines.values())) == len(lines)
 
 
-def check_neighbours(view: View, rows: Any, by_number: dict[int, Standing]) -> None:
+def check_neighbours(view: View, rows: Any, by_number: dict[int, IndexedChunk]) -> None:
     in_order: dict[Any, list[int]] = {}
     for number, chunk in sorted(by_number.items(), key=lambda entry: line_and_position(entry[1])[1]):
         in_order.setdefault(line_and_position(chunk)[0], []).append(number)
@@ -162,7 +162,7 @@ def check_neighbours(view: View, rows: Any, by_number: dict[int, Standing]) -> N
         assert numbers_of(view, found[:, place]) == expected
 
 
-async def check_nearest(view: View, chunks: Sequence[Standing], question: Any) -> None:
+async def check_nearest(view: View, chunks: Sequence[IndexedChunk], question: Any) -> None:
     """Hold the nearest rows against the cosines of all, and their vectors against what was kept."""
     known = {c.number: np.frombuffer(c.vector, "<f2").astype(np.float32) for c in chunks if c.vector}
     near = await view.nearest(question, 5)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from weft.app.app import App
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.access.model import parse_key
 from weft.kernel.errors import WeftError
 from weft.settings import Settings
@@ -22,7 +22,7 @@ from weft.storage.sql.events import SqlEventStore
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Iterator
 
-    from weft.capabilities.events.model import Page
+    from weft.capabilities.events.model import EventPage
     from weft.testing.clock import FrozenClock
 
 SESSION = "s1"
@@ -74,7 +74,7 @@ class Caller:
         return key.key_id
 
     async def call(self, operation: str, **raw: Any) -> Any:
-        return on_the_wire(await self.app.call(self.app.registry[operation], raw, Arrival(self.credential)))
+        return on_the_wire(await self.app.call(self.app.registry[operation], raw, CallContext(self.credential)))
 
     async def write(self, key: str, value: str = "text", **terms: Any) -> Any:
         return await self.call("board.write", session_id=self.session, key=key, value=value, **terms)
@@ -187,15 +187,15 @@ class Caller:
         answer = await self.app.call(
             self.app.registry["token.issue"],
             {"agent_id": agent_id, "agent_type": agent_type or agent_id, "api_key": self.credential, **what},
-            Arrival(None),
+            CallContext(None),
         )
         return on_the_wire(answer)["token"]
 
     async def with_token(self, agent_id: str, agent_type: str | None = None, **what: Any) -> Caller:
         return self.with_credential(await self.token(agent_id, agent_type, **what))
 
-    def follow(self, interest: Any, after: int | None) -> AsyncIterator[Page]:
-        return self.app.follow(Arrival(self.credential), interest, after)
+    def follow(self, interest: Any, after: int | None) -> AsyncIterator[EventPage]:
+        return self.app.follow(CallContext(self.credential), interest, after)
 
 
 @dataclass(slots=True)

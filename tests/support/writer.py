@@ -11,7 +11,7 @@ import os
 import sys
 
 from weft.app.app import App
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.settings import Settings
 
 TASKS = 20
@@ -27,7 +27,7 @@ async def main(url: str, credential: str, session: str, writes: int | None) -> N
         for number in numbers:
             key, value = f"k{number % KEYS}", f"{os.getpid()}-{number}"
             raw = {"session_id": session, "key": key, "value": value}
-            answer = await app.call(app.registry["board.write"], raw, Arrival(credential))
+            answer = await app.call(app.registry["board.write"], raw, CallContext(credential))
             os.write(1, f"{key} {answer.version} {value}\n".encode())
 
     await asyncio.gather(*(keep_writing() for _ in range(TASKS)))

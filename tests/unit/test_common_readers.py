@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.board.model import NOBODY, common_readers
+from weft.capabilities.board.model import NOBODY, intersect_acls
 from weft.kernel.identity import ANYONE
 
 pytestmark = pytest.mark.req("SC-11")
@@ -33,4 +33,4 @@ pytestmark = pytest.mark.req("SC-11")
 def test_only_those_are_left_whom_each_list_means(
     closings: tuple[tuple[str, ...], ...], common: tuple[str, ...]
 ) -> None:
-    assert common_readers(*closings) == common
+    assert intersect_acls(*closings) == common

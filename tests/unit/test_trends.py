@@ -8,7 +8,7 @@ import pytest
 
 from weft.app.caches import Cache, CacheFigures
 from weft.app.metrics import Metrics
-from weft.app.metrics_snapshot import Measuring
+from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.registry import all_operations
 from weft.app.trends import CallTotals, Sample, Series, compare, throughput_trend
 from weft.capabilities.metrics.model import Trend
@@ -37,7 +37,7 @@ class Watched:
         self.clock = FrozenClock()
         self.metrics = Metrics(self.clock)
         self.caches = CacheFigures()
-        self.measuring = Measuring(connect("never-opened.db"), self.metrics, self.caches, self.clock)
+        self.measuring = MetricsSnapshot(connect("never-opened.db"), self.metrics, self.caches, self.clock)
 
     def call(
         self, times: int = 1, seconds: float = 0.001, outcome: str = "ok", operation: Operation = READ, **who: str

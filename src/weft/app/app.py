@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from weft.app.allowed_operations import RegisteredOffers
 from weft.app.audit_writer import Auditor
-from weft.app.authentication import Callers
+from weft.app.authentication import Authenticator
 from weft.app.caches import Cache, CacheFigures
-from weft.app.dispatch import Arrival, Dispatcher
+from weft.app.dispatch import CallContext, Dispatcher
 from weft.app.event_feed import LiveFeed
-from weft.app.injection import Resolver, Services
+from weft.app.injection import Resolver, Singletons
 from weft.app.knowledge_desk import KnowledgeDesk
 from weft.app.metrics import Metrics
-from weft.app.metrics_snapshot import Measuring
+from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.objects import Objects
 from weft.app.rate_limits import RateLimits
 from weft.app.read_counts import BufferedTally
@@ -28,14 +28,14 @@ from weft.app.session_acl_cache import SessionsOfTenants
 from weft.app.tenants import Tenants, default_plan
 from weft.app.transcript_reads import SqlTranscriptReads
 from weft.app.transfer import Exchange
-from weft.app.unit_of_work import OwnTransactions
+from weft.app.unit_of_work import CallerTransactions
 from weft.app.uploads import Uploads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.events.model import ENDINGS
 from weft.capabilities.events.operations import ReadEvents
-from weft.capabilities.history.service import Timelines
+from weft.capabilities.history.service import History
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.memory.model import MemoryLimits
@@ -44,19 +44,19 @@ from weft.capabilities.messages.search.selection_records import ChoiceRecords
 from weft.capabilities.missing_context.service import Gaps
 from weft.capabilities.record_log.lookup import Finder
 from weft.capabilities.search.retriever import Retriever
-from weft.capabilities.search.stores import Library
-from weft.jobs.backfill_vectors import MissingVectors
-from weft.jobs.deferred_deletion import Clearing
+from weft.capabilities.search.stores import SearchStores
+from weft.jobs.backfill_vectors import BackfillVectors
+from weft.jobs.deferred_deletion import DeferredDeletion
 from weft.jobs.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
 from weft.jobs.history_pruning import HistoryPruner
 from weft.jobs.ingestion import Ingestion
-from weft.jobs.model_migration import ModelMoves
+from weft.jobs.model_migration import ModelMigrations
 from weft.jobs.periodic import every
 from weft.jobs.reindex import Reindexing
-from weft.jobs.runner import Jobs
-from weft.jobs.session_indexing import Following
-from weft.jobs.source_sync import KnowledgeSources
-from weft.jobs.webhook_delivery import Webhooks
+from weft.jobs.runner import JobRunner
+from weft.jobs.session_indexing import SessionIndexing
+from weft.jobs.source_sync import SourceSyncJob
+from weft.jobs.webhook_delivery import WebhookDelivery
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.kernel.operation import RateClass
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
     from weft.app.dispatch import Guard
     from weft.capabilities.access.store import TokenCodec
-    from weft.capabilities.events.model import Interest, Page
+    from weft.capabilities.events.model import EventPage, Interest
     from weft.capabilities.knowledge.sources.hooks import HookAnswer
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
@@ -104,7 +104,7 @@ class App:
         self.caches = CacheFigures()
         self.guards: list[Guard] = []
         self.database = connect(settings.storage_url)
-        self.measuring = Measuring(self.database, self.metrics, self.caches, self.clock)
+        self.measuring = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
         self.tenants = Tenants(self.database, self.clock)
         self.ready = False
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
@@ -113,14 +113,14 @@ class App:
         self._auditor = Auditor(self.database, self.clock)
         self.exchange = Exchange(self.database, self._auditor, settings.import_limit_mb)
         self._objects = Objects(self.database, connect_objects(settings), self.clock)
-        self._context_reads = OwnTransactions(self.database, Contexts)
-        self._errands = OwnTransactions(self.database, Timelines)
-        self._gap_errands = OwnTransactions(self.database, Gaps)
-        self._choice_desk = OwnTransactions(self.database, ChoiceRecords)
-        self._lookups = OwnTransactions(self.database, Finder)
-        self._libraries = OwnTransactions(self.database, Library)
-        self.pruner = HistoryPruner(Jobs(self.database, self.clock))
-        self.webhooks = Webhooks(self.database, self.clock, settings.webhook_private_hosts.split(), self.metrics)
+        self._context_reads = CallerTransactions(self.database, Contexts)
+        self._errands = CallerTransactions(self.database, History)
+        self._gap_errands = CallerTransactions(self.database, Gaps)
+        self._choice_desk = CallerTransactions(self.database, ChoiceRecords)
+        self._lookups = CallerTransactions(self.database, Finder)
+        self._libraries = CallerTransactions(self.database, SearchStores)
+        self.pruner = HistoryPruner(JobRunner(self.database, self.clock))
+        self.webhooks = WebhookDelivery(self.database, self.clock, settings.webhook_private_hosts.split(), self.metrics)
         self._open_knowledge(settings)
         self._feed.listeners += [self.webhooks.note, self.following.note, self.ingestion.note]
         self._background: list[asyncio.Task[None]] = []
@@ -136,8 +136,10 @@ class App:
             self._cache("query_vectors", 1, megabytes=8, seconds=3600),
             settings.embedding_cache_entries,
         )
-        self.clearing = Clearing(self.database, self.clock)
-        self.following = Following(self.database, self.clock, self.embeddings, self.metrics, settings.reindex_rate)
+        self.clearing = DeferredDeletion(self.database, self.clock)
+        self.following = SessionIndexing(
+            self.database, self.clock, self.embeddings, self.metrics, settings.reindex_rate
+        )
         self._knowledge_desk = KnowledgeDesk(self.database, self._auditor)
         self.uploads = Uploads(self._knowledge_desk)
         self._documents = IsolatedDocumentReader()
@@ -148,15 +150,15 @@ class App:
             self.metrics,
             Reindexing(self.database, self.clock, settings.reindex_rate),
         )
-        self.sources = KnowledgeSources(
+        self.sources = SourceSyncJob(
             self.database,
             self.clock,
             NamedFolders(settings.readable_folders),
             settings.knowledge_private_hosts.split(),
         )
         self.shelves = SearchedShelves(self.database, settings.index_folder, self.clock, self.metrics)
-        self.moves = ModelMoves(self.database, self.clock, self.embeddings, self.shelves)
-        self.missing_vectors = MissingVectors(self.database, self.clock, self.embeddings)
+        self.moves = ModelMigrations(self.database, self.clock, self.embeddings, self.shelves)
+        self.missing_vectors = BackfillVectors(self.database, self.clock, self.embeddings)
 
     def _connect(self) -> None:
         """Let the parts have what they need of each other, and make what answers every call."""
@@ -182,7 +184,7 @@ class App:
         self._expiry = ExpiryWatch(self.database, self.clock, self._feed, resolver)
         self._dispatcher = Dispatcher(
             database=self.database,
-            callers=Callers(self.database, codec, self.clock),
+            callers=Authenticator(self.database, codec, self.clock),
             rates=self._rates,
             auditor=self._auditor,
             metrics=self.metrics,
@@ -237,17 +239,17 @@ class App:
         await self.database.close()
 
     async def call(
-        self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool = True
+        self, operation: Operation, raw: Mapping[str, Any], arrival: CallContext, *, strict: bool = True
     ) -> Response:
         """Perform an operation for whoever the credential proves the caller to be."""
         response: Response = await self._dispatcher.call(operation, raw, arrival, strict=strict)
         return response
 
-    async def identify(self, arrival: Arrival) -> Actor:
+    async def identify(self, arrival: CallContext) -> Actor:
         """Return who is calling, for faces that must know before there is an operation."""
         return await self._dispatcher.identify(arrival, now=True)
 
-    async def follow(self, arrival: Arrival, interest: Interest, after: int | None) -> AsyncIterator[Page]:
+    async def follow(self, arrival: CallContext, interest: Interest, after: int | None) -> AsyncIterator[EventPage]:
         """Yield pages of events, an empty one as a sign of life when nothing happens.
 
         The caller is identified again before each page and judged as if it read events, so a revoked credential ends
@@ -266,18 +268,18 @@ class App:
             going_on = bool(page.recorded) and not any(event.type in ENDINGS for event in page.events)
             yield page
 
-    async def position(self, arrival: Arrival) -> int:
+    async def position(self, arrival: CallContext) -> int:
         """Return the number of the tenant's latest event: where following from now on begins."""
         actor = await self.identify(arrival)
         scope = Scope(actor.tenant)
         return await self.database.read(scope, lambda transaction: SqlEventStore(transaction).last_seq())
 
-    async def event_source(self, arrival: Arrival) -> str:
+    async def event_source(self, arrival: CallContext) -> str:
         """Return what the caller's log is called outside: the source of its CloudEvents."""
         return await self._feed.source((await self.identify(arrival)).tenant)
 
     async def hooked(
-        self, hook: tuple[str, str, str], headers: Mapping[str, str], body: bytes, arrival: Arrival
+        self, hook: tuple[str, str, str], headers: Mapping[str, str], body: bytes, arrival: CallContext
     ) -> HookAnswer:
         """Take a call to the hook of a knowledge source: to whoever tries without knowing it, only so often."""
         try:
@@ -292,9 +294,9 @@ class App:
         """Write down what is only counted in memory so far."""
         await self._tally.flush(self.database)
 
-    def _services(self, codec: TokenCodec) -> Services:
+    def _services(self, codec: TokenCodec) -> Singletons:
         settings = self.settings
-        return Services(
+        return Singletons(
             clock=self.clock,
             codec=codec,
             lifetimes=TokenLifetimes(
@@ -343,7 +345,7 @@ class App:
     def _cache(self, name: str, level: Literal[1, 2], *, megabytes: int, seconds: int) -> Cache[Any]:
         return self.caches.register(Cache(name, level, megabytes * _MEBIBYTE, seconds, self.clock))
 
-    async def _next_page(self, actor: Actor, interest: Interest, after: int | None, *, going_on: bool) -> Page:
+    async def _next_page(self, actor: Actor, interest: Interest, after: int | None, *, going_on: bool) -> EventPage:
         request = ReadEvents(
             session_id=interest.session_id,
             keys=interest.keys,

@@ -34,7 +34,7 @@ class Local:
 Credential = str | Local
 
 
-class Callers:
+class Authenticator:
     """Authenticates callers. What it remembers is checked again by every transaction's epoch."""
 
     def __init__(self, database: Database, codec: TokenCodec, clock: Clock) -> None:

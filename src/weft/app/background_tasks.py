@@ -18,7 +18,7 @@ T = TypeVar("T")
 _SECONDS_TO_STOP = 5.0
 
 
-class Errands:
+class BackgroundTasks:
     """Work that nobody waits for. What fails is logged, and ends nothing else."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 from opentelemetry import trace
 
-from weft.app.injection import Call
+from weft.app.injection import CallScope
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.model import parse_key
 from weft.capabilities.access.operations import AuthenticateAgent
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
 
     from weft.app.audit_writer import Auditor
-    from weft.app.authentication import Callers, Credential
+    from weft.app.authentication import Authenticator, Credential
     from weft.app.metrics import Metrics
     from weft.app.rate_limits import RateLimits
     from weft.kernel.events import NewEvent
@@ -53,7 +53,7 @@ _TRIES = 5
 _no_span = contextlib.nullcontext()
 
 
-class Arrival(msgspec.Struct, frozen=True):
+class CallContext(msgspec.Struct, frozen=True):
     """How a call came in: with which credential, from where if it came over a network, and as a part of what.
 
     ``sampled`` is whether the trace it is part of is kept where it began.
@@ -75,12 +75,12 @@ class Dispatcher:
         self,
         *,
         database: Database,
-        callers: Callers,
+        callers: Authenticator,
         rates: RateLimits,
         auditor: Auditor,
         metrics: Metrics,
-        arguments: Mapping[str, Callable[[Call], list[Any]]],
-        preparations: Mapping[str, Callable[[Call], list[Any]]],
+        arguments: Mapping[str, Callable[[CallScope], list[Any]]],
+        preparations: Mapping[str, Callable[[CallScope], list[Any]]],
         guards: Sequence[Guard],
     ) -> None:
         self._database = database
@@ -96,7 +96,7 @@ class Dispatcher:
         self,
         operation: Operation,
         raw: Mapping[str, Any],
-        arrival: Arrival,
+        arrival: CallContext,
         *,
         strict: bool,
         work: Work | None = None,
@@ -123,7 +123,7 @@ class Dispatcher:
             named = session_id if isinstance(session_id, str) and session_id != ALL_SESSIONS else None
             self._metrics.record(operation, outcome, seconds, actor, named)
 
-    async def identify(self, arrival: Arrival, *, now: bool = False) -> Actor:
+    async def identify(self, arrival: CallContext, *, now: bool = False) -> Actor:
         """Return who is calling; ``now`` if there will be no transaction to find out that this has changed.
 
         A credential that proves nobody is put on record, and may be tried only so often.
@@ -140,7 +140,7 @@ class Dispatcher:
                 await self._auditor.denied(tenant, None, "authenticate", error)
             raise
 
-    def forget(self, arrival: Arrival) -> None:
+    def forget(self, arrival: CallContext) -> None:
         """Look the caller up again before its next call."""
         if arrival.credential is not None:
             self._callers.forget(arrival.credential)
@@ -168,7 +168,7 @@ class Dispatcher:
         self,
         operation: Operation,
         raw: Mapping[str, Any],
-        arrival: Arrival,
+        arrival: CallContext,
         actor: Actor,
         *,
         strict: bool,
@@ -187,7 +187,7 @@ class Dispatcher:
         raise AuthenticationError("Your access is being changed right now; try again.")
 
     async def _perform_anonymously(
-        self, operation: Operation, raw: Mapping[str, Any], arrival: Arrival, *, strict: bool
+        self, operation: Operation, raw: Mapping[str, Any], arrival: CallContext, *, strict: bool
     ) -> Response:
         """Perform what needs no credential beside the API key in the request itself."""
         request = operation.parse({"api_key": "", **raw}, strict=strict)
@@ -212,20 +212,22 @@ class Dispatcher:
     async def _run(self, operation: Operation, actor: Actor | None, scope: Scope, request: Request) -> Response:
         arguments = self._arguments[operation.name]
         if operation.prepare is not None:
-            await operation.prepare.run(request, *self._preparations[operation.name](Call(actor, None)))
+            await operation.prepare.run(request, *self._preparations[operation.name](CallScope(actor, None)))
         if operation.effect in {Effect.OWN_TRANSACTIONS, Effect.WAIT}:
-            response: Response = await operation.run(request, *arguments(Call(actor, None)))
+            response: Response = await operation.run(request, *arguments(CallScope(actor, None)))
             return response
         if operation.effect is Effect.READ:
             if operation.audited and actor is not None:
                 # On record before anything is shown.
                 await self._database.write(scope, lambda tx: self._auditor.done(tx, actor, operation, request))
             return await self._database.read(
-                scope, lambda tx: operation.run(request, *arguments(Call(actor, tx))), heavy=operation.heavy(request)
+                scope,
+                lambda tx: operation.run(request, *arguments(CallScope(actor, tx))),
+                heavy=operation.heavy(request),
             )
 
         async def work(transaction: Transaction) -> tuple[Response, Transaction]:
-            result = await operation.run(request, *arguments(Call(actor, transaction)))
+            result = await operation.run(request, *arguments(CallScope(actor, transaction)))
             if operation.audited:
                 # Who came without a credential has by now proved to be the agent that the token was issued to.
                 who = actor or await identify_local(result.agent_id, SqlAccessStore(transaction))
@@ -240,7 +242,7 @@ class Dispatcher:
         return response
 
 
-def _span(operation: Operation, arrival: Arrival) -> AbstractContextManager[object]:
+def _span(operation: Operation, arrival: CallContext) -> AbstractContextManager[object]:
     # Without a tracer installed, even an empty span would cost as much as a small query, and so would the public
     # way to ask whether there is one.
     if trace._TRACER_PROVIDER is None:  # noqa: SLF001
@@ -251,7 +253,7 @@ def _span(operation: Operation, arrival: Arrival) -> AbstractContextManager[obje
     )
 
 
-def _trace_of(arrival: Arrival) -> Context | None:
+def _trace_of(arrival: CallContext) -> Context | None:
     """Return the trace that a call came with, unless this process is in it already."""
     during, current = arrival.correlation, trace.get_current_span().get_span_context()
     if during.trace_id is None or during.span_id is None or int(during.trace_id, 16) == current.trace_id:

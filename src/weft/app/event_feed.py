@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from weft.capabilities.events.model import READDRESSING, Page
+from weft.capabilities.events.model import READDRESSING, EventPage
 from weft.capabilities.sessions.model import find_session
 from weft.kernel.errors import PermissionDenied
 from weft.storage.sql.access import SqlAccessStore
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from weft.capabilities.events.model import Interest
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
 
@@ -54,7 +54,7 @@ class LiveFeed:
 
     async def next(
         self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float, *, going_on: bool = False
-    ) -> Page:
+    ) -> EventPage:
         """Return the next page. Who is ``going_on`` was checked before, and is content with what the tail has read."""
         tail = self._tail(actor.tenant)
         if not going_on:
@@ -77,7 +77,7 @@ class LiveFeed:
 
     async def _next(
         self, tail: _Tail, actor: Actor, interest: Interest, after: int | None, wait_seconds: float
-    ) -> Page:
+    ) -> EventPage:
         deadline = asyncio.get_running_loop().time() + wait_seconds
         end = await tail.end(actor.epoch)
         position = end if after is None else min(after, end)
@@ -86,9 +86,9 @@ class LiveFeed:
             scanned, reached = await tail.after(position, actor.epoch, interest.session_id)
             covered = [recorded for recorded in scanned if interest.covers(recorded, actor)]
             if covered:
-                return Page(covered, reached)
+                return EventPage(covered, reached)
             if reached == position and not await self._waited(changed, deadline):
-                return Page([], position)
+                return EventPage([], position)
             position = reached
             await asyncio.sleep(0)  # a long way to read must not keep others waiting
 
@@ -133,7 +133,7 @@ class _Tail:
     def __init__(self, database: Database, tenant: str) -> None:
         self._database = database
         self._tenant = tenant
-        self._recent: deque[Recorded] = deque(maxlen=_REMEMBERED)
+        self._recent: deque[StoredEvent] = deque(maxlen=_REMEMBERED)
         self._complete_after = -1
         self._end = -1
         self._epoch = -1
@@ -151,7 +151,7 @@ class _Tail:
         await self._refresh(epoch)
         return self._end
 
-    async def after(self, seq: int, epoch: int, session_id: str | None) -> tuple[Sequence[Recorded], int]:
+    async def after(self, seq: int, epoch: int, session_id: str | None) -> tuple[Sequence[StoredEvent], int]:
         """Return the next events behind ``seq`` and how far that reaches, from memory where it goes back far enough."""
         await self._refresh(epoch)
         if seq >= self._end:

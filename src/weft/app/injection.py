@@ -13,17 +13,17 @@ import msgspec
 
 from weft.app.search.service import FollowedEvents
 from weft.app.session_acl_cache import SessionsOfCall, SessionsOfTenants
-from weft.capabilities.access.audit import AuditStore, Discretion
+from weft.capabilities.access.audit import AuditFilter, AuditStore
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import ContextReads, SnapshotStore
 from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally, TokenCounters
 from weft.capabilities.events.model import EventStore, Feed, PastEvents
-from weft.capabilities.events.webhooks.store import Courier, WebhookStore
+from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weft.capabilities.guidance.operations import Offers
 from weft.capabilities.history.operation_ports import (
-    Errands,
+    HistoryTransactions,
     Pruner,
     PruningLog,
     RetentionRules,
@@ -35,7 +35,7 @@ from weft.capabilities.indexing.collections.store import ShelfStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.indexing.model_migration.store import MoveStore
-from weft.capabilities.knowledge.audit_filter import DomainDiscretion
+from weft.capabilities.knowledge.audit_filter import DomainAuditFilter
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.store import SourceDesk, SourceStore
 from weft.capabilities.knowledge.store import Desk, DocumentStore, DomainStore, PlanStore
@@ -59,7 +59,7 @@ from weft.capabilities.transfer.importer import ImportDesk
 from weft.capabilities.transfer.policies import PolicyStore, TenantPolicies
 from weft.capabilities.transfer.ports import Policies
 from weft.kernel.clock import Clock
-from weft.kernel.cooperative import Turns
+from weft.kernel.cooperative import Cooperative
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
@@ -91,11 +91,11 @@ if TYPE_CHECKING:
 
     from weft.storage.sql.database import Transaction
 
-    Source = Callable[["Call"], Any]
+    Source = Callable[["CallScope"], Any]
 
 
 @dataclass(slots=True)
-class Call:
+class CallScope:
     """What one call brings: who makes it, and the transaction it runs in.
 
     An operation that only waits has no transaction, and names no store among its needs.
@@ -116,7 +116,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Services:
+class Singletons:
     """What lives as long as the process does."""
 
     clock: Clock
@@ -134,7 +134,7 @@ class Services:
     pages: MessagePages
     searcher: Searcher
     offers: Offers
-    errands: Errands
+    errands: HistoryTransactions
     gap_errands: GapErrands
     choice_desk: ChoiceDesk
     lookups: Lookups
@@ -143,7 +143,7 @@ class Services:
     staging: Staging
     export_desk: ExportDesk
     import_desk: ImportDesk
-    courier: Courier
+    courier: WebhookSender
     source_desk: SourceDesk
     embeddings: Embeddings
     retriever: Retriever
@@ -187,20 +187,20 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
 class Resolver:
     """Prepares, once for each operation, how its needs are met."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Singletons) -> None:
         self._sources: dict[type, Source] = {
             Actor: lambda call: call.actor,
-            Turns: lambda call: call.transaction,
+            Cooperative: lambda call: call.transaction,
             Outbox: lambda call: SqlOutbox(call.transaction, services.clock, call.during),
             PastEvents: lambda call: SqlOutbox(call.transaction, services.clock),
             Policies: lambda call: TenantPolicies(SqlPolicyStore(call.transaction)),
             KnownSessions: lambda call: SessionsOfCall(services.known_sessions, call.transaction),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
-        self._sources |= {need: _always(getattr(services, name)) for name, need in _hints_of(Services).items()}
-        self._sources[Discretion] = self.source(DomainDiscretion)
+        self._sources |= {need: _always(getattr(services, name)) for name, need in _hints_of(Singletons).items()}
+        self._sources[AuditFilter] = self.source(DomainAuditFilter)
 
-    def prepare(self, needs: Iterable[type]) -> Callable[[Call], list[Any]]:
+    def prepare(self, needs: Iterable[type]) -> Callable[[CallScope], list[Any]]:
         """Return a function from a call to the arguments behind the request."""
         sources = [self.source(need) for need in needs]
         return lambda call: [source(call) for source in sources]

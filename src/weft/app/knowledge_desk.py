@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.app.unit_of_work import OwnTransactions
+from weft.app.unit_of_work import CallerTransactions
 from weft.capabilities.knowledge.document_operations import described
 from weft.capabilities.knowledge.document_queries import GetDocument
 from weft.capabilities.knowledge.documents import Documents
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database, Transaction
 
 
-class KnowledgeDesk(OwnTransactions[Documents]):
+class KnowledgeDesk(CallerTransactions[Documents]):
     """Takes documents in, and writes down of each that changed anything who put it."""
 
     def __init__(self, database: Database, auditor: Auditor) -> None:

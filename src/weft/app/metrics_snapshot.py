@@ -40,7 +40,7 @@ _MEBIBYTE = 1_048_576
 _STATM = Path("/proc/self/statm")
 
 
-class Measuring:
+class MetricsSnapshot:
     """Takes the measurements."""
 
     def __init__(self, database: Database, metrics: Metrics, caches: CacheFigures, clock: Clock) -> None:

@@ -13,7 +13,7 @@ from weft.capabilities.object_storage.model import (
     ObjectStorageUnavailable,
     Pointer,
 )
-from weft.capabilities.object_storage.store import Standing
+from weft.capabilities.object_storage.store import UploadDecision
 from weft.kernel.clock import to_micros
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.object_storage import SqlObjectIndex, removals_are_held, tenants_to_clear
@@ -79,7 +79,7 @@ class Objects:
         """Return what could not be stored because it is on its way out, or was meanwhile."""
         now = self._now()
         begun = await self._database.write(scope, lambda tx: _begin(tx, waiting, now))
-        left = {path for path, stage in begun.items() if stage.standing is Standing.LEAVING}
+        left = {path for path, stage in begun.items() if stage.standing is UploadDecision.LEAVING}
         results = await _few_at_once(
             lambda path: self._store_one(path, waiting[path], begun[path]), begun.keys() - left
         )
@@ -90,7 +90,7 @@ class Objects:
 
     async def _store_one(self, path: str, content: bytes, begun: Begun) -> _Upload | None:
         """Upload a value, unless it is there and as good as new."""
-        if begun.standing is Standing.THERE and await self._is_whole(path, content, begun.version):
+        if begun.standing is UploadDecision.THERE and await self._is_whole(path, content, begun.version):
             return None
         return _Upload(path, await self._store.put(path, content))
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from weft.app.dispatch import log_changes
-from weft.app.injection import Call
+from weft.app.injection import CallScope
 from weft.capabilities.transfer.bundle_format import BundleWriter
 from weft.capabilities.transfer.export import MOST_BYTES, ExportContext, Exports, export_context, finished
 from weft.capabilities.transfer.importer import ContextImported, ImportContext, Imports, import_context
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from weft.app.audit_writer import Auditor
-    from weft.app.dispatch import Arrival, Dispatcher, Work
+    from weft.app.dispatch import CallContext, Dispatcher, Work
     from weft.app.injection import Resolver, Source
     from weft.capabilities.transfer.export import ContextExported, Export, Format
     from weft.capabilities.transfer.export_collector import Sink
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
     from weft.storage.sql.database import Database, Transaction
@@ -67,7 +67,7 @@ class Exchange:
         self._dispatcher = dispatcher
 
     @asynccontextmanager
-    async def send(self, raw: dict[str, Any], arrival: Arrival) -> AsyncIterator[ExportFile]:
+    async def send(self, raw: dict[str, Any], arrival: CallContext) -> AsyncIterator[ExportFile]:
         """Export into a file for whoever may."""
         with tempfile.TemporaryFile(prefix="weft-export-") as file:
 
@@ -79,7 +79,7 @@ class Exchange:
             yield export
 
     async def receive(
-        self, raw: dict[str, Any], arrival: Arrival, chunks: AsyncIterator[bytes], *, strict: bool = True
+        self, raw: dict[str, Any], arrival: CallContext, chunks: AsyncIterator[bytes], *, strict: bool = True
     ) -> ContextImported:
         """Import what arrives from whoever may."""
         with tempfile.TemporaryFile(prefix="weft-import-") as file:
@@ -135,11 +135,11 @@ class Exchange:
             room.open()
             return await asyncio.to_thread(finished, export, told, sink)
 
-    async def _put_on_record(self, actor: Actor, export: Export) -> Sequence[Recorded]:
+    async def _put_on_record(self, actor: Actor, export: Export) -> Sequence[StoredEvent]:
         """Put on record that something leaves, in a transaction that is short however much leaves."""
         scope = Scope(actor.tenant, actor.epoch)
 
-        async def record(transaction: Transaction) -> tuple[Sequence[Recorded], Transaction]:
+        async def record(transaction: Transaction) -> tuple[Sequence[StoredEvent], Transaction]:
             exports: Exports = _opened(self._exports, actor, transaction)
             told = await exports.put_on_record(export)
             await self._auditor.done(transaction, actor, export_context, export.request, export.described())
@@ -172,7 +172,7 @@ class Exchange:
         return told
 
     async def _called(
-        self, operation: Operation, raw: dict[str, Any], arrival: Arrival, work: Work, *, strict: bool = True
+        self, operation: Operation, raw: dict[str, Any], arrival: CallContext, work: Work, *, strict: bool = True
     ) -> Any:  # noqa: ANN401 - what the work gives
         assert self._dispatcher is not None  # noqa: S101 - the app is put together before it is called
         return await self._dispatcher.call(operation, raw, arrival, strict=strict, work=work)
@@ -217,4 +217,4 @@ def _own_file(files: ExitStack) -> BinaryIO:
 
 def _opened(source: Source | None, actor: Actor, transaction: Transaction) -> Any:  # noqa: ANN401 - whatever is needed
     assert source is not None  # noqa: S101 - the app is put together before it is called
-    return source(Call(actor, transaction))
+    return source(CallScope(actor, transaction))

@@ -68,7 +68,7 @@ class Sample(NamedTuple, Generic[T]):
     totals: T
 
 
-class Span(NamedTuple, Generic[T]):
+class TrendSpan(NamedTuple, Generic[T]):
     """What happened between two moments."""
 
     seconds: float
@@ -89,11 +89,11 @@ class Series(Generic[T]):
         if self._added % _EVERY == 0:
             self._coarse.append(sample)
 
-    def since(self, seconds: float, latest: Sample[T]) -> Span[T]:
+    def since(self, seconds: float, latest: Sample[T]) -> TrendSpan[T]:
         """Return what happened in the last ``seconds`` and until the next sample before, or in all there is."""
         return _between(self._at(latest.at - seconds), latest)
 
-    def halves(self, latest: Sample[T]) -> tuple[Span[T], Span[T]] | None:
+    def halves(self, latest: Sample[T]) -> tuple[TrendSpan[T], TrendSpan[T]] | None:
         """Return the earlier and the later part that trends compare; None if they are too short."""
         first = self._at(latest.at - _DAY)
         measured = latest.at - first.at
@@ -111,18 +111,18 @@ class Series(Generic[T]):
         yield from reversed(self._coarse)
 
 
-def _between(first: Sample[T], last: Sample[T]) -> Span[T]:
-    return Span(last.at - first.at, last.totals - first.totals)
+def _between(first: Sample[T], last: Sample[T]) -> TrendSpan[T]:
+    return TrendSpan(last.at - first.at, last.totals - first.totals)
 
 
-def response_time_trend(halves: tuple[Span[CallTotals], Span[CallTotals]] | None) -> Trend:
+def response_time_trend(halves: tuple[TrendSpan[CallTotals], TrendSpan[CallTotals]] | None) -> Trend:
     """Compare how long a call took on average."""
     if halves is None or min(span.totals.timed for span in halves) < _COMPARED_AT_LEAST:
         return Trend.UNKNOWN
     return compare(*(span.totals.seconds / span.totals.timed for span in halves))
 
 
-def throughput_trend(halves: tuple[Span[CallTotals], Span[CallTotals]] | None) -> Trend:
+def throughput_trend(halves: tuple[TrendSpan[CallTotals], TrendSpan[CallTotals]] | None) -> Trend:
     """Compare how many calls there were in the same time."""
     if halves is None or sum(span.totals.calls for span in halves) < _COMPARED_AT_LEAST:
         return Trend.UNKNOWN
@@ -131,14 +131,14 @@ def throughput_trend(halves: tuple[Span[CallTotals], Span[CallTotals]] | None) -
     return compare(*(span.totals.calls / span.seconds for span in halves))
 
 
-def error_rate_trend(halves: tuple[Span[CallTotals], Span[CallTotals]] | None) -> Trend:
+def error_rate_trend(halves: tuple[TrendSpan[CallTotals], TrendSpan[CallTotals]] | None) -> Trend:
     """Compare the share of calls that ended with an error."""
     if halves is None or min(span.totals.calls for span in halves) < _COMPARED_AT_LEAST:
         return Trend.UNKNOWN
     return compare(*(span.totals.errors / span.totals.calls for span in halves), at_least=_HUNDREDTH)
 
 
-def cache_efficiency_trend(halves: tuple[Span[CacheTotals], Span[CacheTotals]] | None) -> Trend:
+def cache_efficiency_trend(halves: tuple[TrendSpan[CacheTotals], TrendSpan[CacheTotals]] | None) -> Trend:
     """Compare the share of lookups that were hits."""
     if halves is None or min(span.totals.lookups for span in halves) < _COMPARED_AT_LEAST:
         return Trend.UNKNOWN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from weft.app.dispatch import log_changes
-from weft.app.injection import Call
+from weft.app.injection import CallScope
 from weft.app.system_actor import system_actor
 from weft.storage.sql.database import Scope
 
@@ -20,7 +20,7 @@ T = TypeVar("T")
 N = TypeVar("N")
 
 
-class Gathered(Generic[N]):
+class ScopedNeeds(Generic[N]):
     """What a transaction needs, gathered anew for each; from what is known once the app is put together."""
 
     def __init__(self, needed: type[N]) -> None:
@@ -32,11 +32,11 @@ class Gathered(Generic[N]):
 
     def gathered(self, actor: Actor, transaction: Transaction) -> N:
         assert self._source is not None  # noqa: S101 - the app is put together before it is called, or runs
-        needed: N = self._source(Call(actor, transaction))
+        needed: N = self._source(CallScope(actor, transaction))
         return needed
 
 
-class OwnTransactions(Gathered[N]):
+class CallerTransactions(ScopedNeeds[N]):
     """Transactions of a caller, under the access that the caller was given."""
 
     def __init__(self, database: Database, needed: type[N]) -> None:
@@ -63,7 +63,7 @@ class OwnTransactions(Gathered[N]):
         return await logged_write(self._database, _scope(actor), done)
 
 
-class SystemTransactions(Gathered[N]):
+class SystemTransactions(ScopedNeeds[N]):
     """Transactions of work that goes on by itself: the system acts, inside one tenant at a time."""
 
     def __init__(self, database: Database, needed: type[N]) -> None:

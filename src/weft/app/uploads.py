@@ -18,7 +18,7 @@ from weft.capabilities.knowledge.document_operations import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from weft.app.dispatch import Arrival, Dispatcher
+    from weft.app.dispatch import CallContext, Dispatcher
     from weft.capabilities.knowledge.document_operations import DocumentPut
     from weft.capabilities.knowledge.store import Desk
     from weft.kernel.identity import Actor
@@ -35,7 +35,7 @@ class Uploads:
         """Let uploads take the path of every call."""
         self._dispatcher = dispatcher
 
-    async def receive(self, raw: dict[str, Any], arrival: Arrival, chunks: AsyncIterator[bytes]) -> DocumentPut:
+    async def receive(self, raw: dict[str, Any], arrival: CallContext, chunks: AsyncIterator[bytes]) -> DocumentPut:
         """Put the document that arrives, for whoever may."""
         assert self._dispatcher is not None  # noqa: S101 - the app is put together before it is called
         content = bytearray()

@@ -45,7 +45,7 @@ from weft.capabilities.events.webhooks.operations import (
     WebhookCreated,
     WebhookDeleted,
     WebhookInfo,
-    Webhooks,
+    WebhookList,
     WebhookTested,
 )
 from weft.capabilities.guidance.operations import UsageGuidance
@@ -53,7 +53,13 @@ from weft.capabilities.history.branches import BranchDeleted, Branches, BranchIn
 from weft.capabilities.history.diff import Differences
 from weft.capabilities.history.log import Blamed, CommitShown, LineState, Log
 from weft.capabilities.history.merge_operations import Merged
-from weft.capabilities.history.merge_reviews import Resolution, ReviewAbandoned, ReviewInfo, ReviewResolved, Reviews
+from weft.capabilities.history.merge_reviews import (
+    ConflictResolution,
+    ReviewAbandoned,
+    ReviewInfo,
+    ReviewResolved,
+    Reviews,
+)
 from weft.capabilities.history.retention import (
     HistoryPruned,
     Prunings,
@@ -63,7 +69,7 @@ from weft.capabilities.history.retention import (
 )
 from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
 from weft.capabilities.history.verify import Bisected, Verified
-from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
 from weft.capabilities.indexing.model_migration.operations import ModelList, MoveInfo
 from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
@@ -818,7 +824,11 @@ class SyncHistoryOperations:
         return self._caller.call("history.review", {"review_id": review_id}, ReviewInfo)
 
     def resolve(
-        self, review_id: str, resolutions: Mapping[str, Resolution | Mapping[str, Any]], *, reason: str | None = None
+        self,
+        review_id: str,
+        resolutions: Mapping[str, ConflictResolution | Mapping[str, Any]],
+        *,
+        reason: str | None = None,
     ) -> ReviewResolved:
         """Decide a merge, key by key. Only a human can, and only about what both sides say now."""
         return self._caller.call(
@@ -912,7 +922,7 @@ class SyncKnowledgeOperations:
         clearance: int = 1,
         agents: Sequence[str] = ("*",),
         writers: Sequence[str] = ("*",),
-        cutting: Cutting | Mapping[str, Any] = Cutting(chunk_tokens=512, overlap_tokens=64),
+        cutting: ChunkingOptions | Mapping[str, Any] = ChunkingOptions(chunk_tokens=512, overlap_tokens=64),
         importance: float = 0.5,
     ) -> DomainInfo:
         """Make a domain of knowledge: documents that are searched together, by those who may look into it.
@@ -949,7 +959,7 @@ class SyncKnowledgeOperations:
         clearance: int | None = None,
         agents: Sequence[str] | None = None,
         writers: Sequence[str] | None = None,
-        cutting: Cutting | Mapping[str, Any] | None = None,
+        cutting: ChunkingOptions | Mapping[str, Any] | None = None,
         importance: float | None = None,
     ) -> DomainInfo:
         """Change a domain. Who may look into it changes at once, for searches too.
@@ -2039,9 +2049,9 @@ class SyncWebhookOperations:
             WebhookCreated,
         )
 
-    def list(self) -> Webhooks:
+    def list(self) -> WebhookList:
         """List the webhooks with what they were sent and what they could not be, without their secrets."""
-        return self._caller.call("webhook.list", {}, Webhooks)
+        return self._caller.call("webhook.list", {}, WebhookList)
 
     def update(self, webhook_id: str, *, enabled: bool) -> WebhookInfo:
         """Stop a webhook, or let it go on where it stopped: with everything that has happened since."""

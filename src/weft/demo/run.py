@@ -20,7 +20,7 @@ import httpx2
 
 from weft.app.app import App
 from weft.app.authentication import Local
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT, AgentExists
 from weft.demo.narration import Teller
@@ -89,7 +89,7 @@ async def _cast_agents(settings: Settings) -> dict[str, str]:
     app = App(settings)
     await app.open()
     try:
-        admin = Arrival(Local(DEFAULT_TENANT, ADMIN))
+        admin = CallContext(Local(DEFAULT_TENANT, ADMIN))
         await app.tenants.ensure_default()
         for name, parent in ((ORCHESTRATOR, None), (FINDER, ORCHESTRATOR), (FIXER, ORCHESTRATOR)):
             with contextlib.suppress(AgentExists):
@@ -99,7 +99,7 @@ async def _cast_agents(settings: Settings) -> dict[str, str]:
         await app.close()
 
 
-async def _new_key(app: App, admin: Arrival, name: str) -> str:
+async def _new_key(app: App, admin: CallContext, name: str) -> str:
     made = await app.call(app.registry["key.create"], {"agent_id": name, "expires_in": _DAY_SECONDS}, admin)
     return str(getattr(made, "api_key"))  # noqa: B009 - the response of key.create
 

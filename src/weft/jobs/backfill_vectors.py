@@ -57,7 +57,7 @@ class ModelVectors:
         return vectors
 
 
-class MissingVectors:
+class BackfillVectors:
     """Looks once a day whether a chunk has no vector of the model that serves, and makes those that are missing.
 
     No process that knows the model leaves any out; one with an older version of Weft, or none of its own, might have.

@@ -22,7 +22,7 @@ _WORK = "shelves.clear"
 _LOOK_EVERY_SECONDS = 5.0
 
 
-class Clearing:
+class DeferredDeletion:
     """Clears away what was deleted, of every tenant, in this process while no other does the same."""
 
     def __init__(self, database: Database, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.app.dispatch import log_changes
-from weft.app.injection import Call
+from weft.app.injection import CallScope
 from weft.app.system_actor import system_actor
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import MAIN, branch_of
@@ -75,11 +75,11 @@ class ExpiryWatch:
 
     async def _bury(self, line_id: str, transaction: Transaction) -> Sequence[NewEvent]:
         # Another process may have done it meanwhile, and that is fine.
-        call = Call(system_actor(transaction.tenant), transaction)
+        call = CallScope(system_actor(transaction.tenant), transaction)
         memory = scope_of(line_id)
         if memory is None:
             # Opening a board to write is what buries.
             await self._boards(call).to_write(session_of(line_id), branch_of(line_id) or MAIN)
         else:
-            await self._memories(call).bury_expired(memory)
+            await self._memories(call).expire_entries(memory)
         return transaction.published

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from weft.app.injection import Call
+from weft.app.injection import CallScope
 from weft.app.system_actor import system_actor
 from weft.capabilities.history.model import SYSTEM
 from weft.capabilities.history.operation_ports import PruningRun
-from weft.capabilities.history.pruning import Errand, HistoryPruning, Spot, Tally
+from weft.capabilities.history.pruning import HistoryPruning, PruneJobCursor, PruneRequest, PruneTotals
 from weft.kernel.jobs import Progress
 
 if TYPE_CHECKING:
     from weft.app.injection import Resolver, Source
-    from weft.jobs.runner import Jobs
+    from weft.jobs.runner import JobRunner
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Transaction
 
@@ -30,31 +30,31 @@ _encode = msgspec.json.Encoder().encode
 class PruneJob:
     """Pruning as a job: of all lines of a tenant once a day, or of one line at once."""
 
-    def __init__(self, pruning: Source, errand: Errand) -> None:
+    def __init__(self, pruning: Source, errand: PruneRequest) -> None:
         self._pruning = pruning
         self._errand = errand
         self.name = PRUNE if errand.only is None else f"{PRUNE} {errand.only}"
         self.daily = errand.only is None
 
     async def step(self, transaction: Transaction, progress: Progress) -> tuple[Progress, bool]:
-        pruning: HistoryPruning = self._pruning(Call(system_actor(transaction.tenant), transaction))
-        spot = _decoded(progress.cursor, Spot)
-        following, tally = await pruning.step(spot, _decoded(progress.done, Tally), self._errand)
+        pruning: HistoryPruning = self._pruning(CallScope(system_actor(transaction.tenant), transaction))
+        spot = _decoded(progress.cursor, PruneJobCursor)
+        following, tally = await pruning.step(spot, _decoded(progress.done, PruneTotals), self._errand)
         cursor = "" if following is None else _encode(following).decode()
         return Progress(cursor, _encode(tally).decode()), following is None
 
     def past_failure(self, progress: Progress) -> Progress | None:
         """Return what lies behind a line that cannot be pruned, if that line is known and is not all there is to do."""
-        spot = _decoded(progress.cursor, Spot)
+        spot = _decoded(progress.cursor, PruneJobCursor)
         if self._errand.only is not None or spot.pruning_id is None:
             return None
-        return Progress(_encode(Spot(spot.line_id)).decode(), progress.done)
+        return Progress(_encode(PruneJobCursor(spot.line_id)).decode(), progress.done)
 
 
 class HistoryPruner:
     """The pruning job, by itself and on demand."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: JobRunner) -> None:
         self._jobs = jobs
         self._pruning: Source | None = None
 
@@ -62,20 +62,20 @@ class HistoryPruner:
         self._pruning = resolver.source(HistoryPruning)
 
     async def prune(self, actor: Actor, line_id: str | None) -> PruningRun:
-        job = self._job(Errand(line_id, actor.participant))
+        job = self._job(PruneRequest(line_id, actor.participant))
         run = await self._jobs.run(actor.tenant, job, seconds=_PRUNE_SECONDS if job.daily else None)
-        tally = _decoded(run.done, Tally)
+        tally = _decoded(run.done, PruneTotals)
         return PruningRun(run.started, run.finished, tally.versions, tally.bytes)
 
     async def run_due(self) -> None:
         """Prune every tenant whose turn it is."""
-        await self._jobs.run_due(self._job(Errand(None, SYSTEM.participant)))
+        await self._jobs.run_due(self._job(PruneRequest(None, SYSTEM.participant)))
 
     async def run(self) -> None:
         """Prune every tenant once a day for as long as the process lives."""
-        await self._jobs.run_forever(self._job(Errand(None, SYSTEM.participant)))
+        await self._jobs.run_forever(self._job(PruneRequest(None, SYSTEM.participant)))
 
-    def _job(self, errand: Errand) -> PruneJob:
+    def _job(self, errand: PruneRequest) -> PruneJob:
         assert self._pruning is not None  # noqa: S101 - the app is put together before it is called
         return PruneJob(self._pruning, errand)
 

@@ -13,8 +13,8 @@ from weakref import WeakValueDictionary
 from weft.app.unit_of_work import SystemTransactions
 from weft.capabilities.knowledge.document_chunks import chunks_of, lay_out
 from weft.capabilities.knowledge.document_content import unpack
-from weft.capabilities.knowledge.ingestion import Batch, Ingest
-from weft.capabilities.knowledge.store import Waiting
+from weft.capabilities.knowledge.ingestion import EmbeddedBatch, Ingest
+from weft.capabilities.knowledge.store import QueuedDocument
 from weft.capabilities.search.query_terms import terms_of
 from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.lease import renewing
@@ -158,19 +158,19 @@ class Ingestion:
     def _in_hand(self, tenant: str) -> int:
         return sum(key.tenant == tenant for key in self._served)
 
-    async def _queues(self, room: int) -> deque[tuple[str, deque[Waiting]]]:
+    async def _queues(self, room: int) -> deque[tuple[str, deque[QueuedDocument]]]:
         """Return what waits, of as many tenants as there is room for: whose turn was longest ago comes first."""
         tenants = await self._database.read(SYSTEM, tenants_with_pending) if room > 0 else []
         self._turns = {tenant: self._turns.get(tenant, 0.0) for tenant in tenants} or self._turns
-        queues: deque[tuple[str, deque[Waiting]]] = deque()
+        queues: deque[tuple[str, deque[QueuedDocument]]] = deque()
         for tenant in sorted(tenants, key=self._turns.__getitem__):
             is_due = len(queues) < room and self._in_hand(tenant) < _OF_ONE_TENANT
             if is_due and (waiting := await self._waiting(tenant)):
                 queues.append((tenant, waiting))
         return queues
 
-    async def _waiting(self, tenant: str) -> deque[Waiting]:
-        found: deque[Waiting] = deque()
+    async def _waiting(self, tenant: str) -> deque[QueuedDocument]:
+        found: deque[QueuedDocument] = deque()
 
         async def look() -> None:
             found.extend(await self._ingests.read(tenant, lambda ingest: ingest.waiting(2 * _AT_ONCE)))
@@ -204,7 +204,7 @@ class Ingestion:
 
     async def _index(self, key: _Key) -> None:
         """Index one document, unless it is in other hands."""
-        tenant, waiting = key.tenant, Waiting(key.domain, key.document_id)
+        tenant, waiting = key.tenant, QueuedDocument(key.domain, key.document_id)
         taken = await self._ingests.write(tenant, lambda ingest: ingest.take(waiting, self._holder))
         if taken is None:
             return
@@ -250,11 +250,11 @@ class Ingestion:
         async with self._reading.setdefault(tenant, asyncio.Lock()):
             return await DOCUMENTS.run(work)
 
-    async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> Batch:
+    async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> EmbeddedBatch:
         chunks = await DOCUMENTS.run(chunks_of, taken.document, taken.domain, layout, span, terms_of)
         texts = [chunk.embedded for chunk in chunks]
         embed = partial(self._embeddings.of_passages, tenant, texts, afresh=taken.afresh)
-        return Batch(span, chunks, await self._vectors.of(taken.models, embed))
+        return EmbeddedBatch(span, chunks, await self._vectors.of(taken.models, embed))
 
     async def _fail(self, tenant: str, document: Document, reason: str) -> None:
         await self._ingests.write(tenant, lambda ingest: ingest.fail(document, self._holder, reason))

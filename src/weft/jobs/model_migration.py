@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from weft.app.system_actor import system_actor
 from weft.app.unit_of_work import SystemTransactions
-from weft.capabilities.indexing.model_migration.evaluation import FIRST, Answers, Probe, compare
+from weft.capabilities.indexing.model_migration.evaluation import FIRST, Probe, ProbeResults, compare
 from weft.capabilities.indexing.model_migration.migration import Moves
-from weft.capabilities.search.index_view import Wish
+from weft.capabilities.search.index_view import CollectionQuery
 from weft.jobs.lease import Lease
 from weft.jobs.periodic import attempt
 from weft.kernel.clock import to_micros
@@ -43,7 +43,7 @@ class _All:
         return True
 
 
-class ModelMoves:
+class ModelMigrations:
     """Goes on with the moves of every tenant, in this process, while no other does."""
 
     def __init__(self, database: Database, clock: Clock, embeddings: Embeddings, shelves: SearchedShelves) -> None:
@@ -142,12 +142,12 @@ class ModelMoves:
         for probe in [*probes, *self._asked[lease.tenant]]:
             models = (move.from_model, move.to_model)
             before, after = await asyncio.gather(*(self._nearest(lease.tenant, probe, model) for model in models))
-            answers.append(Answers(probe, before, after))
+            answers.append(ProbeResults(probe, before, after))
         return compare(answers)
 
     async def _nearest(self, tenant: str, probe: Probe, model: str) -> Sequence[int]:
         vector = await self._embeddings.of_query(system_actor(tenant), probe.text, model)
-        view = await self._shelves.open(tenant, Wish(probe.shelf), _All(), model)
+        view = await self._shelves.open(tenant, CollectionQuery(probe.shelf), _All(), model)
         near = await view.nearest(vector, FIRST)
         numbers: Sequence[int] = view.columns(near.rows).number.tolist()
         return numbers

@@ -53,7 +53,7 @@ class Run(NamedTuple):
 _NOT_STARTED = Run(started=False, finished=False, done="")
 
 
-class Jobs:
+class JobRunner:
     """Does jobs of any tenant, in this process, while no other does the same."""
 
     def __init__(self, database: Database, clock: Clock) -> None:

@@ -16,8 +16,8 @@ from weft.app.unit_of_work import SystemTransactions
 from weft.capabilities.indexing.embeddings.model import TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import known_models_to_fill, suffices
 from weft.capabilities.indexing.model_migration.migration import models_in_use
-from weft.capabilities.search.session_indexing.cursor import FOLLOWING, REINDEXING, Position, go_back, is_still_at
-from weft.capabilities.search.session_indexing.indexer import EVENTS_AT_ONCE, TEXTS_AT_ONCE, Follower, Written
+from weft.capabilities.search.session_indexing.cursor import FOLLOWING, REINDEXING, IndexCursor, go_back, is_still_at
+from weft.capabilities.search.session_indexing.indexer import EVENTS_AT_ONCE, TEXTS_AT_ONCE, Indexer, Written
 from weft.capabilities.search.session_indexing.item_text import chunks_of
 from weft.jobs.backfill_vectors import ModelVectors
 from weft.jobs.lease import Lease
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from weft.app.metrics import Metrics
     from weft.capabilities.indexing.collections.model import NewChunk
     from weft.capabilities.indexing.embeddings.model import Embeddings
-    from weft.capabilities.search.session_indexing.cursor import Subject
-    from weft.capabilities.search.session_indexing.indexer import Change, Round
+    from weft.capabilities.search.session_indexing.cursor import IndexItem
+    from weft.capabilities.search.session_indexing.indexer import IndexingRound, ItemChange
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
 
@@ -65,11 +65,11 @@ class _Step(NamedTuple):
     """A round with where it was begun, and the models that what it brings needs vectors of."""
 
     begun: Progress
-    found: Round
+    found: IndexingRound
     models: tuple[str, ...]
 
 
-class Following:
+class SessionIndexing:
     """Follows the logs of all tenants."""
 
     def __init__(
@@ -81,14 +81,14 @@ class Following:
         self._metrics = metrics
         # How many chunks of a tenant may be indexed anew in a second; no limit if 0.
         self._rate = chunks_a_second
-        self._followers = SystemTransactions(database, Follower)
+        self._followers = SystemTransactions(database, Indexer)
         self._vectors = ModelVectors()
         # Until when no more of a tenant is indexed anew.
         self._rests: dict[str, float] = {}
         # Until when a tenant is left alone for which something went wrong that nobody expected.
         self._pauses: dict[str, float] = {}
         # How often items were tried in vain that a tenant's work stands at, by tenant and job.
-        self._tries: dict[tuple[str, str], Mapping[Subject, int]] = {}
+        self._tries: dict[tuple[str, str], Mapping[IndexItem, int]] = {}
         self._is_reindexing = False
         self._room = asyncio.Semaphore(_TENANTS_AT_ONCE)
         self._at_work = 0
@@ -196,7 +196,7 @@ class Following:
             return
         jobs = SqlJobStore(transaction)
         await go_back(jobs, last)
-        await jobs.save(FOLLOWING, Position(last).as_progress())
+        await jobs.save(FOLLOWING, IndexCursor(last).as_progress())
 
     async def _step(self, lease: Lease, job: str) -> bool:
         """Bring the next few items onto their shelves; tell whether there is more to do now."""
@@ -229,11 +229,11 @@ class Following:
         begun = progress or Progress()
         said = await SqlTenantModelStore(transaction).listed()
         models = known_models_to_fill(said, self._embeddings.models())
-        follower, position = self._followers.within(transaction), Position.of(begun)
+        follower, position = self._followers.within(transaction), IndexCursor.of(begun)
         found = await (follower.look(position) if job == FOLLOWING else follower.look_back(position))
         return _Step(begun, found, models)
 
-    async def _cut(self, tenant: str, job: str, found: Round) -> list[list[NewChunk]]:
+    async def _cut(self, tenant: str, job: str, found: IndexingRound) -> list[list[NewChunk]]:
         """Cut what is said in a round. What fails is tried again later; after so many times it is passed over."""
         # Cutting and counting is work for a thread: it may be a megabyte.
         cut = await asyncio.to_thread(lambda: [_chunks_or_error(change) for change in found.changes])
@@ -248,7 +248,7 @@ class Following:
         return [[] if isinstance(some, Exception) else some for some in cut]
 
     async def _written(
-        self, tenant: str, found: Round, cut: Sequence[list[NewChunk]], models: Sequence[str]
+        self, tenant: str, found: IndexingRound, cut: Sequence[list[NewChunk]], models: Sequence[str]
     ) -> list[Written]:
         while True:
             try:
@@ -257,7 +257,7 @@ class Following:
                 cut = self._without_refused(tenant, found, cut, refusal)
 
     async def _with_vectors(
-        self, tenant: str, found: Round, cut: Sequence[list[NewChunk]], models: Sequence[str]
+        self, tenant: str, found: IndexingRound, cut: Sequence[list[NewChunk]], models: Sequence[str]
     ) -> list[Written]:
         anew = found.reached.anew
         chunks = [chunk for some in cut for chunk in some]
@@ -269,7 +269,7 @@ class Following:
         ]
 
     def _without_refused(
-        self, tenant: str, found: Round, cut: Sequence[list[NewChunk]], refusal: TextRefused
+        self, tenant: str, found: IndexingRound, cut: Sequence[list[NewChunk]], refusal: TextRefused
     ) -> list[list[NewChunk]]:
         """Pass over items with a text that is never embedded, for the sake of the rest."""
         is_refused = [any(chunk.embedded in refusal.texts for chunk in some) for some in cut]
@@ -279,7 +279,7 @@ class Following:
         self._pass_over(tenant, refused, "a text is refused by the embedder and not searched")
         return [[] if is_one else some for some, is_one in zip(cut, is_refused, strict=True)]
 
-    def _pass_over(self, tenant: str, subjects: Sequence[Subject], why: str) -> None:
+    def _pass_over(self, tenant: str, subjects: Sequence[IndexItem], why: str) -> None:
         self._metrics.count_passed_over(len(subjects))
         for subject in subjects:
             _log.warning(why, extra={"fields": {"tenant": tenant, "source": subject.source, "place": subject.place}})
@@ -324,7 +324,7 @@ async def _long_log(transaction: Transaction) -> int | None:
     return last if is_new and last > EVENTS_AT_ONCE else None
 
 
-def _chunks_or_error(change: Change) -> list[NewChunk] | Exception:
+def _chunks_or_error(change: ItemChange) -> list[NewChunk] | Exception:
     """Return the chunks of what an item says, or why there are none."""
     try:
         return [] if change.said is None else chunks_of(change.subject, change.said)

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from msgspec import structs
 
-from weft.app.unit_of_work import Gathered, SystemTransactions, logged_write
+from weft.app.unit_of_work import ScopedNeeds, SystemTransactions, logged_write
 from weft.capabilities.knowledge.document_content import check_size, content_of, packed
 from weft.capabilities.knowledge.document_operations import about_of
 from weft.capabilities.knowledge.documents import About
@@ -28,7 +28,7 @@ from weft.capabilities.knowledge.sources.model import (
     is_token_of,
     look_of,
 )
-from weft.capabilities.knowledge.sources.sync import Item, SourceGone, Sources, Supply, planned
+from weft.capabilities.knowledge.sources.sync import SourceGone, SourceItem, SourceSync, Supply, planned
 from weft.jobs.lease import Lease, LeaseLost
 from weft.jobs.periodic import attempt
 from weft.kernel.clock import to_micros
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
-    from weft.storage.sql.knowledge_sources import Pending
+    from weft.storage.sql.knowledge_sources import DueSource
 
 T = TypeVar("T")
 
@@ -84,7 +84,7 @@ class Stopped(Exception):
     """A source may not go on, for a reason that somebody must be told."""
 
 
-class KnowledgeSources:
+class SourceSyncJob:
     """Keeps the domains of every tenant up to date with their sources, in this process while no other does the same."""
 
     def __init__(self, database: Database, clock: Clock, folders: Folders, private_hosts: Sequence[str]) -> None:
@@ -93,8 +93,8 @@ class KnowledgeSources:
         self._folders = folders
         self._private_hosts = private_hosts
         self._known_fetcher: Fetcher | None = None
-        self._sources = SystemTransactions(database, Sources)
-        self._supplies = Gathered(Supply)
+        self._sources = SystemTransactions(database, SourceSync)
+        self._supplies = ScopedNeeds(Supply)
         self._wake = asyncio.Event()
         self._served: dict[_Key, asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(_AT_ONCE)
@@ -178,21 +178,21 @@ class KnowledgeSources:
             self._known_fetcher = HttpFetcher(self._private_hosts)
         return self._known_fetcher
 
-    def _rest(self, found: Sequence[Pending]) -> float:
+    def _rest(self, found: Sequence[DueSource]) -> float:
         """Return for how long nothing is to be done, as far as is known now: what is due by now is in hand."""
         now = self._now()
         due = [(due_at - now) / _SECOND for each in found if (due_at := each.source.due_at or now) > now]
         watched = [_WATCH_SECONDS for each in found if each.source.watch]
         return max(_LEAST_REST_SECONDS, min([_LOOK_EVERY_SECONDS, *due, *watched]))
 
-    def _begin(self, found: Sequence[Pending]) -> None:
+    def _begin(self, found: Sequence[DueSource]) -> None:
         """Take every source in hand that is not yet: one that is slow keeps none of the others waiting."""
         for each in found:
             key = _Key(each.tenant, each.source.source_id)
             if key not in self._served:
                 self._served[key] = asyncio.create_task(self._serve(key, each), name="weft-source")
 
-    async def _serve(self, key: _Key, each: Pending) -> None:
+    async def _serve(self, key: _Key, each: DueSource) -> None:
         try:
             async with self._rooms.setdefault(key.tenant, asyncio.Semaphore(_OF_ONE_TENANT)), self._free:
                 await self._consider(each)
@@ -206,11 +206,11 @@ class KnowledgeSources:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _consider(self, each: Pending) -> None:
+    async def _consider(self, each: DueSource) -> None:
         if each.source.is_due(self._now()) or await self._has_changed(each):
             await attempt("knowledge sources", self.sync(each.tenant, each.source.source_id), tenant=each.tenant)
 
-    async def _has_changed(self, each: Pending) -> bool:
+    async def _has_changed(self, each: DueSource) -> bool:
         """Tell whether a folder that is watched looks otherwise than when it was last looked at.
 
         One that something was wrong with is looked at when it is due.
@@ -264,12 +264,12 @@ class KnowledgeSources:
             return _Look(Synced(unchanged=1), fetched.seen)
         content = await asyncio.to_thread(packed, fetched.content)
         known = KnownFile(source.prefix, content.size, self._now(), content.digest)
-        item = Item(known, About(media_type=fetched.media_type), content)
+        item = SourceItem(known, About(media_type=fetched.media_type), content)
         done = await self._supplied(lease, source, lambda supply: supply.put(source, [item]))
         # What was not taken is to be given again.
         return _Look(done, "" if done.failed else fetched.seen)
 
-    async def _read(self, tenant: str, source: Source, file: File) -> Item:
+    async def _read(self, tenant: str, source: Source, file: File) -> SourceItem:
         """Read a file; one that is too large or cannot be read is noted, and does not keep the others waiting."""
         name = document_of(source, file.path)
         try:
@@ -279,8 +279,8 @@ class KnowledgeSources:
             made = await asyncio.to_thread(packed, content)
         except (OSError, WeftError) as error:
             reason = error.message if isinstance(error, WeftError) else "It cannot be read."
-            return Item(KnownFile(name, file.size, file.changed_at, "", reason))
-        return Item(KnownFile(name, file.size, file.changed_at, made.digest), content=made)
+            return SourceItem(KnownFile(name, file.size, file.changed_at, "", reason))
+        return SourceItem(KnownFile(name, file.size, file.changed_at, made.digest), content=made)
 
     async def _supplied(self, lease: Lease, source: Source, work: Callable[[Supply], Awaitable[T]]) -> T:
         """Do something with the rights that whoever made the source has now."""
@@ -308,14 +308,14 @@ class KnowledgeSources:
         return to_micros(self._clock.now())
 
 
-async def _ask(sources: Sources, source_id: str) -> None:
+async def _ask(sources: SourceSync, source_id: str) -> None:
     """Ask for a source to be looked at, unless somebody did already."""
     source = await sources.sources.find_locked(source_id)
     if source is not None and not source.asked:
         await sources.sources.update(structs.replace(source, asked=ASKED))
 
 
-async def _fail(sources: Sources, source_id: str, error: Exception) -> None:
+async def _fail(sources: SourceSync, source_id: str, error: Exception) -> None:
     await sources.fail(source_id, _reason_of(error), stop=isinstance(error, Stopped))
 
 
@@ -328,13 +328,13 @@ def _reason_of(error: Exception) -> str:
     return str(error) if isinstance(error, Stopped) else f"something went wrong inside Weft: {type(error).__name__}"
 
 
-def _items(source: Source, brought: HookBody) -> list[Item]:
+def _items(source: Source, brought: HookBody) -> list[SourceItem]:
     items = []
     for document in brought.documents:
         content = packed(content_of(document.text, document.content))
         name = f"{source.prefix}{document.document_id}"
         check_name(name)
-        items.append(Item(KnownFile(name, content.size, 0, content.digest), about_of(document), content))
+        items.append(SourceItem(KnownFile(name, content.size, 0, content.digest), about_of(document), content))
     return items
 
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import msgspec
 
 from weft.app.dispatch import log_changes
-from weft.app.injection import Call
+from weft.app.injection import CallScope
 from weft.app.system_actor import system_actor
-from weft.app.unit_of_work import OwnTransactions
+from weft.app.unit_of_work import CallerTransactions
 from weft.capabilities.events.webhooks.delivery import Deliveries
 from weft.capabilities.events.webhooks.model import Attempt, delivery_id_of, host_of, signed_headers
-from weft.capabilities.events.webhooks.operations import Registered
+from weft.capabilities.events.webhooks.operations import WebhookRegistry
 from weft.capabilities.records.event_classes import CloudEvent
 from weft.jobs.periodic import attempt
 from weft.kernel.clock import to_micros
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
     from weft.app.injection import Resolver, Source
     from weft.app.metrics import Metrics
-    from weft.capabilities.events.webhooks.delivery import Letter, Round
+    from weft.capabilities.events.webhooks.delivery import Delivery, DeliveryRound
     from weft.capabilities.events.webhooks.model import Webhook
     from weft.capabilities.events.webhooks.store import Sender
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
-    from weft.storage.sql.webhooks import Waiting
+    from weft.storage.sql.webhooks import DueWebhook
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ class _Served(NamedTuple):
     task: asyncio.Task[None]
 
 
-class Webhooks:
+class WebhookDelivery:
     """Serves the webhooks of every tenant, in this process, while no other serves the same."""
 
     def __init__(self, database: Database, clock: Clock, private_hosts: Sequence[str], metrics: Metrics) -> None:
@@ -86,7 +86,7 @@ class Webhooks:
         self._metrics = metrics
         self._known_sender: Sender | None = None
         self._holder = new_id("worker")
-        self._registered = OwnTransactions(database, Registered)
+        self._registered = CallerTransactions(database, WebhookRegistry)
         self._deliveries: Source | None = None
         self._tenants: frozenset[str] = frozenset()
         self._served: dict[Key, _Served] = {}
@@ -134,7 +134,7 @@ class Webhooks:
         await self._sender.check(url)
 
     async def test(self, actor: Actor, webhook_id: str) -> Attempt:
-        async def look(registered: Registered) -> tuple[Webhook, str]:
+        async def look(registered: WebhookRegistry) -> tuple[Webhook, str]:
             return await registered.find(webhook_id), await registered.events.source()
 
         webhook, source = await self._registered.read(actor, look)
@@ -176,7 +176,7 @@ class Webhooks:
         for each in sorted(waiting, key=lambda each: self._let_go.get(each.key, 0.0)):
             self._consider(each)
 
-    def _consider(self, each: Waiting) -> None:
+    def _consider(self, each: DueWebhook) -> None:
         ready_at = each.ready_at
         if ready_at is None or each.key in self._served or each.key in self._shunned:
             return
@@ -187,7 +187,7 @@ class Webhooks:
             task = asyncio.create_task(self._serve(each.key), name="weft-webhook")
             self._served[each.key] = _Served(each.tenant, host_of(each.url), task)
 
-    def _has_room_for(self, each: Waiting) -> bool:
+    def _has_room_for(self, each: DueWebhook) -> bool:
         """Tell whether it would leave enough for others; whoever finishes makes room, and has everyone looked at."""
         of_tenant = sum(served.tenant == each.tenant for served in self._served.values())
         on_host = sum(served.host == host_of(each.url) for served in self._served.values())
@@ -216,7 +216,7 @@ class Webhooks:
         taken = await self._do(tenant, lambda deliveries: deliveries.take(webhook_id, self._holder))
         if taken is None:
             return False
-        outcomes: list[tuple[Letter, Attempt]] = []
+        outcomes: list[tuple[Delivery, Attempt]] = []
         try:
             await self._send_all(taken, outcomes)
         finally:
@@ -225,7 +225,7 @@ class Webhooks:
                 await self._settle(tenant, taken, outcomes)
         return taken.more
 
-    async def _send_all(self, taken: Round, outcomes: list[tuple[Letter, Attempt]]) -> None:
+    async def _send_all(self, taken: DeliveryRound, outcomes: list[tuple[Delivery, Attempt]]) -> None:
         loop = asyncio.get_running_loop()
         enough = loop.time() + _ROUND_SECONDS
         for place, letter in enumerate(taken.letters):
@@ -250,7 +250,7 @@ class Webhooks:
         self._metrics.count_delivery("delivered" if tried.taken else "failed")
         return tried
 
-    async def _settle(self, tenant: str, taken: Round, outcomes: list[tuple[Letter, Attempt]]) -> None:
+    async def _settle(self, tenant: str, taken: DeliveryRound, outcomes: list[tuple[Delivery, Attempt]]) -> None:
         given_up = await self._do(tenant, lambda work: work.settle(taken.webhook, self._holder, outcomes))
         self._metrics.count_delivery("dead", given_up)
 
@@ -259,7 +259,7 @@ class Webhooks:
         deliveries, scope = self._deliveries, Scope(tenant)
 
         async def inside(transaction: Transaction) -> tuple[T, Transaction]:
-            return await work(deliveries(Call(system_actor(tenant), transaction))), transaction
+            return await work(deliveries(CallScope(system_actor(tenant), transaction))), transaction
 
         result, done = await self._database.write(scope, inside)
         log_changes(scope, done.published)

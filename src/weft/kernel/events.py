@@ -48,7 +48,7 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class StoredEvent:
     """An event with those who may be told of it, what it is part of, and where it is from if not from here."""
 
     event: Event

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from weft.capabilities.search.index_view import Near
+from weft.capabilities.search.index_view import NearestRows
 from weft.search_index.view import ShelfView
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from weft.capabilities.indexing.collections.model import NearChunk
     from weft.capabilities.indexing.collections.store import VectorSearch
-    from weft.capabilities.search.index_view import Audiences, Floats, Rows, Wish
-    from weft.search_index.snapshot import Moment
+    from weft.capabilities.search.index_view import Audiences, CollectionQuery, Floats, Rows
+    from weft.search_index.snapshot import IndexSnapshot
 
 # So few are compared one by one, which misses none; and more of them where the graph would have to go so far.
 _FEW, _MANY, _FAR = 5_000, 50_000, 1_000
@@ -27,18 +27,20 @@ _MORE = 4
 class RemoteShelfView(ShelfView):
     """A view that asks the database for vectors."""
 
-    def __init__(self, shelf: str, moment: Moment, wish: Wish, audiences: Audiences, search: VectorSearch) -> None:
+    def __init__(
+        self, shelf: str, moment: IndexSnapshot, wish: CollectionQuery, audiences: Audiences, search: VectorSearch
+    ) -> None:
         super().__init__(shelf, moment, wish, audiences)
         self._search = search
 
-    async def nearest(self, vector: Floats, limit: int) -> Near:
+    async def nearest(self, vector: Floats, limit: int) -> NearestRows:
         halves = _halves(vector)
         asked = round(limit * _SPARE * self.everything / max(self.size, 1))
         while self.size > (_MANY if asked > _FAR else _FEW):
             found = await self._search.nearest(halves, asked)
             near = self._seen(found)
             if len(near.rows) >= limit or len(found) < asked:
-                return Near(near.rows[:limit], near.cosines[:limit])
+                return NearestRows(near.rows[:limit], near.cosines[:limit])
             asked *= _MORE
         # Few are visible, or they lie far from the question.
         return self._seen(await self._search.nearest_among(halves, limit, self.numbers()))
@@ -60,11 +62,11 @@ class RemoteShelfView(ShelfView):
         places[~np.isin(numbers, known)] = len(known)
         return vectors[places]
 
-    def _seen(self, found: Sequence[NearChunk]) -> Near:
+    def _seen(self, found: Sequence[NearChunk]) -> NearestRows:
         """Return those of the chunks that are visible here."""
         rows = self.rows_of(np.array([chunk.number for chunk in found], np.int64))
         cosines = np.array([chunk.cosine for chunk in found], np.float32)
-        return Near(rows[rows >= 0], cosines[rows >= 0])
+        return NearestRows(rows[rows >= 0], cosines[rows >= 0])
 
 
 def _halves(vector: Floats) -> bytes:

@@ -26,7 +26,7 @@ _MEASURED_AGAIN = 4
 _LARGEST_BYTE = 127
 
 
-class Found(NamedTuple):
+class NearestVectors(NamedTuple):
     """Rows of a segment and how near they are, the nearest first."""
 
     rows: NDArray[np.int64]
@@ -69,7 +69,7 @@ class Vectors:
         if there.any() and self.dimensions == questions.shape[1]:
             found[:, places[there]] = _dots(questions.astype(np.float16), self.halves[slots[there]])
 
-    def nearest(self, vector: Floats, limit: int, sight: Sight | None = None) -> Found:
+    def nearest(self, vector: Floats, limit: int, sight: VisibleVectors | None = None) -> NearestVectors:
         """Return the nearest of the rows that are in sight; None for all."""
         if not len(self.rows) or self.dimensions != len(vector):
             return _NOTHING
@@ -80,9 +80,9 @@ class Vectors:
         slots = np.sort(slots)
         cosines = _dots(vector[None, :].astype(np.float16), self.halves[slots])[0]
         first = np.argsort(-cosines, kind="stable")[:limit]
-        return Found(self.rows[slots[first]].astype(np.int64), cosines[first])
+        return NearestVectors(self.rows[slots[first]].astype(np.int64), cosines[first])
 
-    def _candidates(self, vector: Floats, sight: Sight | None) -> tuple[NDArray[np.intp], Floats]:
+    def _candidates(self, vector: Floats, sight: VisibleVectors | None) -> tuple[NDArray[np.intp], Floats]:
         """Return the slots looked through and roughly how near each is."""
         question = numkong.dots_pack(quantised(vector[None, :]))
         if sight is not None and len(sight.slots) < _FEWEST_LOOKED_THROUGH:
@@ -96,7 +96,7 @@ class Vectors:
         seen = sight.by_slot[slots]
         return slots[seen], scores[seen]
 
-    def _stretches(self, vector: Floats, sight: Sight | None) -> list[tuple[int, int]]:
+    def _stretches(self, vector: Floats, sight: VisibleVectors | None) -> list[tuple[int, int]]:
         """Return which slots to look through: the nearest clusters, until they hold enough of what is in sight."""
         everything = len(self.rows)
         wanted = max(_FEWEST_LOOKED_THROUGH, everything * max(float(self.reach[0]), _LEAST_SHARE))
@@ -110,7 +110,7 @@ class Vectors:
         return _joined(sorted((int(self.starts[c]), int(self.starts[c + 1])) for c in nearest[:enough]))
 
 
-class Sight:
+class VisibleVectors:
     """The vectors of the rows that a caller sees, when these are not all."""
 
     def __init__(self, vectors: Vectors, by_slot: Bits) -> None:
@@ -127,14 +127,14 @@ class Sight:
         before = np.searchsorted(self.slots, self._vectors.starts)
         return np.diff(before)
 
-    def without(self, slots: NDArray[np.int32]) -> Sight:
+    def without(self, slots: NDArray[np.int32]) -> VisibleVectors:
         """Return what is seen when the vectors in some slots (-1 for none) are gone."""
         by_slot = self.by_slot.copy()
         by_slot[slots[slots >= 0]] = False
-        return Sight(self._vectors, by_slot)
+        return VisibleVectors(self._vectors, by_slot)
 
 
-_NOTHING = Found(np.empty(0, np.int64), np.empty(0, np.float32))
+_NOTHING = NearestVectors(np.empty(0, np.int64), np.empty(0, np.float32))
 
 
 def no_vectors(rows: int) -> Vectors:

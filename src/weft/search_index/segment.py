@@ -19,7 +19,7 @@ NO_ROWS: NDArray[np.uint32] = np.empty(0, np.uint32)
 NO_COUNTS: NDArray[np.uint8] = np.empty(0, np.uint8)
 
 
-class Group(NamedTuple):
+class VisibilityGroup(NamedTuple):
     """What decides who may see a row: rows of the same group are visible to the same callers."""
 
     source: str
@@ -91,7 +91,7 @@ class Segment:
     facts: Facts
     words: Words
     vectors: Vectors
-    groups: tuple[Group, ...]
+    groups: tuple[VisibilityGroup, ...]
     speakers: tuple[str, ...]
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 
 from weft.search_index.ivf import arranged, unclustered
 from weft.search_index.quantized_vectors import Vectors, no_vectors, quantised, scales
-from weft.search_index.segment import Facts, Group, Segment, Words, standpoints
+from weft.search_index.segment import Facts, Segment, VisibilityGroup, Words, standpoints
 from weft.search_index.term_hash import number_of, number_of_term, standpoint_of
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.capabilities.indexing.collections.model import Standing
+    from weft.capabilities.indexing.collections.model import IndexedChunk
 
     Codes = NDArray[np.uint32]
 
@@ -28,10 +28,10 @@ _MOST_COUNTED = 255
 _ROW_BITS = 32
 
 
-def segment_of(chunks: Sequence[Standing]) -> Segment:
+def segment_of(chunks: Sequence[IndexedChunk]) -> Segment:
     """Make a segment of chunks that are in the order of their numbers."""
     words, length = _words(chunks)
-    group, groups = _coded(Group(chunk.source, chunk.place, chunk.scope) for chunk in chunks)
+    group, groups = _coded(VisibilityGroup(chunk.source, chunk.place, chunk.scope) for chunk in chunks)
     speaker, speakers = _coded(chunk.speaker for chunk in chunks)
     stands = [standpoint_of(chunk) for chunk in chunks]
     line, lines = _numbered([stand.line for stand in stands])
@@ -56,7 +56,7 @@ def segment_of(chunks: Sequence[Standing]) -> Segment:
     return Segment(facts, words, _vectors(chunks), groups, speakers)
 
 
-def _words(chunks: Sequence[Standing]) -> tuple[Words, NDArray[np.int32]]:
+def _words(chunks: Sequence[IndexedChunk]) -> tuple[Words, NDArray[np.int32]]:
     said = [chunk.terms.split() for chunk in chunks]
     length = np.array([len(terms) for terms in said], np.int32)
     known = _Codes()
@@ -94,7 +94,7 @@ def line_by_line(line: Codes, position: NDArray[np.int64]) -> Codes:
     return np.argsort(standpoints(line, position), kind="stable").astype(np.uint32)
 
 
-def _vectors(chunks: Sequence[Standing]) -> Vectors:
+def _vectors(chunks: Sequence[IndexedChunk]) -> Vectors:
     sizes = Counter(len(chunk.vector) for chunk in chunks if chunk.vector)
     # Whatever is not as long as most others is of no use to anyone.
     size = max(sizes, key=sizes.__getitem__, default=0)

@@ -20,7 +20,7 @@ import msgspec
 import numpy as np
 
 from weft.search_index.quantized_vectors import Vectors
-from weft.search_index.segment import Facts, Group, Segment, Words
+from weft.search_index.segment import Facts, Segment, VisibilityGroup, Words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ class Section(msgspec.Struct, frozen=True):
     start: int
 
 
-class Contents(msgspec.Struct, frozen=True):
+class SegmentContents(msgspec.Struct, frozen=True):
     """What a file holds: everything that happened to its rows up to a number.
 
     ``size`` is how many bytes the arrays take, which lie before this. Each mebibyte of them has its checksum.
@@ -83,7 +83,7 @@ class SegmentFile:
     ``as_of`` is the number up to which it knows what happened to its rows; ``bytes_read`` is what was not mapped of it.
     """
 
-    def __init__(self, path: Path, stamp: Stamp, contents: Contents, arrays: _Arrays) -> None:
+    def __init__(self, path: Path, stamp: Stamp, contents: SegmentContents, arrays: _Arrays) -> None:
         self.name = path.name
         self.as_of = contents.as_of
         self.bytes_read = arrays.bytes_read
@@ -131,7 +131,7 @@ def write_segment(path: Path, segment: Segment, as_of: int) -> None:
         body = _Body(file)
         body.write(memoryview(_MAGIC))
         sections = [_write_section(body, name, values) for name, values in _arrays(segment)]
-        contents = msgspec.json.encode(Contents(FORMAT, as_of, sections, body.size, body.checksums))
+        contents = msgspec.json.encode(SegmentContents(FORMAT, as_of, sections, body.size, body.checksums))
         file.write(contents)
         file.write(_END.pack(len(contents), zlib.crc32(contents), _MAGIC))
         file.flush()
@@ -184,7 +184,7 @@ def _segment(arrays: dict[str, NDArray[Any]]) -> Segment:
         facts=made(Facts),
         words=made(Words),
         vectors=made(Vectors),
-        groups=tuple(msgspec.json.decode(arrays[_GROUPS].tobytes(), type=list[Group])),
+        groups=tuple(msgspec.json.decode(arrays[_GROUPS].tobytes(), type=list[VisibilityGroup])),
         speakers=tuple(msgspec.json.decode(arrays[_SPEAKERS].tobytes(), type=list[str])),
     )
 
@@ -215,7 +215,7 @@ def _write_section(body: _Body, name: str, values: NDArray[Any]) -> Section:
     return Section(name, values.dtype.str, values.shape, start)
 
 
-def _verified(file: BufferedReader, size: int) -> Contents:
+def _verified(file: BufferedReader, size: int) -> SegmentContents:
     """Return what a file holds when all of it is as it was written."""
     file.seek(-_END.size, os.SEEK_END)
     length, checksum, magic = _END.unpack(file.read())
@@ -226,14 +226,14 @@ def _verified(file: BufferedReader, size: int) -> Contents:
     written = file.read(length)
     if zlib.crc32(written) != checksum:
         raise ValueError("what it says of itself is not as it was written")
-    contents = msgspec.json.decode(written, type=Contents)
+    contents = msgspec.json.decode(written, type=SegmentContents)
     if contents.format != FORMAT or contents.size != start:
         raise ValueError("written by another version")
     _compare(file, contents, range(len(contents.checksums)))
     return contents
 
 
-def _compare(file: BufferedReader, contents: Contents, blocks: range) -> None:
+def _compare(file: BufferedReader, contents: SegmentContents, blocks: range) -> None:
     file.seek(blocks.start * _BLOCK_BYTES)
     buffer = memoryview(bytearray(_BLOCK_BYTES))
     for place in blocks:

@@ -10,7 +10,7 @@ import numpy as np
 
 from weft.search_index.ivf import FEWEST_CLUSTERED, arranged, clustered, unclustered
 from weft.search_index.quantized_vectors import Vectors, no_vectors
-from weft.search_index.segment import Facts, Group, Segment, Words
+from weft.search_index.segment import Facts, Segment, VisibilityGroup, Words
 from weft.search_index.segment_builder import line_by_line
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _moved(alive: Sequence[Bits], order: NDArray[np.intp]) -> list[NDArray[np.in
 
 def _facts(
     segments: Sequence[Segment], alive: Sequence[Bits], order: NDArray[np.intp]
-) -> tuple[Facts, tuple[Group, ...], tuple[str, ...]]:
+) -> tuple[Facts, tuple[VisibilityGroup, ...], tuple[str, ...]]:
     def joined(columns: Iterable[NDArray[Any]]) -> NDArray[Any]:
         return np.concatenate([column[kept] for column, kept in zip(columns, alive, strict=True)])[order]
 

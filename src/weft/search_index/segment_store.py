@@ -15,7 +15,7 @@ import msgspec
 from weft.capabilities.indexing.collections.model import changes_kept
 from weft.search_index.paths import ASIDE
 from weft.search_index.segment_file import FORMAT, Damaged, open_segment, stamp_of, write_segment
-from weft.search_index.snapshot import Moment, Part, joined, whole
+from weft.search_index.snapshot import IndexSnapshot, SegmentView, joined, whole
 
 if sys.platform != "win32":
     import fcntl
@@ -49,7 +49,7 @@ class Loaded(NamedTuple):
     """What lay in files: a moment in which everything is there that was removed behind ``as_of``."""
 
     birth: int
-    moment: Moment
+    moment: IndexSnapshot
     as_of: int
 
     def is_of(self, state: ShelfState) -> bool:
@@ -65,7 +65,7 @@ class ShelfFolder:
         # What the list looked like when it was last read or written.
         self._seen: Stamp | None = None
 
-    def load(self, known: Moment) -> Loaded | None:
+    def load(self, known: IndexSnapshot) -> Loaded | None:
         """Open the files that count, but for those that are known; None if there are none. Raises Damaged."""
         self._seen = stamp_of(self._path / _LIST)
         listed = self._listed()
@@ -78,10 +78,10 @@ class ShelfFolder:
                 raise
             # Another process has put others in their place.
             return self.load(known)
-        moment = Moment(listed.number, _latest([part for part, _ in found]))
+        moment = IndexSnapshot(listed.number, _latest([part for part, _ in found]))
         return Loaded(listed.birth, moment, min((as_of for _, as_of in found), default=listed.number))
 
-    def is_untouched(self, moment: Moment) -> bool:
+    def is_untouched(self, moment: IndexSnapshot) -> bool:
         """Tell whether the list, and the files of a moment, are as they were when they were found to be sound."""
         return stamp_of(self._path / _LIST) == self._seen and all(file.is_untouched() for file in moment.files)
 
@@ -109,14 +109,14 @@ class ShelfFolder:
                 (self._path / _LIST).unlink()
                 self._drop_all_but([])
 
-    def is_current(self, birth: int, moment: Moment) -> bool:
+    def is_current(self, birth: int, moment: IndexSnapshot) -> bool:
         """Tell whether the files of a moment are those that count, so that no other process has put others there."""
         try:
             return self._counts(birth, moment)
         except Damaged:
             return False
 
-    def build(self, birth: int, moment: Moment) -> Moment | None:
+    def build(self, birth: int, moment: IndexSnapshot) -> IndexSnapshot | None:
         """Put what lies in memory into a file and return the moment with it; None if another process is at it.
 
         Raises Damaged.
@@ -128,7 +128,7 @@ class ShelfFolder:
             oldest = moment.number - changes_kept(moment.size) // 2
             stay, together = _to_join(moment.parts, oldest)
             written = [self._write(together, moment.number)] if together else []
-            built = Moment(moment.number, (*stay, *written))
+            built = IndexSnapshot(moment.number, (*stay, *written))
             self._publish(birth, built)
             return built
 
@@ -145,7 +145,7 @@ class ShelfFolder:
                     return
             yield True
 
-    def _counts(self, birth: int, moment: Moment) -> bool:
+    def _counts(self, birth: int, moment: IndexSnapshot) -> bool:
         listed = self._listed()
         if listed is None or listed.birth != birth:
             return not moment.files
@@ -169,7 +169,7 @@ class ShelfFolder:
             raise Damaged(f"{_LIST}: written by another version")
         return listed
 
-    def _write(self, parts: Sequence[Part], number: int) -> Part:
+    def _write(self, parts: Sequence[SegmentView], number: int) -> SegmentView:
         path = self._path / f"{secrets.token_hex(8)}{_SEGMENT}"
         write_segment(path, joined(parts), number)
         try:
@@ -177,7 +177,7 @@ class ShelfFolder:
         except Damaged as damage:
             raise OSError("what was written is not what can be read") from damage
 
-    def _publish(self, birth: int, moment: Moment) -> None:
+    def _publish(self, birth: int, moment: IndexSnapshot) -> None:
         """Make these the files that count, all at once, and drop those that no longer do."""
         listed = msgspec.json.encode(Listed(FORMAT, birth, moment.number, _names(moment)))
         beside = self._path / f"{_LIST}.{secrets.token_hex(4)}"
@@ -197,11 +197,11 @@ class ShelfFolder:
                     file.unlink()
 
 
-def _names(moment: Moment) -> list[str]:
+def _names(moment: IndexSnapshot) -> list[str]:
     return [file.name for file in moment.files]
 
 
-def _opened(path: Path, known: Moment) -> tuple[Part, int]:
+def _opened(path: Path, known: IndexSnapshot) -> tuple[SegmentView, int]:
     """Return what lies in a file, and up to which number what was removed is not in it any more."""
     for part in known.parts:
         if part.file is not None and part.file.name == path.name and part.file.is_untouched():
@@ -210,7 +210,7 @@ def _opened(path: Path, known: Moment) -> tuple[Part, int]:
     return whole(*opened), opened.file.as_of
 
 
-def _to_join(parts: Sequence[Part], oldest: int) -> tuple[list[Part], list[Part]]:
+def _to_join(parts: Sequence[SegmentView], oldest: int) -> tuple[list[SegmentView], list[SegmentView]]:
     """Return the files that stay, and what is put into one new file together: all that lies in memory, at least."""
     files = [part for part in parts if part.file is not None]
     memory = [part for part in parts if part.file is None]
@@ -224,13 +224,13 @@ def _to_join(parts: Sequence[Part], oldest: int) -> tuple[list[Part], list[Part]
     return files[:stays], [*files[stays:], *memory]
 
 
-def _is_worn(part: Part, oldest: int) -> bool:
+def _is_worn(part: SegmentView, oldest: int) -> bool:
     """Tell whether much of a file is gone, or it is very old."""
     is_old = part.file is not None and part.file.as_of < oldest
     return is_old or part.alive < (1 - _MOST_GONE) * part.segment.size
 
 
-def _latest(parts: list[Part]) -> tuple[Part, ...]:
+def _latest(parts: list[SegmentView]) -> tuple[SegmentView, ...]:
     """Let what came again later take the place of what was known of it before."""
     for place, later in enumerate(parts):
         numbers = later.segment.facts.number
@@ -238,6 +238,6 @@ def _latest(parts: list[Part]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _overlap(part: Part, later: Part) -> bool:
+def _overlap(part: SegmentView, later: SegmentView) -> bool:
     first, last = part.segment.facts.number, later.segment.facts.number
     return bool(len(first) and len(last) and first[-1] >= last[0])

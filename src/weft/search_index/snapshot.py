@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.capabilities.indexing.collections.model import Standing
+    from weft.capabilities.indexing.collections.model import IndexedChunk
     from weft.search_index.segment import Segment
     from weft.search_index.segment_file import SegmentFile
 
 
 @dataclass(frozen=True)
-class Part:
+class SegmentView:
     """A segment, and which of its rows are still there. ``file`` is what it lies in; None for memory."""
 
     segment: Segment
@@ -42,20 +42,20 @@ class Part:
     def is_whole(self) -> bool:
         return self.file is None or self.file.is_whole()
 
-    def without(self, numbers: NDArray[np.int64]) -> Part:
+    def without(self, numbers: NDArray[np.int64]) -> SegmentView:
         rows = self.segment.find(numbers)
         rows = rows[self.masks.alive[rows]]
-        return self if not len(rows) else Part(self.segment, self.masks.without(rows), self.file)
+        return self if not len(rows) else SegmentView(self.segment, self.masks.without(rows), self.file)
 
 
 @dataclass(frozen=True)
-class Moment:
+class IndexSnapshot:
     """Everything that happened to a shelf up to a number."""
 
     number: int = 0
-    parts: tuple[Part, ...] = ()
+    parts: tuple[SegmentView, ...] = ()
 
-    def then(self, number: int, chunks: Sequence[Standing], removed: Sequence[int]) -> Moment:
+    def then(self, number: int, chunks: Sequence[IndexedChunk], removed: Sequence[int]) -> IndexSnapshot:
         """Return the moment of a later number, by what came and what went in between.
 
         A chunk that is here already takes the place of what was known of it.
@@ -67,7 +67,7 @@ class Moment:
             parts = tuple(part.without(numbers) for part in parts)
         if chunks:
             parts = _few(parts, whole(segment_of(chunks)))
-        return Moment(number, parts)
+        return IndexSnapshot(number, parts)
 
     @property
     def in_memory(self) -> int:
@@ -87,11 +87,11 @@ class Moment:
     def files(self) -> list[SegmentFile]:
         return [part.file for part in self.parts if part.file is not None]
 
-    def intact(self) -> Moment:
+    def intact(self) -> IndexSnapshot:
         """Return what can be looked at: with files that were cut short left out, it claims to know of nothing."""
         if all(part.is_whole() for part in self.parts):
             return self
-        return Moment(0, tuple(part for part in self.parts if part.is_whole()))
+        return IndexSnapshot(0, tuple(part for part in self.parts if part.is_whole()))
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
@@ -109,17 +109,17 @@ class Moment:
         return [np.array([known[name] for name in part.segment.speakers], np.int32) for part in self.parts]
 
 
-def whole(segment: Segment, file: SegmentFile | None = None) -> Part:
+def whole(segment: Segment, file: SegmentFile | None = None) -> SegmentView:
     """Return a part in which everything is still there."""
-    return Part(segment, Masks(segment, np.ones(segment.size, np.bool_)), file)
+    return SegmentView(segment, Masks(segment, np.ones(segment.size, np.bool_)), file)
 
 
-def joined(parts: Sequence[Part], *, to_stay: bool = True) -> Segment:
+def joined(parts: Sequence[SegmentView], *, to_stay: bool = True) -> Segment:
     """Return one segment of all that is still there."""
     return merged([part.segment for part in parts], [part.masks.alive for part in parts], to_stay=to_stay)
 
 
-def _few(parts: tuple[Part, ...], new: Part) -> tuple[Part, ...]:
+def _few(parts: tuple[SegmentView, ...], new: SegmentView) -> tuple[SegmentView, ...]:
     """Add a part, joining it with those before that are not much larger, so that there are never many in memory."""
     kept = list(parts)
     together = [new]

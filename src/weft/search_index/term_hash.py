@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from weft.capabilities.indexing.collections.model import Standing
+    from weft.capabilities.indexing.collections.model import IndexedChunk
 
 _TERMS_KEPT = 2**16
 _SEPARATOR = "\x00"
@@ -37,7 +37,7 @@ def number_of_term(term: str) -> int:
     return number_of(term)
 
 
-def standpoint_of(chunk: Standing) -> Standpoint:
+def standpoint_of(chunk: IndexedChunk) -> Standpoint:
     """Messages follow each other in their session, the parts of everything else only in their item's version."""
     if chunk.source == "message" and chunk.item.isdecimal():
         said = int(chunk.item) << _PART_BITS | min(chunk.ordinal, _PARTS - 1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from weft.capabilities.search.index_view import Columns, Near
+from weft.capabilities.search.index_view import Columns, NearestRows
 from weft.kernel.thread_pools import SEARCHING
 from weft.search_index.term_hash import POSITION_BITS, number_of_term
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from weft.capabilities.search.index_view import Audiences, Floats, Postings, Rows, Wish
-    from weft.search_index.snapshot import Moment, Part
-    from weft.search_index.visibility_masks import Mask
+    from weft.capabilities.search.index_view import Audiences, CollectionQuery, Floats, Postings, Rows
+    from weft.search_index.snapshot import IndexSnapshot, SegmentView
+    from weft.search_index.visibility_masks import RowMask
 
 _NOWHERE = -1
 _BEYOND = np.iinfo(np.int64).max
@@ -29,7 +29,7 @@ class _Held(NamedTuple):
 
     rows: NDArray[np.uint32]
     counts: NDArray[np.uint8]
-    mask: Mask
+    mask: RowMask
     offset: int
 
 
@@ -65,7 +65,7 @@ class ShelfPostings:
 class ShelfView:
     """One shelf at one moment, as far as its caller may see it and asked for it."""
 
-    def __init__(self, shelf: str, moment: Moment, wish: Wish, audiences: Audiences) -> None:
+    def __init__(self, shelf: str, moment: IndexSnapshot, wish: CollectionQuery, audiences: Audiences) -> None:
         self.shelf = shelf
         self.behind = 0
         self._moment = moment
@@ -160,14 +160,14 @@ class ShelfView:
         if not self._pins:
             return np.empty(0, np.int64)
 
-        def visible(part: Part, mask: Mask) -> NDArray[np.intp]:
+        def visible(part: SegmentView, mask: RowMask) -> NDArray[np.intp]:
             rows = part.segment.pinned
             seen = mask.seen(rows)
             return rows if seen is None else rows[seen]
 
         return self._newest_of(((part, visible(part, mask), offset) for part, mask, offset in self._parts()), limit)
 
-    async def nearest(self, vector: Floats, limit: int) -> Near:
+    async def nearest(self, vector: Floats, limit: int) -> NearestRows:
         return await SEARCHING.run(self.nearest_now, vector, limit)
 
     async def cosines(self, rows: Rows, questions: Floats) -> Floats:
@@ -176,7 +176,7 @@ class ShelfView:
     async def vectors(self, rows: Rows, dimensions: int) -> Floats:
         return await SEARCHING.run(self.vectors_now, rows, dimensions)
 
-    def nearest_now(self, vector: Floats, limit: int) -> Near:
+    def nearest_now(self, vector: Floats, limit: int) -> NearestRows:
         """Return the nearest rows: of every part, then of all."""
         vector = np.asarray(vector, np.float32).reshape(-1)
         found = [
@@ -185,7 +185,7 @@ class ShelfView:
         rows = np.concatenate([np.empty(0, np.int64), *(near.rows + offset for near, offset in found)])
         cosines = np.concatenate([np.empty(0, np.float32), *(near.cosines for near, _ in found)])
         best = np.argsort(-cosines, kind="stable")[:limit]
-        return Near(rows[best], cosines[best])
+        return NearestRows(rows[best], cosines[best])
 
     def cosines_now(self, rows: Rows, questions: Floats) -> Floats:
         found = np.zeros((len(questions), len(rows)), np.float32)
@@ -199,10 +199,10 @@ class ShelfView:
             part.segment.vectors.put_into(found, chosen, local)
         return found
 
-    def _parts(self) -> Iterator[tuple[Part, Mask, int]]:
+    def _parts(self) -> Iterator[tuple[SegmentView, RowMask, int]]:
         return zip(self._moment.parts, self._masks, self._moment.offsets.tolist(), strict=False)
 
-    def _split(self, rows: Rows) -> Iterator[tuple[Part, NDArray[np.intp], NDArray[np.intp]]]:
+    def _split(self, rows: Rows) -> Iterator[tuple[SegmentView, NDArray[np.intp], NDArray[np.intp]]]:
         """Yield for each part which of the rows lie in it, and where."""
         offsets = self._moment.offsets
         owner = np.searchsorted(offsets, rows, side="right") - 1
@@ -211,7 +211,7 @@ class ShelfView:
             if len(chosen):
                 yield part, chosen, rows[chosen] - offsets[place]
 
-    def _column(self, rows: Rows, kind: type, get: Callable[[Part, Rows], NDArray[Any]]) -> NDArray[Any]:
+    def _column(self, rows: Rows, kind: type, get: Callable[[SegmentView, Rows], NDArray[Any]]) -> NDArray[Any]:
         if len(self._moment.parts) == 1:
             return get(self._moment.parts[0], np.asarray(rows, np.int64)).astype(kind)
         found: NDArray[Any] = np.zeros(len(rows), kind)
@@ -278,7 +278,7 @@ class ShelfView:
             nearest = np.minimum(nearest, distance)
         return found
 
-    def _newest_of(self, chosen: Iterable[tuple[Part, NDArray[np.intp], int]], limit: int) -> Rows:
+    def _newest_of(self, chosen: Iterable[tuple[SegmentView, NDArray[np.intp], int]], limit: int) -> Rows:
         """Return the newest of some rows of each part, newest first."""
         found = [np.empty(0, np.int64)]
         for part, rows, offset in chosen:
@@ -294,7 +294,7 @@ class ShelfView:
 
 
 def _beside(
-    part: Part, mask: Mask, lines: NDArray[np.int64], positions: NDArray[np.int64], *, forward: bool
+    part: SegmentView, mask: RowMask, lines: NDArray[np.int64], positions: NDArray[np.int64], *, forward: bool
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return a part's visible rows next to these standpoints, and how far away each is."""
     order, standpoints = mask.in_lines

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 import numpy as np
 
-from weft.search_index.quantized_vectors import Sight
+from weft.search_index.quantized_vectors import VisibleVectors
 from weft.search_index.term_hash import line_of, number_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from weft.capabilities.search.index_view import Audiences, Unfinished, Wish
+    from weft.capabilities.search.index_view import Audiences, CollectionQuery, IncompleteItem
     from weft.search_index.segment import Segment
 
     Bits = NDArray[np.bool_]
@@ -31,7 +31,7 @@ _FEW_GONE = 4_096
 _patterns = msgspec.json.Decoder(list[str]).decode
 
 
-class Mask:
+class RowMask:
     """The visible rows of a segment; ``bits`` is None where these are all."""
 
     def __init__(self, segment: Segment, bits: Bits | None) -> None:
@@ -65,21 +65,23 @@ class Mask:
         return order, self._segment.standpoints[order]
 
     @cached_property
-    def sight(self) -> Sight | None:
-        return None if self.bits is None else Sight(self._segment.vectors, self.bits[self._segment.vectors.rows])
+    def sight(self) -> VisibleVectors | None:
+        return (
+            None if self.bits is None else VisibleVectors(self._segment.vectors, self.bits[self._segment.vectors.rows])
+        )
 
     def seen(self, rows: NDArray[Any]) -> Bits | None:
         """Tell which of some rows are visible; None if all are."""
         return None if self.bits is None else self.bits[rows]
 
-    def without(self, rows: Rows) -> Mask:
+    def without(self, rows: Rows) -> RowMask:
         """Return the mask without some rows. What is known of this one is not found out anew."""
         gone = rows if self.bits is None else rows[self.bits[rows]]
         if not len(gone):
             return self
         bits = np.ones(self._segment.size, np.bool_) if self.bits is None else self.bits.copy()
         bits[gone] = False
-        rest, known, facts = Mask(self._segment, bits), self.__dict__, self._segment.facts
+        rest, known, facts = RowMask(self._segment, bits), self.__dict__, self._segment.facts
         if "total_terms" in known:
             rest.total_terms = self.total_terms - int(facts.length[gone].sum())
         if "messages" in known:
@@ -111,7 +113,7 @@ class _Asked(NamedTuple):
 
     groups: bytes
     items: frozenset[str] | None
-    unfinished: frozenset[Unfinished]
+    unfinished: frozenset[IncompleteItem]
 
 
 class Masks:
@@ -121,9 +123,9 @@ class Masks:
         self._segment = segment
         self.alive = alive
         self._most = int(np.clip(_BYTES_KEPT // (_BYTES_A_ROW * segment.size + 1), _FEWEST_KEPT, _MOST_KEPT))
-        self._kept: OrderedDict[_Asked, Mask] = OrderedDict()
+        self._kept: OrderedDict[_Asked, RowMask] = OrderedDict()
         # Masks from when more was alive, and what has gone since.
-        self._earlier: dict[_Asked, tuple[Mask, Rows]] = {}
+        self._earlier: dict[_Asked, tuple[RowMask, Rows]] = {}
         self._lock = Lock()
 
     @property
@@ -131,13 +133,13 @@ class Masks:
         """Return about how much memory its masks take."""
         return len(self.alive) + _BYTES_A_ROW * self._segment.size * (len(self._kept) + len(self._earlier))
 
-    def of(self, wish: Wish, audiences: Audiences) -> Mask:
+    def of(self, wish: CollectionQuery, audiences: Audiences) -> RowMask:
         groups = _visible_groups(self._segment, wish, audiences)
         unfinished = frozenset(each for each in wish.unfinished if self._segment.holds(number_of(each.document_id)))
         asked = _Asked(np.packbits(groups).tobytes(), wish.items, unfinished)
         mask = self._known(asked)
         if mask is None:
-            mask = Mask(self._segment, self._bits(groups, asked))
+            mask = RowMask(self._segment, self._bits(groups, asked))
             self._keep(asked, mask)
         return self._narrowed(mask, wish)
 
@@ -152,7 +154,7 @@ class Masks:
         rest._earlier = {asked: each for asked, each in earlier.items() if len(each[1]) <= _FEW_GONE}
         return rest
 
-    def _known(self, asked: _Asked) -> Mask | None:
+    def _known(self, asked: _Asked) -> RowMask | None:
         with self._lock:
             if asked in self._kept:
                 self._kept.move_to_end(asked)
@@ -165,7 +167,7 @@ class Masks:
         self._keep(asked, rest)
         return rest
 
-    def _keep(self, asked: _Asked, mask: Mask) -> None:
+    def _keep(self, asked: _Asked, mask: RowMask) -> None:
         with self._lock:
             self._kept[asked] = mask
             while len(self._kept) > self._most:
@@ -181,7 +183,7 @@ class Masks:
             bits = bits & ~self._never_finished(each)
         return bits
 
-    def _never_finished(self, document: Unfinished) -> Bits:
+    def _never_finished(self, document: IncompleteItem) -> Bits:
         """Tell which rows belong to versions of a document that are not to be found."""
         facts = self._segment.facts
         found = line_of("document", document.domain, document.document_id, document.found_version)
@@ -189,14 +191,14 @@ class Masks:
         hidden &= facts.lines[facts.line] != found
         return hidden
 
-    def _narrowed(self, mask: Mask, wish: Wish) -> Mask:
+    def _narrowed(self, mask: RowMask, wish: CollectionQuery) -> RowMask:
         """Leave out what hardly anyone else will leave out: such masks are not kept."""
         moment, bits = self._segment.facts.moment, mask.bits
         if wish.since is not None:
             bits = _both(bits, moment >= wish.since)
         if wish.until is not None:
             bits = _both(bits, moment < wish.until)
-        narrowed = mask if bits is mask.bits else Mask(self._segment, bits)
+        narrowed = mask if bits is mask.bits else RowMask(self._segment, bits)
         if wish.without:
             return narrowed.without(self._segment.find(np.array(sorted(wish.without), np.int64)))
         return narrowed
@@ -206,7 +208,7 @@ def _both(bits: Bits | None, more: Bits) -> Bits:
     return more if bits is None else bits & more
 
 
-def _visible_groups(segment: Segment, wish: Wish, audiences: Audiences) -> Bits:
+def _visible_groups(segment: Segment, wish: CollectionQuery, audiences: Audiences) -> Bits:
     """Tell which groups are in the places and of the sources that are meant, and show themselves to who asks."""
     shown = np.array([not scope or audiences.matches(_patterns(scope)) for scope in segment.scopes.names], np.bool_)
     visible: Bits = shown[segment.scopes.codes]

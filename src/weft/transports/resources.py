@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from weft.app.app import App
-    from weft.app.dispatch import Arrival
+    from weft.app.dispatch import CallContext
     from weft.kernel.operation import Response
 
 _NAME = r"([A-Za-z0-9][A-Za-z0-9_-]{0,99})"
@@ -129,7 +129,7 @@ def parse_uri(uri: str) -> Resource:
     raise ResourceNotFound(f"'{uri[:_LONGEST_URI]}' is not a resource of Weft.", uri=uri[:_LONGEST_URI])
 
 
-async def read_resource(app: App, resource: Resource, arrival: Arrival) -> bytes:
+async def read_resource(app: App, resource: Resource, arrival: CallContext) -> bytes:
     """Return a resource's content as JSON, through the same operations as any other call."""
     try:
         response = await app.call(app.registry[resource.operation], resource.request, arrival)
@@ -140,24 +140,26 @@ async def read_resource(app: App, resource: Resource, arrival: Arrival) -> bytes
     return msgspec.json.encode(_matching(response, resource))
 
 
-async def check_may_watch(app: App, resource: Resource, arrival: Arrival) -> None:
+async def check_may_watch(app: App, resource: Resource, arrival: CallContext) -> None:
     """Refuse a resource the caller could not read."""
     read = resource.board or resource
     await app.call(app.registry[read.operation], read.request, arrival)
 
 
-async def follow_resource(app: App, resource: Resource, arrival: Arrival, after: int) -> AsyncIterator[Change]:
+async def follow_resource(
+    app: App, resource: Resource, arrival: CallContext, after: int
+) -> AsyncIterator[ResourceChange]:
     """Yield whenever the resource may have changed, for as long as the caller may read it."""
     if resource.interest is None:
         while True:
             await asyncio.sleep(COLLECTION_INTERVAL)
             await check_may_watch(app, resource, arrival)
-            yield Change(after, happened=True)
+            yield ResourceChange(after, happened=True)
     async for page in app.follow(arrival, resource.interest, after):
-        yield Change(page.reached, happened=bool(page.recorded))
+        yield ResourceChange(page.reached, happened=bool(page.recorded))
 
 
-class Change(NamedTuple):
+class ResourceChange(NamedTuple):
     """How far a resource has been followed, and whether anything happened to it since the last time."""
 
     reached: int

@@ -9,10 +9,10 @@ from mcp.server.stdio import stdio_server
 
 from weft.app.app import App
 from weft.app.authentication import Local
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.kernel.correlation import UNRELATED
 from weft.transports.logs import configure_logging
-from weft.transports.mcp.caller import Caller
+from weft.transports.mcp.caller import McpCaller
 from weft.transports.mcp.server import build_server
 from weft.transports.mcp.subscriptions import Subscriptions
 
@@ -26,10 +26,10 @@ def run(
 ) -> None:
     """Serve one MCP client on standard input and output until it leaves; ``during`` is what all it does is part of."""
     configure_logging(settings.log_level)
-    asyncio.run(_serve(settings, Caller(Arrival(Local(tenant, principal), correlation=during), session)))
+    asyncio.run(_serve(settings, McpCaller(CallContext(Local(tenant, principal), correlation=during), session)))
 
 
-async def _serve(settings: Settings, caller: Caller) -> None:
+async def _serve(settings: Settings, caller: McpCaller) -> None:
     app = App(settings)
     await app.open()
     try:

@@ -9,7 +9,7 @@ import pytest
 
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.media_types import type_of_text
-from weft.capabilities.indexing.chunking.model import Cutting, Named, Reading
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, Reading
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def test_cutting_takes_as_long_as_the_text_is(media_type: str) -> None:
     for shape in SHAPES:
 
         def work(length: int, shape: tuple[str, str, str] = shape) -> None:
-            cut(Reading(text=of_length(shape, length), media_type=media_type), Cutting(), approximate_tokens)
+            cut(Reading(text=of_length(shape, length), media_type=media_type), ChunkingOptions(), approximate_tokens)
 
         assert not grows_faster_than_the_text(work), shape
 
@@ -73,7 +73,7 @@ def test_finding_out_what_a_text_is_takes_as_long_as_it_is() -> None:
 def test_names_within_names_take_as_long_as_there_are_names() -> None:
     def work(length: int) -> None:
         text = "class A{" * (length // 8)
-        names = tuple(Named(start, len(text), "A") for start in range(0, len(text), 8))
-        cut(Reading(text=text, media_type="text/x-java", names=names), Cutting(), approximate_tokens)
+        names = tuple(CodeSymbol(start, len(text), "A") for start in range(0, len(text), 8))
+        cut(Reading(text=text, media_type="text/x-java", names=names), ChunkingOptions(), approximate_tokens)
 
     assert not grows_faster_than_the_text(work)

@@ -9,19 +9,21 @@ import pytest
 
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.media_types import type_of_text
-from weft.capabilities.indexing.chunking.model import Cutting, Named, Piece, Reading
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, Reading, TextSpan
 from weft.kernel.tokens import approximate_tokens
 
 pytestmark = pytest.mark.req("CE-F48")
 
-SMALL = Cutting(chunk_tokens=32, overlap_tokens=0)
+SMALL = ChunkingOptions(chunk_tokens=32, overlap_tokens=0)
 
 
-def cut_up(text: str, media_type: str, cutting: Cutting = SMALL, names: tuple[Named, ...] = ()) -> list[Piece]:
+def cut_up(
+    text: str, media_type: str, cutting: ChunkingOptions = SMALL, names: tuple[CodeSymbol, ...] = ()
+) -> list[TextSpan]:
     return cut(Reading(text=text, media_type=media_type, names=names), cutting, approximate_tokens)
 
 
-def shown(text: str, pieces: list[Piece]) -> list[tuple[str, str]]:
+def shown(text: str, pieces: list[TextSpan]) -> list[tuple[str, str]]:
     return [(piece.heading, text[piece.start : piece.end]) for piece in pieces]
 
 
@@ -83,7 +85,7 @@ def test_a_code_block_that_fits_is_not_cut() -> None:
 
 def test_a_hash_within_code_is_no_heading_and_an_underline_makes_one() -> None:
     text = "Title\n=====\n\n```\n# no heading\n```\n\nPart\n----\n\nText."
-    assert [piece.heading for piece in cut_up(text, "text/markdown", Cutting())] == ["Title"]
+    assert [piece.heading for piece in cut_up(text, "text/markdown", ChunkingOptions())] == ["Title"]
     assert [piece.heading for piece in cut_up(text + " More words." * 20, "text/markdown")][1] == "Title > Part"
 
 
@@ -112,13 +114,13 @@ def test_a_character_keeps_its_marks() -> None:
 
 def test_the_end_of_a_piece_begins_the_next() -> None:
     text = " ".join(f"This is sentence number {number}." for number in range(30))
-    one, two, *_ = cut_up(text, "text/plain", Cutting(chunk_tokens=64, overlap_tokens=16))
+    one, two, *_ = cut_up(text, "text/plain", ChunkingOptions(chunk_tokens=64, overlap_tokens=16))
     assert text[two.start : one.end] == "This is sentence number 7. This is sentence number 8."
 
 
 def test_no_overlap_reaches_over_a_heading() -> None:
     text = "# One\n\n" + "A sentence of the first. " * 8 + "\n\n# Two\n\n" + "A sentence of the second. " * 8
-    pieces = cut_up(text, "text/markdown", Cutting(chunk_tokens=64, overlap_tokens=16))
+    pieces = cut_up(text, "text/markdown", ChunkingOptions(chunk_tokens=64, overlap_tokens=16))
     assert [words[:7] for _, words in shown(text, pieces)] == ["# One\n\n", "# Two\n\n"]
 
 
@@ -248,6 +250,6 @@ def test_programs_are_cut_before_definitions_and_pieces_know_their_names() -> No
 def test_named_parts_decide_where_a_program_is_cut() -> None:
     text = "alpha beta gamma delta\n" * 12
     half = len(text) // 2
-    pieces = cut_up(text, "text/x-thing", SMALL, (Named(0, half, "a"), Named(half, len(text), "b")))
+    pieces = cut_up(text, "text/x-thing", SMALL, (CodeSymbol(0, half, "a"), CodeSymbol(half, len(text), "b")))
     assert [piece.heading for piece in pieces] == ["a", "a", "b", "b"]
     assert half in {piece.start for piece in pieces}

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from weft.capabilities.indexing.chunking.chunker import cut
-from weft.capabilities.indexing.chunking.model import Cutting, Named, Piece, Reading
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, Reading, TextSpan
 from weft.kernel.tokens import approximate_tokens
 from weft.providers.tokenizers import InstalledTokenizers
 
@@ -49,11 +49,11 @@ FRAGMENTS = (
 )
 texts = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=40), max_size=60).map("".join)
 longer = st.tuples(texts, st.integers(1, 40)).map(lambda drawn: drawn[0] * drawn[1])
-cuttings = st.builds(Cutting, chunk_tokens=st.integers(32, 200), overlap_tokens=st.integers(0, 250))
+cuttings = st.builds(ChunkingOptions, chunk_tokens=st.integers(32, 200), overlap_tokens=st.integers(0, 250))
 counters = st.sampled_from([approximate_tokens, len, lambda text: len(text.encode())])
 
 
-def check(text: str, pieces: list[Piece], cutting: Cutting, count: Callable[[str], int]) -> None:
+def check(text: str, pieces: list[TextSpan], cutting: ChunkingOptions, count: Callable[[str], int]) -> None:
     assert all(0 <= piece.start < piece.end <= len(text) for piece in pieces)
     assert all(piece.tokens == count(text[piece.start : piece.end]) <= cutting.chunk_tokens for piece in pieces)
     assert all(not text[piece.start].isspace() and not text[piece.end - 1].isspace() for piece in pieces)
@@ -71,22 +71,22 @@ def check(text: str, pieces: list[Piece], cutting: Cutting, count: Callable[[str
 @settings(max_examples=30, deadline=None)
 @pytest.mark.parametrize("media_type", MEDIA_TYPES)
 @given(text=longer, cutting=cuttings, count=counters)
-@example(text="", cutting=Cutting(), count=approximate_tokens)
-@example(text=" \n\t", cutting=Cutting(), count=approximate_tokens)
-@example(text="\u0301" * 2_000, cutting=Cutting(chunk_tokens=32), count=approximate_tokens)
-@example(text="x" * 5_000 + " " + "y" * 5_000, cutting=Cutting(chunk_tokens=32), count=len)
+@example(text="", cutting=ChunkingOptions(), count=approximate_tokens)
+@example(text=" \n\t", cutting=ChunkingOptions(), count=approximate_tokens)
+@example(text="\u0301" * 2_000, cutting=ChunkingOptions(chunk_tokens=32), count=approximate_tokens)
+@example(text="x" * 5_000 + " " + "y" * 5_000, cutting=ChunkingOptions(chunk_tokens=32), count=len)
 def test_every_piece_fits_and_nothing_is_lost(
-    media_type: str, text: str, cutting: Cutting, count: Callable[[str], int]
+    media_type: str, text: str, cutting: ChunkingOptions, count: Callable[[str], int]
 ) -> None:
     check(text, cut(Reading(text=text, media_type=media_type), cutting, count), cutting, count)
 
 
 @settings(max_examples=30, deadline=None)
 @given(text=longer, cutting=cuttings, data=st.data())
-def test_names_of_a_program_may_be_anywhere(text: str, cutting: Cutting, data: st.DataObject) -> None:
+def test_names_of_a_program_may_be_anywhere(text: str, cutting: ChunkingOptions, data: st.DataObject) -> None:
     places = st.integers(0, len(text))
     spans = data.draw(st.lists(st.tuples(places, places), max_size=8))
-    names = tuple(Named(min(span), max(span), "part") for span in spans)
+    names = tuple(CodeSymbol(min(span), max(span), "part") for span in spans)
     reading = Reading(text=text, media_type="text/x-python", names=names)
     check(text, cut(reading, cutting, approximate_tokens), cutting, approximate_tokens)
 
@@ -95,14 +95,14 @@ def test_names_of_a_program_may_be_anywhere(text: str, cutting: Cutting, data: s
 @pytest.mark.filterwarnings("ignore:open_binary is deprecated")
 @settings(max_examples=30, deadline=None)
 @given(text=longer, cutting=cuttings)
-def test_an_exact_tokenizer_is_kept_to(text: str, cutting: Cutting) -> None:
+def test_an_exact_tokenizer_is_kept_to(text: str, cutting: ChunkingOptions) -> None:
     count = InstalledTokenizers().named("o200k_base")
     check(text, cut(Reading(text=text, media_type="text/markdown"), cutting, count), cutting, count)
 
 
 @settings(max_examples=40, deadline=None)
 @given(text=longer, cutting=cuttings)
-def test_cutting_again_gives_the_same(text: str, cutting: Cutting) -> None:
+def test_cutting_again_gives_the_same(text: str, cutting: ChunkingOptions) -> None:
     reading = Reading(text=text, media_type="text/markdown")
     assert cut(reading, cutting, approximate_tokens) == cut(reading, cutting, approximate_tokens)
 
@@ -132,7 +132,7 @@ HOSTILE = {
 @pytest.mark.parametrize("media_type", MEDIA_TYPES)
 @pytest.mark.parametrize("text", [text[:100_000] for text in HOSTILE.values()], ids=HOSTILE)
 def test_hostile_texts_are_cut_like_others(media_type: str, text: str) -> None:
-    cutting = Cutting()
+    cutting = ChunkingOptions()
     check(
         text, cut(Reading(text=text, media_type=media_type), cutting, approximate_tokens), cutting, approximate_tokens
     )

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.capabilities.indexing.chunking.chunker import cut
-from weft.capabilities.indexing.chunking.model import Cutting, Reading
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decoded
 from weft.kernel.errors import PoolNotInitialized
 from weft.kernel.tokens import approximate_tokens
@@ -60,7 +60,7 @@ def page(words: bytes) -> bytes:
 def test_a_pdf_is_its_pages(reader: IsolatedDocumentReader) -> None:
     reading = reader.read(pdf([page(b"First words."), page(b"Second words.")]), None, "paper.pdf")
     assert (reading.text, reading.media_type) == ("First words.\fSecond words.", "application/pdf")
-    (piece,) = cut(reading, Cutting(), approximate_tokens)
+    (piece,) = cut(reading, ChunkingOptions(), approximate_tokens)
     assert piece.heading == "page 1 to page 2"
 
 

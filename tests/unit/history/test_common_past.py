@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from weft.capabilities.history.model import (
     EMPTY,
-    Act,
     Author,
     Change,
+    ChangeKind,
     ChangeMeta,
     Commit,
+    CommitRange,
     Point,
-    Recorded,
-    Stretch,
+    StoredCommit,
     Version,
     blob_hash,
 )
@@ -45,7 +45,7 @@ class Lines:
     """History in plain lists: as much of LineStore as merging asks for."""
 
     bases: dict[str, Base | None] = field(default_factory=lambda: {"main": None, "alien": None})
-    commits: dict[Moment, Recorded] = field(default_factory=dict)
+    commits: dict[Moment, StoredCommit] = field(default_factory=dict)
     clock: int = 0
 
     def head(self, line_id: str) -> Point:
@@ -60,18 +60,18 @@ class Lines:
     def write(self, line_id: str, value: str, merged: Point | None = None, *, takes: int = 0) -> None:
         head = self.head(line_id)
         self.clock += takes
-        change = Change("k", 1, 1, Act.WRITE, blob_hash(value), ChangeMeta())
+        change = Change("k", 1, 1, ChangeKind.WRITE, blob_hash(value), ChangeMeta())
         commit = Commit(line_id, head.seq + 1, Author("a", "a"), self.clock, "write", None, (change,), merged)
-        self.commits[line_id, head.seq + 1] = Recorded(commit, blob_hash(f"{line_id} {head.seq + 1}"))
+        self.commits[line_id, head.seq + 1] = StoredCommit(commit, blob_hash(f"{line_id} {head.seq + 1}"))
 
-    async def past(self, line_id: str, at: int) -> Sequence[Stretch]:
+    async def past(self, line_id: str, at: int) -> Sequence[CommitRange]:
         base = self.bases[line_id]
         if base is None:
-            return [Stretch(line_id, 0, at)]
-        own = [Stretch(line_id, base.seq, at)] if at > base.seq else []
+            return [CommitRange(line_id, 0, at)]
+        own = [CommitRange(line_id, base.seq, at)] if at > base.seq else []
         return [*own, *await self.past(base.line_id, min(at, base.seq))]
 
-    async def commit_at(self, line_id: str, seq: int) -> Recorded | None:
+    async def commit_at(self, line_id: str, seq: int) -> StoredCommit | None:
         if line_id not in self.bases:
             return None
         return self.commits.get(((await self.past(line_id, seq))[0].line_id, seq))
@@ -91,7 +91,7 @@ class Lines:
         self,
         line_id: str,
         seq: int,
-        touched: Iterable[Stretch] | None = None,
+        touched: Iterable[CommitRange] | None = None,
         *,
         values: bool = True,  # noqa: ARG002
     ) -> Sequence[Version]:

@@ -9,13 +9,13 @@ from msgspec import structs
 
 from weft.capabilities.history.model import (
     EMPTY,
-    Act,
     Author,
     Change,
+    ChangeKind,
     ChangeMeta,
     Commit,
+    CommitRange,
     Point,
-    Stretch,
     Tag,
     VersionConflict,
     blob_hash,
@@ -30,7 +30,7 @@ from weft.capabilities.history.model import (
 pytestmark = pytest.mark.req("SC-08")
 
 META = ChangeMeta(tokens=3, expires_at=9, readable_by=("human:*",), size=4, metadata_hash="ab", media_type="text/plain")
-WRITTEN = Change("a", 1, 2, Act.WRITE, blob_hash("one"), META)
+WRITTEN = Change("a", 1, 2, ChangeKind.WRITE, blob_hash("one"), META)
 MERGED = Point("board:s@b", 3, b"3" * 32)
 COMMIT = Commit("board:s", 5, Author("orchestrator", "planner"), 77, "write", "draft", (WRITTEN,), MERGED)
 PARENTS = (b"1" * 32, MERGED.hash)
@@ -58,7 +58,7 @@ def changed(**fields: Any) -> Commit:
         changed(key="b"),
         changed(life=2),
         changed(version=3),
-        changed(act=Act.EXPIRE),
+        changed(act=ChangeKind.EXPIRE),
         changed(blob_hash=blob_hash("two")),
         changed(blob_hash=None),
         *(
@@ -134,10 +134,10 @@ def test_a_line_is_its_trunk_and_perhaps_a_branch(line_id: str, trunk: str, bran
     ],
 )
 def test_pasts_meet_in_the_last_they_share(ours: list[str], theirs: list[str], met: str | None) -> None:
-    def stretch(text: str) -> Stretch:
+    def stretch(text: str) -> CommitRange:
         line_id, _, numbers = text.partition(":")
         after, upto = map(int, numbers.split("-"))
-        return Stretch(line_id, after, upto)
+        return CommitRange(line_id, after, upto)
 
     one, other = [*map(stretch, ours)], [*map(stretch, theirs)]
     expected = None if met is None else stretch(met)

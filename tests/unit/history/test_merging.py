@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from weft.capabilities.history.model import Act, Change, ChangeMeta, Version, blob_hash
-from weft.capabilities.history.three_way import alike, difference, three_way
+from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash
+from weft.capabilities.history.three_way import difference, same_content, three_way
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,7 +27,7 @@ TRIPLES = st.lists(st.tuples(STATES, STATES, STATES), min_size=12, max_size=12)
 
 
 def version(key: str, value: str) -> Version:
-    return Version(Change(key, 1, 1, Act.WRITE, blob_hash(value), ChangeMeta()), 1, "planner", 1, value)
+    return Version(Change(key, 1, 1, ChangeKind.WRITE, blob_hash(value), ChangeMeta()), 1, "planner", 1, value)
 
 
 def state(values: dict[str, str]) -> State:
@@ -107,9 +107,9 @@ def test_versions_are_alike_if_they_say_the_same_to_the_same(
 ) -> None:
     one = version("a", "one")
     other = structs.replace(one, change=structs.replace(one.change, meta=meta, version=9, life=2), seq=9, author="x")
-    assert alike(one, other) is same
-    assert not alike(one, None)
-    assert alike(None, None)
+    assert same_content(one, other) is same
+    assert not same_content(one, None)
+    assert same_content(None, None)
 
 
 class Git:

@@ -19,7 +19,7 @@ from weft.capabilities.messages.search.fuzzy_ranking import (
     CLOSE_LOOKS_PER_STEP,
     MOST_WORDS,
     PLACES_PER_STEP,
-    Hit,
+    MessageHit,
     Steps,
     search,
     search_in_steps,
@@ -47,7 +47,9 @@ def indexed(*texts: str, first_id: int = 1, metadata: str = "") -> Index:
     return index
 
 
-def find(query: str, *indexes: Index, threshold: float = 60, limit: int = 10, with_metadata: bool = True) -> list[Hit]:
+def find(
+    query: str, *indexes: Index, threshold: float = 60, limit: int = 10, with_metadata: bool = True
+) -> list[MessageHit]:
     return search(indexes, query, threshold=threshold, limit=limit, with_metadata=with_metadata)
 
 
@@ -92,7 +94,7 @@ def test_signs_alone_are_found_as_they_stand() -> None:
 
 def test_a_message_with_every_word_of_the_query_scores_a_hundred_whatever_the_order() -> None:
     hits = find("design schema", indexed(*TALK), threshold=100)
-    assert hits == [Hit(1, 100.0, "words")]
+    assert hits == [MessageHit(1, 100.0, "words")]
 
 
 @pytest.mark.parametrize(
@@ -170,7 +172,7 @@ def test_messages_of_several_audiences_are_ranked_together() -> None:
 
 
 def test_an_index_not_searched_influences_nothing() -> None:
-    def result() -> list[Hit]:
+    def result() -> list[MessageHit]:
         return find("schema review of payments", indexed(*TALK), threshold=0)
 
     alone = result()
@@ -221,7 +223,7 @@ def test_messages_added_between_steps_do_no_harm() -> None:
     assert [hit.message_id for hit in returned(steps)] == [9_001]
 
 
-def returned(steps: Steps) -> list[Hit]:
+def returned(steps: Steps) -> list[MessageHit]:
     """Take all steps and return what they come to."""
     while True:
         try:

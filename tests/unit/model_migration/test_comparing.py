@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.indexing.model_migration.evaluation import Answers, Probe, compare, probe_of
+from weft.capabilities.indexing.model_migration.evaluation import Probe, ProbeResults, compare, probe_of
 from weft.capabilities.indexing.model_migration.model import ModelComparison, Move
 
 pytestmark = pytest.mark.req("CE-F51")
@@ -34,8 +34,8 @@ def move(**what: object) -> Move:
     return Move(**{**given, "started_at": 0, **what})  # type: ignore[arg-type]
 
 
-def answers(number: int | None, before: list[int], after: list[int]) -> Answers:
-    return Answers(Probe("s", "text", number), before, after)
+def answers(number: int | None, before: list[int], after: list[int]) -> ProbeResults:
+    return ProbeResults(Probe("s", "text", number), before, after)
 
 
 def test_a_probe_is_one_sentence_of_its_chunk_always_the_same() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.capabilities.records.model import Record
-    from weft.capabilities.records.refs import Part
+    from weft.capabilities.records.refs import RecordPart
 
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 _ZONES = st.integers(-18 * 60, 18 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
@@ -34,13 +34,13 @@ def records(record_type: str) -> st.SearchStrategy[Record]:
 
 
 @cache
-def _parts(part_type: type[Part]) -> st.SearchStrategy[Any]:
+def _parts(part_type: type[RecordPart]) -> st.SearchStrategy[Any]:
     fields = kinds.type_info(part_type).fields  # type: ignore[attr-defined]
     made = {field.name: _made(field.type) for field in fields}
     required = {field.name for field in fields if field.required}
 
     @st.composite
-    def part(draw: st.DrawFn) -> Part:
+    def part(draw: st.DrawFn) -> RecordPart:
         said = draw(st.sets(st.sampled_from(sorted(made)), max_size=5)) | required
         values = {name: draw(made[name]) for name in sorted(said)}
         for rule in part_type.rules:

@@ -17,7 +17,7 @@ from weft.capabilities.records.validation import Problem, check_document, check_
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from weft.capabilities.records.refs import Part
+    from weft.capabilities.records.refs import RecordPart
 
 pytestmark = pytest.mark.req("AC-01")
 
@@ -87,13 +87,13 @@ def test_the_examples_together_use_every_field_and_every_word() -> None:
     assert {(all_of, word) for all_of in {all_of for all_of, _ in words} for word in all_of} == words
 
 
-def _parts_of_all_examples() -> Iterator[Part]:
+def _parts_of_all_examples() -> Iterator[RecordPart]:
     for name in VALID:
         for told in told_in(name):
             yield from _parts_of(decoded(told, type_of(name)))
 
 
-def _parts_of(value: Any) -> Iterator[Part]:
+def _parts_of(value: Any) -> Iterator[RecordPart]:
     if isinstance(value, msgspec.Struct):
         yield value
         value = msgspec.structs.astuple(value)
@@ -102,7 +102,7 @@ def _parts_of(value: Any) -> Iterator[Part]:
             yield from _parts_of(inner)
 
 
-def _kinds(hints: Any) -> Iterator[type[Part]]:
+def _kinds(hints: Any) -> Iterator[type[RecordPart]]:
     for hint in hints:
         if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
             yield hint

@@ -20,7 +20,7 @@ from weft.capabilities.records.validation_errors import Misfit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from weft.capabilities.records.refs import Part
+    from weft.capabilities.records.refs import RecordPart
 
 pytestmark = pytest.mark.req("AC-01")
 EXAMPLES = 30
@@ -79,7 +79,7 @@ def _refusal(told: dict[str, Any], record_type: str) -> str:
     return ""
 
 
-def _mutations(part: Part, told: dict[str, Any]) -> Iterator[tuple[Callable[[], Any], Callable[[], Any]]]:
+def _mutations(part: RecordPart, told: dict[str, Any]) -> Iterator[tuple[Callable[[], Any], Callable[[], Any]]]:
     """Yield how to spoil a part in one way, and how to mend it again."""
     yield lambda: told.__setitem__("surplus", 1), lambda: told.pop("surplus")
     for field in msgspec.structs.fields(part):

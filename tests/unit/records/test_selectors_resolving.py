@@ -23,8 +23,8 @@ from weft.capabilities.records.refs import (
     TextQuote,
     XPath,
 )
-from weft.capabilities.records.resolution import Resolution, resolve
-from weft.capabilities.records.selectors import Source, passage_digest, selectors_for, source_ref
+from weft.capabilities.records.resolution import PassageResolution, resolve
+from weft.capabilities.records.selectors import SourceContent, passage_digest, selectors_for, source_ref
 from weft.capabilities.records.text_quote import find_near, find_quote
 from weft.providers.html_xml import IsolatedMarkupReader
 
@@ -45,12 +45,12 @@ def ref(selector: Any = UNSET, *, of: str | bytes | None = None, said: str | Non
         uri="file:///plan.md",
         source_kind="file",
         selector=selector,
-        digest=UNSET if of is None else Source.of(of).digest,
+        digest=UNSET if of is None else SourceContent.of(of).digest,
         metadata={} if said is None else {"weft": {"passage_digest": passage_digest(said)}},
     )
 
 
-def place(resolution: Resolution) -> tuple[int, int] | None:
+def place(resolution: PassageResolution) -> tuple[int, int] | None:
     now = resolution.now
     return (now.start, now.end) if isinstance(now, TextPosition) else None
 
@@ -139,7 +139,7 @@ def test_what_is_found_can_be_found_again_by_its_new_selectors(made: tuple[str, 
 
 @given(st.one_of(TEXTS, st.binary(max_size=60)), st.one_of(TEXTS, st.binary(max_size=60)))
 def test_without_words_only_an_unchanged_source_is_exact(was: bytes | str, now: bytes | str) -> None:
-    same = Source.of(was).raw == Source.of(now).raw
+    same = SourceContent.of(was).raw == SourceContent.of(now).raw
     for selector in (
         UNSET,
         PageRegion(page=1, x=0, y=0, width=1, height=1),

@@ -9,11 +9,11 @@ import pytest
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.search.context_builder import in_order
 from weft.capabilities.search.model import Ranked
-from weft.capabilities.search.passages import Passage
-from weft.capabilities.search.retriever import Hit
+from weft.capabilities.search.passages import ChunkPassage
+from weft.capabilities.search.retriever import SearchHit
 
 
-def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.5, **known: Any) -> Hit:
+def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.5, **known: Any) -> SearchHit:
     chunk = Chunk(
         **{
             "shelf": "domain:d",
@@ -33,10 +33,10 @@ def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.
         }
     )
     ranked = Ranked(shelf="domain:d", number=number, score=score, signals={"pinned": pinned}, evidence=evidence)
-    return Hit(ranked, Passage(chunk=chunk, text="x" * chunk.tokens, title="", uri=""))
+    return SearchHit(ranked, ChunkPassage(chunk=chunk, text="x" * chunk.tokens, title="", uri=""))
 
 
-def order(*hits: Hit, room: int = 100) -> list[int]:
+def order(*hits: SearchHit, room: int = 100) -> list[int]:
     pins, others = in_order(hits, 0.7, room, len)
     return [each.ranked.number for each in (*pins, *others)]
 

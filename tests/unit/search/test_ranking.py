@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.rows import NOW, document_shelf, numbers, ranked, said, talk, weighed
-from weft.capabilities.search.model import Question, Weighing
+from weft.capabilities.search.model import Query, RankingWeights
 from weft.capabilities.search.selection import choose
 from weft.kernel.clock import DAY_MICROS
 
@@ -103,7 +103,7 @@ def test_where_it_is_not_sure_it_takes_in_more() -> None:
     sure = ranked("when are pears harvested in early autumn", document_shelf(*FRUIT), top_k=5)
     assert not sure.widened
     assert sure.floor == 0.7
-    assert ranked("pears", document_shelf(*FRUIT), weighing=Weighing(floor=0.2)).floor in {0.2, 0.1}
+    assert ranked("pears", document_shelf(*FRUIT), weighing=RankingWeights(floor=0.2)).floor in {0.2, 0.1}
     assert sure.confidence > doubtful.confidence
 
 
@@ -129,7 +129,7 @@ def test_of_equals_the_newer_comes_first() -> None:
         said("apples in the north", moment=NOW - 90 * DAY_MICROS), said("apples in the south", moment=NOW - DAY_MICROS)
     )
     assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
-    assert numbers(ranked("apples", view, by_meaning=False, weighing=Weighing(recency_weight=0.0)))[0] == 1
+    assert numbers(ranked("apples", view, by_meaning=False, weighing=RankingWeights(recency_weight=0.0)))[0] == 1
 
 
 @pytest.mark.req("CE-F14")
@@ -139,7 +139,7 @@ def test_of_equals_the_more_important_comes_first() -> None:
         said("the apples are ripe", speaker="ann", item="90", place="t", importance=0.9),
     )
     assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
-    assert numbers(ranked("apples", view, by_meaning=False, weighing=Weighing(importance_weight=0.0)))[0] == 1
+    assert numbers(ranked("apples", view, by_meaning=False, weighing=RankingWeights(importance_weight=0.0)))[0] == 1
 
 
 @pytest.mark.req("CE-F14")
@@ -153,7 +153,7 @@ def test_who_is_named_is_who_is_meant() -> None:
 def test_an_answer_is_found_by_what_stands_before_it() -> None:
     filler = [("ann", f"something about matter {number}") for number in range(12)]
     view = talk(*filler, ("bob", "where do you keep the spare key"), ("ann", "under the blue flowerpot"), *filler)
-    best = numbers(ranked("where is the spare key", view, weighing=Weighing(floor=0.0)))
+    best = numbers(ranked("where is the spare key", view, weighing=RankingWeights(floor=0.0)))
     assert best[0] == 13
     assert 14 in best[:3]
 
@@ -169,7 +169,7 @@ def test_neighbours_are_not_looked_for_across_sessions() -> None:
 
 def test_a_copy_of_something_better_stands_back() -> None:
     rows = ["get the weather of a city", "get the weather of a city", "get the wind of a place", *FRUIT]
-    ranking = ranked("weather of a city", document_shelf(*rows), weighing=Weighing(floor=0.0))
+    ranking = ranked("weather of a city", document_shelf(*rows), weighing=RankingWeights(floor=0.0))
     repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
     assert repeated[1] == 0
     assert repeated[2] < 0
@@ -178,7 +178,7 @@ def test_a_copy_of_something_better_stands_back() -> None:
 
 def test_the_parts_of_a_short_document_make_room_for_others() -> None:
     parts = [said(f"apples and pears, part {part}", item="a", ordinal=part) for part in range(3)]
-    ranking = ranked("apples and pears", document_shelf(*parts, "apples and plums"), weighing=Weighing(floor=0.0))
+    ranking = ranked("apples and pears", document_shelf(*parts, "apples and plums"), weighing=RankingWeights(floor=0.0))
     repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
     assert sorted(value < 0 for value in repeated.values()) == [False, False, True, True]
     assert repeated[4] == 0
@@ -188,7 +188,7 @@ def test_the_parts_of_a_short_document_make_room_for_others() -> None:
 def test_another_shelf_does_not_change_the_order_inside_one() -> None:
     fruit = document_shelf(*FRUIT, *(f"apples of kind {number}" for number in range(4)))
     other = document_shelf("trains leave at noon", "ships leave at dawn", shelf="domain:z")
-    loose = Weighing(floor=0.0)
+    loose = RankingWeights(floor=0.0)
     alone = [each.number for each in ranked("apples in the orchard", fruit, top_k=50, weighing=loose).ranked]
     both = ranked("apples in the orchard", fruit, other, top_k=50, weighing=loose).ranked
     assert [each.number for each in both if each.shelf == "domain:d"] == alone
@@ -204,7 +204,7 @@ def test_the_order_of_shelves_does_not_matter(*, swapped: bool) -> None:
 def test_each_part_of_a_long_question_is_looked_for() -> None:
     padding = " ".join(f"word{number}" for number in range(55))
     question = f"First find out how pears are harvested. Then tell when the train to the coast leaves. {padding}"
-    best = numbers(ranked(question, document_shelf(*FRUIT), weighing=Weighing(floor=0.0)))
+    best = numbers(ranked(question, document_shelf(*FRUIT), weighing=RankingWeights(floor=0.0)))
     assert set(best[:2]) == {3, 4}
 
 
@@ -212,7 +212,7 @@ def test_more_can_be_chosen_of_what_was_weighed_once() -> None:
     view = document_shelf(*FRUIT)
     found = weighed("apples and pears and plums", view)
     few, many = (
-        choose(Question(text="", asked_at=NOW, top_k=top_k, weighing=Weighing(floor=0.0)), [view], found)
+        choose(Query(text="", asked_at=NOW, top_k=top_k, weighing=RankingWeights(floor=0.0)), [view], found)
         for top_k in (1, 5)
     )
     assert numbers(many)[: len(few.ranked)] == numbers(few)

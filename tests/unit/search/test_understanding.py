@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from weft.capabilities.search.query_parser import understand
+from weft.capabilities.search.query_parser import parse_query
 
 SPEAKERS = frozenset({"Caroline", "Mel", "user"})
 
@@ -20,38 +20,38 @@ SPEAKERS = frozenset({"Caroline", "Mel", "user"})
     ],
 )
 def test_a_name_says_whose_words_are_meant(question: str, rest: str) -> None:
-    understood = understand(question, SPEAKERS)
+    understood = parse_query(question, SPEAKERS)
     assert understood.speaker == "caroline"
     assert " ".join(understood.parts[0].split()) == rest
 
 
 @pytest.mark.req("CE-F14")
 def test_two_names_mean_neither_alone() -> None:
-    understood = understand("What do Caroline and Mel like?", SPEAKERS)
+    understood = parse_query("What do Caroline and Mel like?", SPEAKERS)
     assert understood.speaker is None
     assert "Caroline" not in understood.parts[0]
 
 
 def test_a_role_is_no_name() -> None:
-    assert understand("What did the user say?", SPEAKERS) == (["What did the user say?"], None)
+    assert parse_query("What did the user say?", SPEAKERS) == (["What did the user say?"], None)
 
 
 def test_a_name_alone_is_what_is_looked_for() -> None:
-    assert understand("Caroline?", SPEAKERS) == (["Caroline?"], "caroline")
+    assert parse_query("Caroline?", SPEAKERS) == (["Caroline?"], "caroline")
 
 
 def test_where_nobody_speaks_names_are_words() -> None:
-    assert understand("When did Caroline leave?", ()) == (["When did Caroline leave?"], None)
+    assert parse_query("When did Caroline leave?", ()) == (["When did Caroline leave?"], None)
 
 
 def test_a_short_question_stays_whole() -> None:
-    assert understand("Find it. Then send it to me.", ()).parts == ["Find it. Then send it to me."]
+    assert parse_query("Find it. Then send it to me.", ()).parts == ["Find it. Then send it to me."]
 
 
 def test_a_long_question_is_looked_for_sentence_by_sentence() -> None:
     steps = [f"Step {number} is to look into the matter of number {number} carefully." for number in range(8)]
-    assert understand(" ".join(steps), ()).parts == steps
+    assert parse_query(" ".join(steps), ()).parts == steps
 
 
 def test_data_in_a_question_is_cut_short() -> None:
-    assert understand("what is " + "f" * 5_000, ()).parts == ["what is " + "f" * 40]
+    assert parse_query("what is " + "f" * 5_000, ()).parts == ["what is " + "f" * 40]

@@ -9,30 +9,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.search.context_renderer import strand_of, weave
-from weft.capabilities.search.passages import Passage
+from weft.capabilities.search.context_renderer import render_context, strand_of
+from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
-    from weft.capabilities.search.context_renderer import Strand
+    from weft.capabilities.search.context_renderer import PassageRef
 
 pytestmark = pytest.mark.req("CE-F41")
 TEXT = "".join(f"sentence number {number:02}. " for number in range(40))
 PIECE, STEP = 60, 42
 
 
-def part(ordinal: int, *, item: str = "a.md", rank: int = 0, distance: int = 0) -> Strand:
+def part(ordinal: int, *, item: str = "a.md", rank: int = 0, distance: int = 0) -> PassageRef:
     """Return a chunk of a document, which shares its end with the beginning of the next one."""
     start = ordinal * STEP
     text = TEXT[start : start + PIECE]
     return strand_of(passage("document", item, text, ordinal=ordinal, start=start), rank, distance)
 
 
-def message(number: int, text: str, *, rank: int = 0, distance: int = 0) -> Strand:
+def message(number: int, text: str, *, rank: int = 0, distance: int = 0) -> PassageRef:
     return strand_of(passage("message", str(number), text), rank, distance)
 
 
-def passage(source: str, item: str, text: str, *, ordinal: int = 0, start: int = 0) -> Passage:
+def passage(source: str, item: str, text: str, *, ordinal: int = 0, start: int = 0) -> ChunkPassage:
     chunk = Chunk(
         shelf="sessions" if source == "message" else "domain:d",
         number=hash((item, ordinal)) & 0xFFFF,
@@ -50,39 +50,39 @@ def passage(source: str, item: str, text: str, *, ordinal: int = 0, start: int =
         text=text,
     )
     number = int(item) if source == "message" else None
-    return Passage(chunk=chunk, text=text, title=item, uri="u", message_id=number)
+    return ChunkPassage(chunk=chunk, text=text, title=item, uri="u", message_id=number)
 
 
 def test_what_follows_each_other_is_one_stretch_that_repeats_nothing() -> None:
-    woven = weave([part(2), part(1, distance=1), part(3, distance=1)], 1000, approximate_tokens)
+    woven = render_context([part(2), part(1, distance=1), part(3, distance=1)], 1000, approximate_tokens)
     assert [stretch.text for stretch in woven.stretches] == [TEXT[STEP : 3 * STEP + PIECE]]
     assert woven.text == f"[1] d > a.md\n{TEXT[STEP : 3 * STEP + PIECE]}"
 
 
 def test_what_does_not_follow_is_apart_and_in_the_order_of_the_document() -> None:
-    woven = weave([part(9, rank=0), part(1, rank=1)], 1000, approximate_tokens)
+    woven = render_context([part(9, rank=0), part(1, rank=1)], 1000, approximate_tokens)
     assert [stretch.text for stretch in woven.stretches] == [TEXT[STEP:][:PIECE], TEXT[9 * STEP :][:PIECE]]
 
 
 def test_the_document_of_the_best_passage_comes_first() -> None:
-    woven = weave([part(1, item="z.md", rank=0), part(1, item="a.md", rank=1)], 1000, approximate_tokens)
+    woven = render_context([part(1, item="z.md", rank=0), part(1, item="a.md", rank=1)], 1000, approximate_tokens)
     assert [stretch.passages[0].chunk.item for stretch in woven.stretches] == ["z.md", "a.md"]
 
 
 def test_messages_are_read_with_their_speakers() -> None:
-    woven = weave([message(2, "At noon."), message(1, "When?", distance=1)], 1000, approximate_tokens)
+    woven = render_context([message(2, "At noon."), message(1, "When?", distance=1)], 1000, approximate_tokens)
     assert woven.text == "[1] session s1, 1970-01-01\ndana: When?\ndana: At noon."
 
 
 def test_what_was_found_goes_before_what_stands_around_it() -> None:
     found = [message(10 * number, f"found {number} " + "x" * 60, rank=number) for number in range(1, 4)]
     around = [message(10 * number + 1, "around " + "x" * 60, rank=number, distance=1) for number in range(1, 4)]
-    woven = weave([*around, *found], 75, approximate_tokens)
+    woven = render_context([*around, *found], 75, approximate_tokens)
     assert all(f"found {number}" in woven.text for number in (1, 2))
 
 
 def test_one_that_is_too_long_alone_is_cut_and_says_where_it_ends() -> None:
-    woven = weave([part(0)], 16, approximate_tokens)
+    woven = render_context([part(0)], 16, approximate_tokens)
     assert woven.tokens <= 16
     assert not woven.complete
     cut = woven.stretches[0].passages[0]
@@ -91,8 +91,8 @@ def test_one_that_is_too_long_alone_is_cut_and_says_where_it_ends() -> None:
 
 
 def test_where_not_even_a_heading_fits_nothing_is_said() -> None:
-    assert weave([part(0)], 1, approximate_tokens).text == ""
-    assert weave([], 100, approximate_tokens).complete
+    assert render_context([part(0)], 1, approximate_tokens).text == ""
+    assert render_context([], 100, approximate_tokens).complete
 
 
 STRANDS = st.lists(
@@ -117,8 +117,8 @@ STRANDS = st.lists(
 
 
 @given(strands=STRANDS, most=st.integers(0, 400))
-def test_it_is_never_longer_than_allowed(strands: list[Strand], most: int) -> None:
-    woven = weave(strands, most, approximate_tokens)
+def test_it_is_never_longer_than_allowed(strands: list[PassageRef], most: int) -> None:
+    woven = render_context(strands, most, approximate_tokens)
     assert woven.tokens == approximate_tokens(woven.text) <= most
     if woven.complete:
         places = {(strand.line, strand.position) for strand in strands}

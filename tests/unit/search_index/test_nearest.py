@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from weft.search_index.ivf import FEWEST_CLUSTERED, arranged, clustered
-from weft.search_index.quantized_vectors import Sight, quantised, scales
+from weft.search_index.quantized_vectors import VisibleVectors, quantised, scales
 
 pytestmark = pytest.mark.req("CE-N")
 
@@ -33,7 +33,7 @@ def share_found(halves: np.ndarray, visible: np.ndarray | None) -> float:
     rows = np.arange(len(halves), dtype=np.uint32)
     vectors = arranged(codes, scale, rows, len(rows), clusters, halves[clusters.order])
     assert len(vectors.centres) > 1
-    sight = None if visible is None else Sight(vectors, visible[vectors.rows])
+    sight = None if visible is None else VisibleVectors(vectors, visible[vectors.rows])
     seen = np.ones(len(halves), bool) if visible is None else visible
     hits = 0
     for question in spread(QUESTIONS):

@@ -12,19 +12,19 @@ from hypothesis import settings, stateful
 from hypothesis import strategies as st
 
 from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
-from weft.capabilities.search.index_view import Unfinished, Wish
+from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
 from weft.search_index.segment_store import ShelfFolder
-from weft.search_index.snapshot import Moment, joined, whole
+from weft.search_index.snapshot import IndexSnapshot, joined, whole
 from weft.search_index.view import ShelfView
 
 WISHES = (
-    Wish("s"),
-    Wish("s", places=frozenset({"place0", "elsewhere"})),
-    Wish("s", places=frozenset()),
-    Wish("s", items=frozenset({"1", "2"}), sources=frozenset({"document", "memory"})),
-    Wish("s", since=300, until=800),
-    Wish("s", unfinished=frozenset({Unfinished("place1", "3", 1), Unfinished("place0", "9", 1)})),
-    Wish("s", since=100, without=frozenset({1, 2, 5, 9})),
+    CollectionQuery("s"),
+    CollectionQuery("s", places=frozenset({"place0", "elsewhere"})),
+    CollectionQuery("s", places=frozenset()),
+    CollectionQuery("s", items=frozenset({"1", "2"}), sources=frozenset({"document", "memory"})),
+    CollectionQuery("s", since=300, until=800),
+    CollectionQuery("s", unfinished=frozenset({IncompleteItem("place1", "3", 1), IncompleteItem("place0", "9", 1)})),
+    CollectionQuery("s", since=100, without=frozenset({1, 2, 5, 9})),
 )
 BIRTH = 1
 CALLERS = (Whoever(), Whoever("a"), Whoever("b", "x"))
@@ -36,7 +36,7 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.plain = PlainShelf()
-        self.moment = Moment()
+        self.moment = IndexSnapshot()
         self.number = 0
         self.removals: list[tuple[int, int]] = []
         self.folder = ShelfFolder(Path(tempfile.mkdtemp(prefix="weft-index-")))
@@ -70,7 +70,7 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
     @stateful.rule()
     def join(self) -> None:
         if self.moment.parts and not self.moment.files:
-            self.moment = Moment(self.number, (whole(joined(self.moment.parts)),))
+            self.moment = IndexSnapshot(self.number, (whole(joined(self.moment.parts)),))
 
     @stateful.rule()
     def write(self) -> None:
@@ -83,7 +83,7 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
     def write_and_restart(self) -> None:
         """Go on from files alone, making up for what was removed after the oldest of them was written."""
         self.write()
-        loaded = self.folder.load(Moment())
+        loaded = self.folder.load(IndexSnapshot())
         assert loaded is not None
         behind = [removed for number, removed in self.removals if number > loaded.as_of]
         self.moment = loaded.moment.then(loaded.moment.number, [], behind)
@@ -132,12 +132,12 @@ def test_what_came_again_is_known_once_after_a_restart(tmp_path: Path) -> None:
     first = [made_up(random, number) for number in range(1, 41)]
     again = [made_up(random, number) for number in (3, 17, 40)]
     plain.chunks = {chunk.number: chunk for chunk in [*first, *again]}
-    built = folder.build(BIRTH, Moment().then(40, first, []))
+    built = folder.build(BIRTH, IndexSnapshot().then(40, first, []))
     assert built is not None
     built = folder.build(BIRTH, built.then(41, again, []))
     assert built is not None
     assert len(built.files) == 2
-    loaded = ShelfFolder(tmp_path).load(Moment())
+    loaded = ShelfFolder(tmp_path).load(IndexSnapshot())
     assert loaded is not None
     for moment in (built, loaded.moment):
         check_same(ShelfView("s", moment, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
@@ -146,7 +146,7 @@ def test_what_came_again_is_known_once_after_a_restart(tmp_path: Path) -> None:
 def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) -> None:
     random = np.random.default_rng(12)
     ours, theirs = ShelfFolder(tmp_path), ShelfFolder(tmp_path)
-    moment = Moment().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    moment = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
     with theirs._locked() as is_theirs:
         assert is_theirs
         assert ours.build(BIRTH, moment) is None
@@ -154,7 +154,7 @@ def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) ->
     # What is there now is not what ours goes on from.
     assert ours.build(BIRTH, moment) is None
     assert not ours.is_current(BIRTH, moment)
-    loaded = ours.load(Moment())
+    loaded = ours.load(IndexSnapshot())
     assert loaded is not None
     assert (loaded.birth, loaded.moment.number, loaded.moment.size) == (BIRTH, 3, 3)
 
@@ -162,11 +162,11 @@ def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) ->
 def test_files_of_no_use_are_dropped_but_not_what_was_put_in_their_place(tmp_path: Path) -> None:
     random = np.random.default_rng(13)
     folder = ShelfFolder(tmp_path)
-    moment = Moment().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    moment = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
     assert folder.build(BIRTH, moment) is not None
     folder.drop(BIRTH + 1, 3)
     folder.drop(BIRTH, 2)
-    assert folder.load(Moment()) is not None
+    assert folder.load(IndexSnapshot()) is not None
     folder.drop(BIRTH, 3)
-    assert folder.load(Moment()) is None
+    assert folder.load(IndexSnapshot()) is None
     assert not [*tmp_path.glob("*.seg")]

@@ -18,15 +18,15 @@ from weft.capabilities.records.refs import Link
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.transfer import bundle_format as bundles
 from weft.capabilities.transfer.bundle_format import (
+    BundleContent,
     BundleDamaged,
     BundleReader,
+    BundleSnapshot,
     BundleWriter,
-    Content,
     Header,
     RecordEntry,
     Seal,
     SessionEntry,
-    Snapshot,
     Stored,
     is_bundle,
 )
@@ -100,8 +100,8 @@ def missing() -> RecordEntry:
     return RecordEntry(type="missing_context", record=body, readable_by=("human:*",), stored=stored)
 
 
-def snapshot() -> Snapshot:
-    return Snapshot(label="mark", seq=3, created_by="orchestrator", created_at=AT)
+def snapshot() -> BundleSnapshot:
+    return BundleSnapshot(label="mark", seq=3, created_by="orchestrator", created_at=AT)
 
 
 def digest(text: str) -> str:
@@ -109,7 +109,7 @@ def digest(text: str) -> str:
 
 
 def whole() -> list[Any]:
-    return [header(), session(), envelope(), item(), Content.of(TEXT.encode()), missing(), snapshot()]
+    return [header(), session(), envelope(), item(), BundleContent.of(TEXT.encode()), missing(), snapshot()]
 
 
 def written(entries: list[Any], form: Any = "ndjson") -> bytes:
@@ -279,32 +279,32 @@ MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
         "`resolution_refs` is required",
     ),
     "content without an item": (
-        lambda: sealed(bodies(header(), session(), envelope(), Content.of(b"x"))),
+        lambda: sealed(bodies(header(), session(), envelope(), BundleContent.of(b"x"))),
         4,
         "not what the item",
     ),
     "content of another": (
-        lambda: sealed(bodies(header(), session(), envelope(), item(), Content.of(b"x"))),
+        lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent.of(b"x"))),
         5,
         "not what the item",
     ),
     "content twice": (
-        lambda: sealed(bodies(header(), session(), envelope(), item(), *[Content.of(TEXT.encode())] * 2)),
+        lambda: sealed(bodies(header(), session(), envelope(), item(), *[BundleContent.of(TEXT.encode())] * 2)),
         6,
         "not what the item",
     ),
     "content with another digest": (
-        lambda: sealed(bodies(header(), session(), envelope(), item(), Content(digest=digest(TEXT), text="x"))),
+        lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent(digest=digest(TEXT), text="x"))),
         5,
         "another digest",
     ),
     "content that is no base64": (
-        lambda: sealed(bodies(header(), session(), envelope(), item(), Content(digest=digest(TEXT), base64="*"))),
+        lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent(digest=digest(TEXT), base64="*"))),
         5,
         "cannot be read",
     ),
     "content that is neither": (
-        lambda: sealed(bodies(header(), session(), envelope(), item(), Content(digest=digest(TEXT)))),
+        lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent(digest=digest(TEXT)))),
         5,
         "text or base64",
     ),
@@ -332,7 +332,7 @@ def test_even_with_digests_that_match_what_is_no_bundle_is_refused_and_says_wher
 
 
 def test_bytes_that_are_no_text_are_carried_as_base64() -> None:
-    content = Content.of(b"\xff\x00")
+    content = BundleContent.of(b"\xff\x00")
     assert content.base64 == base64.b64encode(b"\xff\x00").decode()
     assert content.bytes() == b"\xff\x00"
 
@@ -340,13 +340,13 @@ def test_bytes_that_are_no_text_are_carried_as_base64() -> None:
 def test_what_no_reader_would_take_is_not_written() -> None:
     writer = BundleWriter(lambda _: None)
     with pytest.raises(ContentTooLarge):
-        writer.add(Content.of(b"x" * bundles.LONGEST_LINE))
+        writer.add(BundleContent.of(b"x" * bundles.LONGEST_LINE))
 
 
 @pytest.mark.parametrize("form", FORMS)
 @given(texts=st.lists(st.text(max_size=50), max_size=5), flip=st.tuples(st.integers(0), st.integers(1, 255)))
 def test_any_flip_in_any_bundle_is_found(form: str, texts: list[str], flip: tuple[int, int]) -> None:
-    contents = [part for text in texts for part in (item(text), Content.of(text.encode()))]
+    contents = [part for text in texts for part in (item(text), BundleContent.of(text.encode()))]
     content = written([header(), session(), envelope(), *contents], form)
     assert len(read(content)) == 3 + len(contents)
     place = flip[0] % len(content)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from weft.capabilities.access.model import new_key
-from weft.capabilities.redaction.masker import Mask
+from weft.capabilities.redaction.masker import Masker
 
 pytestmark = pytest.mark.req("AC-11")
 CASES = json.loads((Path(__file__).parents[2] / "data" / "masking.json").read_text("utf-8"))
@@ -59,7 +59,7 @@ def figures(kind: str) -> tuple[float, float]:
     right = made = wanted = 0
     for case in CASES:
         if case["kind"] == kind:
-            ideal, got = placeholders(case["ideal"]), placeholders(Mask().text(case["text"]))
+            ideal, got = placeholders(case["ideal"]), placeholders(Masker().text(case["text"]))
             right += (ideal & got).total()
             made += got.total()
             wanted += ideal.total()
@@ -68,9 +68,9 @@ def figures(kind: str) -> tuple[float, float]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['kind']}: {case['text'][:40]!r}")
 def test_a_case_comes_out_as_expected_and_stays_so(case: dict[str, str]) -> None:
-    masked = Mask().text(case["text"])
+    masked = Masker().text(case["text"])
     assert masked == case.get("actual", case["ideal"])
-    assert Mask().text(masked) == masked
+    assert Masker().text(masked) == masked
 
 
 @pytest.mark.parametrize("kind", FIGURES)
@@ -88,11 +88,11 @@ def test_every_kind_has_cases_of_both_sorts_and_there_are_enough() -> None:
 
 def test_a_key_that_weft_issues_is_known() -> None:
     text = new_key("default", "ada", 0, None).text
-    assert Mask(["secrets"]).text(f"use {text}.") == "use [weft key 1]."
+    assert Masker(["secrets"]).text(f"use {text}.") == "use [weft key 1]."
 
 
 def test_the_same_value_has_the_same_words_throughout_an_export() -> None:
-    mask = Mask()
+    mask = Masker()
     texts = ["to bob@x.org", "from al@x.org", "BOB@x.org again", "4111 1111 1111 1111", "4111111111111111"]
     assert [mask.text(text) for text in texts] == [
         "to [email 1]",
@@ -106,10 +106,10 @@ def test_the_same_value_has_the_same_words_throughout_an_export() -> None:
 
 def test_only_what_is_asked_for_is_masked() -> None:
     text = "bob@x.org has password=hunter2"
-    assert Mask(["pii"]).text(text) == "[email 1] has password=hunter2"
-    assert Mask(["secrets"]).text(text) == "bob@x.org has password=[password 1]"
-    assert Mask([]).text(text) == text
-    assert Mask([]).value({"a": text}) == {"a": text}
+    assert Masker(["pii"]).text(text) == "[email 1] has password=hunter2"
+    assert Masker(["secrets"]).text(text) == "bob@x.org has password=[password 1]"
+    assert Masker([]).text(text) == text
+    assert Masker([]).value({"a": text}) == {"a": text}
 
 
 def test_json_of_any_shape_is_masked_by_what_its_names_say() -> None:
@@ -121,7 +121,7 @@ def test_json_of_any_shape_is_masked_by_what_its_names_say() -> None:
         "bob@x.org": 1,
         "raw": msgspec.Raw(b'{"to": "al@x.org"}'),
     }
-    masked = msgspec.json.decode(msgspec.json.encode(Mask().value(given_json)))
+    masked = msgspec.json.decode(msgspec.json.encode(Masker().value(given_json)))
     assert masked == {
         "password": "[password 1]",
         "list": ["[email 1]", {"dob": "[birth date 1]", "n": 7, "f": 1.5, "b": True, "z": None}],
@@ -136,7 +136,7 @@ def test_a_document_keeps_every_byte_that_is_not_masked() -> None:
     document = '{ "n" : 1.50e3 ,\n\t"t":"caf\\u00e9 bob@x.org",  "d": [ 1E2, {"password" :"hunter2"}, "\\/" ] }'
     expected = document.replace("café", "caf\\u00e9")
     expected = expected.replace('"caf\\u00e9 bob@x.org"', '"café [email 1]"').replace("hunter2", "[password 1]")
-    assert Mask().text(document) == expected
+    assert Masker().text(document) == expected
 
 
 json_values = st.recursive(
@@ -149,13 +149,13 @@ json_values = st.recursive(
 @given(json_values)
 def test_a_document_stays_one(value: Any) -> None:
     document = json.dumps(value)
-    msgspec.json.decode(Mask().text(document))
+    msgspec.json.decode(Masker().text(document))
 
 
 @given(st.text(alphabet=st.sampled_from("aB1@. :-_+/\\n\"'{}[]=é")))
 def test_masking_twice_changes_nothing_more(text: str) -> None:
-    once = Mask().text(text)
-    assert Mask().text(once) == once
+    once = Masker().text(text)
+    assert Masker().text(once) == once
 
 
 HOSTILE = [
@@ -200,5 +200,5 @@ def test_long_hostile_texts_come_to_an_end(unit: str) -> None:
     """A pattern that tries every way to match would not, in the life of this test."""
     text = unit * (200_000 // len(unit))
     inside = json.dumps({"password": text})
-    assert len(Mask().text(text)) > 0
-    assert set(json.loads(Mask().text(inside))) == {"password"}
+    assert len(Masker().text(text)) > 0
+    assert set(json.loads(Masker().text(inside))) == {"password"}

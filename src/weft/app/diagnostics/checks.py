@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.app.diagnostics.findings import Finding, State
+from weft.app.diagnostics.findings import CheckStatus, Finding
 from weft.app.diagnostics.search_checks import check_documents, check_following, check_models, check_vector_indexes
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import WeftError
@@ -75,8 +75,8 @@ async def examine(settings: Settings, clock: Clock) -> list[Finding]:
 def check_python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info >= _OLDEST_PYTHON:
-        return Finding("Python", State.OK, found)
-    return Finding("Python", State.PROBLEM, found, "Install Python 3.11 or newer.")
+        return Finding("Python", CheckStatus.OK, found)
+    return Finding("Python", CheckStatus.PROBLEM, found, "Install Python 3.11 or newer.")
 
 
 def check_packages() -> Finding:
@@ -84,8 +84,8 @@ def check_packages() -> Finding:
     needed = [re.split(r"[^\w.-]", need)[0] for need in requires("weft") or () if "extra ==" not in need]
     missing = [name for name in needed if not _installed(name)]
     if missing:
-        return Finding("Packages", State.PROBLEM, f"missing: {', '.join(missing)}", "Run pip install weft again.")
-    return Finding("Packages", State.OK, f"weft {version('weft')} and the {len(needed)} packages it needs")
+        return Finding("Packages", CheckStatus.PROBLEM, f"missing: {', '.join(missing)}", "Run pip install weft again.")
+    return Finding("Packages", CheckStatus.OK, f"weft {version('weft')} and the {len(needed)} packages it needs")
 
 
 def check_folder(folder: Path) -> list[Finding]:
@@ -93,7 +93,7 @@ def check_folder(folder: Path) -> list[Finding]:
     place = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         step = "Make it yours, or choose another with --data."
-        return [Finding("Data folder", State.PROBLEM, f"{place} cannot be written to", step)]
+        return [Finding("Data folder", CheckStatus.PROBLEM, f"{place} cannot be written to", step)]
     return [_check_privacy(folder), _check_disk(place)]
 
 
@@ -101,20 +101,26 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
     """Check that the database answers, has this version's schema, keeps tenants apart, and agrees on the time."""
     where = "PostgreSQL" if _is_postgres(settings) else str(_database_file(settings))
     if not _is_postgres(settings) and not _database_file(settings).exists():
-        return [Finding("Database", State.OK, f"{where} does not exist yet; the first start makes it")]
+        return [Finding("Database", CheckStatus.OK, f"{where} does not exist yet; the first start makes it")]
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS), _opened(settings) as database:
             steps = await status(database)
-            findings = [Finding("Database", State.OK, where), _check_schema(steps), _check_clock(steps, clock.now())]
-            if findings[1].state is State.OK:
+            findings = [
+                Finding("Database", CheckStatus.OK, where),
+                _check_schema(steps),
+                _check_clock(steps, clock.now()),
+            ]
+            if findings[1].state is CheckStatus.OK:
                 findings += [await _check_isolation(database)] if _is_postgres(settings) else []
                 findings += await _check_webhooks(database)
                 findings += await _check_search(database, settings, clock.now())
             return findings
     except TimeoutError:
-        return [Finding("Database", State.PROBLEM, f"{where} does not answer", "Check the address and the network.")]
+        return [
+            Finding("Database", CheckStatus.PROBLEM, f"{where} does not answer", "Check the address and the network.")
+        ]
     except WeftError as error:
-        return [Finding("Database", State.PROBLEM, error.message, error.hint)]
+        return [Finding("Database", CheckStatus.PROBLEM, error.message, error.hint)]
 
 
 async def check_objects(settings: Settings) -> Finding:
@@ -130,12 +136,14 @@ async def check_objects(settings: Settings) -> Finding:
             sound = await store.get(path, version, len(content)) == content
             await store.delete(path)
     except TimeoutError:
-        return Finding("Large values", State.PROBLEM, f"{where} does not answer", "Check the address and the network.")
+        return Finding(
+            "Large values", CheckStatus.PROBLEM, f"{where} does not answer", "Check the address and the network."
+        )
     except WeftError as error:
-        return Finding("Large values", State.PROBLEM, error.message, error.hint)
+        return Finding("Large values", CheckStatus.PROBLEM, error.message, error.hint)
     if not sound:
         return Finding(
-            "Large values", State.PROBLEM, f"{where} returns other bytes than it was given", "Do not use it."
+            "Large values", CheckStatus.PROBLEM, f"{where} returns other bytes than it was given", "Do not use it."
         )
     return _check_reach(settings, f"{where}{', with versions' if version else ''}")
 
@@ -152,10 +160,10 @@ async def check_embedder(settings: Settings) -> Finding:
                 await each.close()
     except TimeoutError:
         step = "Check WEFT_EMBEDDING_URL and the network."
-        return Finding("Embedding", State.PROBLEM, f"{embedder.model.name} does not answer", step)
+        return Finding("Embedding", CheckStatus.PROBLEM, f"{embedder.model.name} does not answer", step)
     except WeftError as error:
-        return Finding("Embedding", State.PROBLEM, error.message, error.hint)
-    return Finding("Embedding", State.OK, f"{embedder.model.name}, {embedder.model.dimensions} dimensions")
+        return Finding("Embedding", CheckStatus.PROBLEM, error.message, error.hint)
+    return Finding("Embedding", CheckStatus.OK, f"{embedder.model.name}, {embedder.model.dimensions} dimensions")
 
 
 def check_index(folder: Path) -> list[Finding]:
@@ -164,7 +172,7 @@ def check_index(folder: Path) -> list[Finding]:
     if not damaged:
         return []
     step = f"Nothing is lost, searches use new files. Look at the disk, then remove what ends in {ASIDE} there."
-    return [Finding("Search index", State.WARNING, f"{damaged} damaged files were set aside in {folder}", step)]
+    return [Finding("Search index", CheckStatus.WARNING, f"{damaged} damaged files were set aside in {folder}", step)]
 
 
 async def check_valkey(url: str) -> Finding:
@@ -180,55 +188,57 @@ async def check_valkey(url: str) -> Finding:
             await valkey.aclose()
     except (ValkeyError, OSError, TimeoutError, ValueError) as error:
         step = "Start it, correct WEFT_VALKEY_URL, or unset it: each process then limits rates by itself."
-        return Finding("Valkey", State.PROBLEM, f"cannot be reached ({type(error).__name__})", step)
-    return Finding("Valkey", State.OK, "answers")
+        return Finding("Valkey", CheckStatus.PROBLEM, f"cannot be reached ({type(error).__name__})", step)
+    return Finding("Valkey", CheckStatus.OK, "answers")
 
 
 def check_port(host: str, port: int) -> Finding:
     """Check that a server could listen, or that the one which does is a Weft."""
     where = f"{host}:{port}"
     if _is_free(host, port):
-        return Finding("Port", State.OK, f"{where} is free; start with weft serve")
+        return Finding("Port", CheckStatus.OK, f"{where} is free; start with weft serve")
     running = _version_at(host, port)
     if running is None:
-        return Finding("Port", State.PROBLEM, f"{where} is used by another program", "Choose one: weft serve --port N.")
+        return Finding(
+            "Port", CheckStatus.PROBLEM, f"{where} is used by another program", "Choose one: weft serve --port N."
+        )
     if running != version("weft"):
         step = "Restart the server so that it runs the version installed here."
-        return Finding("Port", State.WARNING, f"Weft {running} answers at {where}, not {version('weft')}", step)
-    return Finding("Port", State.OK, f"Weft {running} answers at {where}")
+        return Finding("Port", CheckStatus.WARNING, f"Weft {running} answers at {where}, not {version('weft')}", step)
+    return Finding("Port", CheckStatus.OK, f"Weft {running} answers at {where}")
 
 
 def _check_reach(settings: Settings, detail: str) -> Finding:
     """Check that whoever can reach the database can reach its large values too."""
     if settings.objects_url or not _is_postgres(settings):
-        return Finding("Large values", State.OK, detail)
+        return Finding("Large values", CheckStatus.OK, detail)
     step = "Processes on several machines need one bucket: set the same WEFT_OBJECTS_URL for all of them."
-    return Finding("Large values", State.WARNING, f"{detail}; only this machine sees it", step)
+    return Finding("Large values", CheckStatus.WARNING, f"{detail}; only this machine sees it", step)
 
 
 def _check_privacy(folder: Path) -> Finding:
     if not folder.exists():
-        return Finding("Data folder", State.OK, f"{folder} will be made at the first start")
+        return Finding("Data folder", CheckStatus.OK, f"{folder} will be made at the first start")
     if os.name == "posix" and folder.stat().st_mode & 0o077:
         step = f"It holds signing secrets: chmod 700 {folder}"
-        return Finding("Data folder", State.WARNING, f"{folder} is open to other users", step)
-    return Finding("Data folder", State.OK, str(folder))
+        return Finding("Data folder", CheckStatus.WARNING, f"{folder} is open to other users", step)
+    return Finding("Data folder", CheckStatus.OK, str(folder))
 
 
 def _check_disk(place: Path) -> Finding:
     free = shutil.disk_usage(place).free
     detail = f"{free / 1e9:.1f} GB free"
     if free >= _LITTLE_DISK_BYTES:
-        return Finding("Disk", State.OK, detail)
-    state = State.PROBLEM if free < _NO_DISK_BYTES else State.WARNING
+        return Finding("Disk", CheckStatus.OK, detail)
+    state = CheckStatus.PROBLEM if free < _NO_DISK_BYTES else CheckStatus.WARNING
     return Finding("Disk", state, detail, f"Free space on the disk of {place}; Weft refuses writes when it is full.")
 
 
 def _check_schema(steps: Sequence[MigrationStatus]) -> Finding:
     missing = [step.name for step in steps if step.applied_at is None]
     if missing:
-        return Finding("Schema", State.PROBLEM, f"missing: {', '.join(missing)}", "Run weft db migrate.")
-    return Finding("Schema", State.OK, f"current ({steps[-1].name})")
+        return Finding("Schema", CheckStatus.PROBLEM, f"missing: {', '.join(missing)}", "Run weft db migrate.")
+    return Finding("Schema", CheckStatus.OK, f"current ({steps[-1].name})")
 
 
 def _check_clock(steps: Sequence[MigrationStatus], now: datetime) -> Finding:
@@ -237,8 +247,8 @@ def _check_clock(steps: Sequence[MigrationStatus], now: datetime) -> Finding:
     shown = f"{now:%Y-%m-%d %H:%M:%S}Z"
     if now < latest or now.year < _EARLIEST_YEAR:
         step = "Set the machine's clock, best by NTP: tokens and expiry depend on it."
-        return Finding("Clock", State.PROBLEM, f"{shown} is before the database was made", step)
-    return Finding("Clock", State.OK, shown)
+        return Finding("Clock", CheckStatus.PROBLEM, f"{shown} is before the database was made", step)
+    return Finding("Clock", CheckStatus.OK, shown)
 
 
 async def _check_isolation(database: Database) -> Finding:
@@ -250,8 +260,10 @@ async def _check_isolation(database: Database) -> Finding:
         seen = await transaction.one("SELECT COUNT(*) FROM tenants")
         if unbound or unprotected or seen is None or seen[0]:
             detail = f"not in force for {role} on {', '.join(unprotected) or 'some tables'}"
-            return Finding("Row security", State.PROBLEM, detail, "Run weft db migrate as the owner of the schema.")
-        return Finding("Row security", State.OK, f"in force for {role}")
+            return Finding(
+                "Row security", CheckStatus.PROBLEM, detail, "Run weft db migrate as the owner of the schema."
+            )
+        return Finding("Row security", CheckStatus.OK, f"in force for {role}")
 
     return await database.read(Scope(_NOBODY), look)
 
@@ -262,7 +274,7 @@ async def _check_webhooks(database: Database) -> list[Finding]:
     if not dead:
         return []
     step = "See why with weft webhook list and weft webhook deliveries, then send them again: weft webhook replay."
-    return [Finding("Webhooks", State.WARNING, f"{dead} events could not be delivered", step)]
+    return [Finding("Webhooks", CheckStatus.WARNING, f"{dead} events could not be delivered", step)]
 
 
 async def _check_search(database: Database, settings: Settings, now: datetime) -> list[Finding]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class State(StrEnum):
+class CheckStatus(StrEnum):
     """How a check turned out."""
 
     OK = "ok"
@@ -19,6 +19,6 @@ class Finding:
     """What one check found, and what to do about it."""
 
     check: str
-    state: State
+    state: CheckStatus
     detail: str
     next_step: str = ""

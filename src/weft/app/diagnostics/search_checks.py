@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weft.app.diagnostics.findings import Finding, State
+from weft.app.diagnostics.findings import CheckStatus, Finding
 from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.search_health import (
@@ -36,10 +36,10 @@ async def check_documents(database: Database, now: datetime) -> list[Finding]:
     findings = []
     if failed:
         step = "See why with weft knowledge list-documents DOMAIN --state failed, then put them again."
-        findings.append(Finding("Documents", State.WARNING, f"{failed} could not be indexed", step))
+        findings.append(Finding("Documents", CheckStatus.WARNING, f"{failed} could not be indexed", step))
     if waiting:
         step = "They are indexed while a server runs: start one, or look for its warnings in the log."
-        findings.append(Finding("Indexing", State.WARNING, f"{waiting} documents wait for over an hour", step))
+        findings.append(Finding("Indexing", CheckStatus.WARNING, f"{waiting} documents wait for over an hour", step))
     return findings
 
 
@@ -49,7 +49,7 @@ async def check_following(database: Database) -> list[Finding]:
     if behind < _MANY_EVENTS:
         return []
     step = "It catches up while a server runs: start one, or look for its warnings in the log."
-    return [Finding("Sessions", State.WARNING, f"searches are up to {behind} events behind what was said", step)]
+    return [Finding("Sessions", CheckStatus.WARNING, f"searches are up to {behind} events behind what was said", step)]
 
 
 async def check_models(database: Database, configured: Sequence[str], now: datetime) -> list[Finding]:
@@ -62,14 +62,14 @@ async def check_models(database: Database, configured: Sequence[str], now: datet
     if missing:
         step = "Set WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL to it again, or move: weft knowledge start-move MODEL."
         detail = f"tenants search with {', '.join(missing)}, which is not configured: by words alone, {_NOTHING_NEW}"
-        findings.append(Finding("Search model", State.PROBLEM, detail, step))
+        findings.append(Finding("Search model", CheckStatus.PROBLEM, detail, step))
     if awaited:
         step = "Set WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL to it here too, or cancel: weft knowledge cancel-move."
         detail = f"tenants move to {', '.join(awaited)}, which is not configured: {_NOTHING_NEW}"
-        findings.append(Finding("Search model", State.PROBLEM, detail, step))
+        findings.append(Finding("Search model", CheckStatus.PROBLEM, detail, step))
     if stuck:
         step = "See why with weft knowledge show-move; cancel it with weft knowledge cancel-move."
-        findings.append(Finding("Moves", State.WARNING, f"{stuck} moves to another model do not go on", step))
+        findings.append(Finding("Moves", CheckStatus.WARNING, f"{stuck} moves to another model do not go on", step))
     return findings
 
 
@@ -78,4 +78,4 @@ async def check_vector_indexes(database: Database) -> list[Finding]:
     if not unfinished:
         return []
     step = "Searches are slower without them. One that is not being built now is built anew by a server that starts."
-    return [Finding("Vector indexes", State.WARNING, f"{unfinished} are not finished", step)]
+    return [Finding("Vector indexes", CheckStatus.WARNING, f"{unfinished} are not finished", step)]

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from weft.jobs.periodic import attempt
 from weft.kernel.thread_pools import SEARCHING
 from weft.search_index.segment_file import Damaged
-from weft.search_index.snapshot import Moment
+from weft.search_index.snapshot import IndexSnapshot
 from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from weft.app.background_tasks import Errands
-    from weft.capabilities.indexing.collections.model import Removal, ShelfState, Standing
+    from weft.app.background_tasks import BackgroundTasks
+    from weft.capabilities.indexing.collections.model import IndexedChunk, Removal, ShelfState
     from weft.search_index.segment_store import Loaded, ShelfFolder
     from weft.storage.sql.database import Database, Transaction
 
@@ -54,7 +54,7 @@ class _Step(NamedTuple):
     """What happened to a shelf up to a number. Up to the number ``forgotten``, not all of it is known any more."""
 
     number: int
-    chunks: Sequence[Standing]
+    chunks: Sequence[IndexedChunk]
     removed: Sequence[int]
     forgotten: int
 
@@ -64,14 +64,14 @@ class _Built(NamedTuple):
 
     birth: int
     began: int
-    moment: Moment | None
+    moment: IndexSnapshot | None
 
 
 class ShelfCopy:
     """One shelf's copy: a moment of it in files and memory, which goes on when the shelf does."""
 
     def __init__(
-        self, database: Database, name: Name, folder: ShelfFolder | None, errands: Errands, alarm: Alarm | None
+        self, database: Database, name: Name, folder: ShelfFolder | None, errands: BackgroundTasks, alarm: Alarm | None
     ) -> None:
         self._database = database
         self._scope = Scope(name.tenant)
@@ -80,7 +80,7 @@ class ShelfCopy:
         self._errands = errands
         self._alarm = alarm
         self._birth = 0
-        self._moment = Moment()
+        self._moment = IndexSnapshot()
         # What happened up to this number, such as removals, was to be seen in the rows that were read.
         self._began = 0
         self._is_loaded = False
@@ -95,7 +95,7 @@ class ShelfCopy:
     def weight(self) -> int:
         return self._moment.bytes_in_memory + sum(part.masks.bytes for part in self._moment.parts)
 
-    async def now(self) -> Moment:
+    async def now(self) -> IndexSnapshot:
         """Return what is committed; of a copy that is far behind, what it has so far."""
         if not (self._is_behind and self._turn.locked()):
             async with self._turn:
@@ -108,7 +108,7 @@ class ShelfCopy:
             self._compare_soon()
         return self._moment.intact()
 
-    async def whole(self) -> Moment:
+    async def whole(self) -> IndexSnapshot:
         """Return what is committed, however long it takes to catch up with it."""
         moment = await self.now()
         while self._is_behind:
@@ -129,7 +129,7 @@ class ShelfCopy:
 
     async def _load(self, folder: ShelfFolder) -> None:
         known, self._is_loaded = self._moment, False
-        self._birth, self._moment = 0, Moment()
+        self._birth, self._moment = 0, IndexSnapshot()
         try:
             loaded = await SEARCHING.run(folder.load, known)
         except Damaged as damage:
@@ -148,7 +148,7 @@ class ShelfCopy:
 
     async def _set_aside(self, folder: ShelfFolder, damage: Damaged) -> None:
         """Do without files that are damaged: what they held is made anew."""
-        self._birth, self._moment = 0, Moment()
+        self._birth, self._moment = 0, IndexSnapshot()
         await self._report(str(damage))
         await SEARCHING.run(folder.set_aside)
 
@@ -160,7 +160,7 @@ class ShelfCopy:
         if self._alarm is not None:
             await attempt("index alarm", self._alarm(self._name.tenant, self._name.shelf))
 
-    async def _without_removed(self, loaded: Loaded) -> Moment:
+    async def _without_removed(self, loaded: Loaded) -> IndexSnapshot:
         """Take out what was removed between the writing of the oldest file and that of the newest."""
         moment, reached = loaded.moment, loaded.as_of
         while reached < moment.number:
@@ -203,11 +203,11 @@ class ShelfCopy:
     async def _begin_anew(self) -> ShelfState:
         if self._birth and self._folder is not None:
             # Another process may have begun anew already; otherwise the files are of no use to anyone.
-            self._moment = Moment()
+            self._moment = IndexSnapshot()
             await self._load(self._folder)
         state = await self._state()
         if not self._is_part_of(state):
-            self._birth, self._moment, self._began = state.birth, Moment(), state.number
+            self._birth, self._moment, self._began = state.birth, IndexSnapshot(), state.number
         return state
 
     async def _state(self) -> ShelfState:
@@ -231,7 +231,7 @@ class ShelfCopy:
         removed = [removal.removed for removal in removals if removal.number <= number]
         return _Step(number, [known[each] for each in sorted(known)], removed, state.forgotten)
 
-    async def _after(self, step: _Step) -> Moment:
+    async def _after(self, step: _Step) -> IndexSnapshot:
         work = partial(self._moment.then, step.number, step.chunks, step.removed)
         # Taking in a single chunk may join it with thousands.
         return await SEARCHING.run(work) if step.chunks or len(step.removed) > _FEW else work()

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weft.app.background_tasks import Errands
+from weft.app.background_tasks import BackgroundTasks
 from weft.app.dispatch import log_changes
 from weft.app.search.replica import Name, ShelfCopy
 from weft.app.system_actor import system_actor
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from weft.app.metrics import Metrics
     from weft.app.search.replica import Alarm
     from weft.capabilities.indexing.collections.store import VectorSearch
-    from weft.capabilities.search.index_view import Audiences, View, Wish
+    from weft.capabilities.search.index_view import Audiences, CollectionQuery, View
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
-    from weft.search_index.snapshot import Moment
+    from weft.search_index.snapshot import IndexSnapshot
     from weft.storage.sql.database import Database, Transaction
 
 _MOST_BYTES_IN_MEMORY = 2**30
@@ -57,9 +57,9 @@ class Indexes:
         self._copies: OrderedDict[Name, ShelfCopy] = OrderedDict()
         # When it is looked again whether a database that finds vectors itself has an index for them.
         self._prepared_until: dict[Name, float] = {}
-        self._errands = Errands()
+        self._errands = BackgroundTasks()
 
-    async def open(self, tenant: str, wish: Wish, audiences: Audiences, model: str) -> View:
+    async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
         """Return a view of everything that was committed before this call."""
         search = self._database.vector_search(tenant, wish.shelf, model)
         copy = self._copy(Name(tenant, wish.shelf, model if search is None else None))
@@ -95,7 +95,7 @@ class Indexes:
         """Finish what is being written."""
         await self._errands.close()
 
-    def _prepare_soon(self, search: VectorSearch, name: Name, moment: Moment) -> None:
+    def _prepare_soon(self, search: VectorSearch, name: Name, moment: IndexSnapshot) -> None:
         """Have a database that finds vectors itself get ready for many of them."""
         now = time.monotonic()
         if moment.size > _INDEXED_BEYOND and now >= self._prepared_until.get(name, 0.0):

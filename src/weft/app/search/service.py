@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from weft.app.metrics import Metrics
     from weft.app.search.replicas import Indexes
     from weft.capabilities.indexing.collections.model import ShelfState
-    from weft.capabilities.search.index_view import Audiences, View, Wish
-    from weft.capabilities.search.model import Question, Ranking
+    from weft.capabilities.search.index_view import Audiences, CollectionQuery, View
+    from weft.capabilities.search.model import Query, Ranking
     from weft.capabilities.search.retriever import Embed
-    from weft.capabilities.search.scope import Part
-    from weft.capabilities.search.stores import Libraries, Library
+    from weft.capabilities.search.scope import RequestedScope
+    from weft.capabilities.search.stores import Libraries, SearchStores
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
     from weft.kernel.identity import Actor
@@ -55,7 +55,7 @@ class SearchedShelves:
         self._metrics = metrics
         self._indexes: Indexes | None = None
 
-    async def open(self, tenant: str, wish: Wish, audiences: Audiences, model: str) -> View:
+    async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
         return await (await self._loaded()).open(tenant, wish, audiences, model)
 
     async def prepare(self, tenant: str, shelves: Iterable[str], model: str) -> None:
@@ -117,7 +117,7 @@ class FollowedEvents:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
 
-    async def events(self, actor: Actor, part: Part) -> int:
+    async def events(self, actor: Actor, part: RequestedScope) -> int:
         pending = await first_pending(self._transaction, _LOOKED_AT)
         # Of what is further behind nothing is told: it would tell of what others do.
         return sum(is_awaited(recorded, actor, part) for recorded in pending)
@@ -148,11 +148,11 @@ class LowRelevance:
         return True
 
 
-async def _publish(event: NewEvent, library: Library) -> None:
+async def _publish(event: NewEvent, library: SearchStores) -> None:
     await library.outbox.publish(event)
 
 
-async def rank(question: Question, views: Sequence[View], embed: Embed) -> Ranking:
+async def rank(question: Query, views: Sequence[View], embed: Embed) -> Ranking:
     """Rank what a caller may see, once what that takes is loaded."""
     ranking: Any = sys.modules.get(_RANKING) or await SEARCHING.run(import_module, _RANKING)
     ranked: Ranking = await ranking.rank(question, views, embed)

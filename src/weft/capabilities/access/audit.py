@@ -41,7 +41,7 @@ class AuditStore(Protocol):
         ...
 
 
-class Discretion(Protocol):
+class AuditFilter(Protocol):
     """What a reader of the audit log is shown of it."""
 
     async def shown(self, rows: list[AuditRow]) -> list[AuditRow]:
@@ -85,7 +85,7 @@ class AuditLog(Response):
     rate=RateClass.ADMIN,
     effect=Effect.READ,
 )
-async def list_audit(request: GetAuditLog, audit: AuditStore, discretion: Discretion) -> AuditLog:
+async def list_audit(request: GetAuditLog, audit: AuditStore, discretion: AuditFilter) -> AuditLog:
     """Read the tenant's audit log: every denial and every administrative act, newest first.
 
     Of domains of knowledge that you may not look into, it tells only who did what, and when.

@@ -24,10 +24,10 @@ from weft.capabilities.agent_context.model import (
 from weft.capabilities.agent_context.permissions import COPY_CLEARANCE, find_agent
 from weft.capabilities.agent_context.restore import take_over
 from weft.capabilities.agent_context.service import ContextAt, Contexts
-from weft.capabilities.history.commits import keep_moment
-from weft.capabilities.history.line_backend import Why
+from weft.capabilities.history.commits import tag_automatically
+from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import EMPTY, Point, VersionNotFound, VersionPruned
-from weft.capabilities.history.revisions import VersionName, moment_named
+from weft.capabilities.history.revisions import VersionName, resolve_revision
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
@@ -112,9 +112,11 @@ async def copy_context(request: CopyContext, contexts: Contexts) -> ContextCopie
     counts = counted(changes)
     label = None
     if changes:
-        label = await keep_moment(contexts.lines, previous, "before-copy", contexts.actor.participant, context.now)
+        label = await tag_automatically(
+            contexts.lines, previous, "before-copy", contexts.actor.participant, context.now
+        )
         reason = request.reason or f"copy {request.from_agent_id} v{source.point.seq}"
-        await context.commit(parts, Why(reason, request.step))
+        await context.commit(parts, CommitMeta(reason, request.step))
         await _announce(context, previous.seq, request, counts)
     return ContextCopied(
         agent_id=context.owner,
@@ -144,7 +146,7 @@ async def _source(request: CopyContext, contexts: Contexts) -> ContextAt:
     line_id = ContextLine(request.from_agent_id, None, None).line_id
     line = await contexts.lines.find(line_id)
     head = Point(line_id, line.head.seq, line.head.hash) if line else Point(line_id, 0, EMPTY)
-    return ContextAt(contexts.lines, await moment_named(contexts.lines, head, request.version))
+    return ContextAt(contexts.lines, await resolve_revision(contexts.lines, head, request.version))
 
 
 async def _taken_over(request: CopyContext, context: OpenContext, source: ContextAt) -> list[OpenPart]:

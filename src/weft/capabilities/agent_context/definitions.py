@@ -12,11 +12,11 @@ from weft.capabilities.agent_context.diff import counted
 from weft.capabilities.agent_context.model import DEFINITION, ContextLine, PartAt, SelfModification
 from weft.capabilities.agent_context.permissions import check_may_define, find_agent, may_know_definition, unknown_agent
 from weft.capabilities.agent_context.service import Contexts
-from weft.capabilities.agent_context.values import Given, inline
+from weft.capabilities.agent_context.values import GivenValue, inline
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
-from weft.capabilities.history.line_backend import Why
+from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import EMPTY, Point, VersionConflict, VersionNotFound, VersionPruned
-from weft.capabilities.history.revisions import VersionName, moment_named
+from weft.capabilities.history.revisions import VersionName, resolve_revision
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import ContentTooLarge, PermissionDenied
 from weft.kernel.fields import Count, Reason, Step
@@ -106,8 +106,8 @@ async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined
     part = await context.part(DEFINITION)
     previous = part.at.seq if part.at else 0
     _check_version(previous, request.if_version)
-    changed = [key for key, text in said.items() if await part.write(key, inline(Given(text)))]
-    await context.commit([part], Why(request.reason or "define", request.step))
+    changed = [key for key, text in said.items() if await part.write(key, inline(GivenValue(text)))]
+    await context.commit([part], CommitMeta(request.reason or "define", request.step))
     at = part.at or PartAt(part.line.line_id, 0, EMPTY.hex())
     if changed:
         counts = counted(part.changes[key] for key in changed)
@@ -144,7 +144,7 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
     line_id = ContextLine(agent.principal_id, DEFINITION, None).line_id
     line = await contexts.lines.find(line_id)
     head = Point(line_id, line.head.seq, line.head.hash) if line else Point(line_id, 0, EMPTY)
-    point = await moment_named(contexts.lines, head, request.version)
+    point = await resolve_revision(contexts.lines, head, request.version)
     definition = await definition_at(contexts.lines, PartAt.of(point))
     return DefinitionRead(
         **msgspec.structs.asdict(definition),

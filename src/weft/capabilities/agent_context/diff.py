@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.agent_context.model import EntryPlace, PartAt, is_metadata
-from weft.capabilities.history.model import Act
-from weft.capabilities.history.three_way import alike, state_by_key, states_apart
+from weft.capabilities.history.model import ChangeKind
+from weft.capabilities.history.three_way import same_content, state_by_key, states_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from weft.capabilities.history.model import Change, Recorded, Version
+    from weft.capabilities.history.model import Change, StoredCommit, Version
     from weft.capabilities.history.store import LineStore
     from weft.capabilities.history.three_way import State
 
@@ -24,13 +24,13 @@ class Changed(NamedTuple):
     after: Version | None
 
 
-class Step(NamedTuple):
+class EntryChange(NamedTuple):
     """One change of one entry, and the commit that made it."""
 
     place: EntryPlace
     act: str
     version: int
-    commit: Recorded
+    commit: StoredCommit
 
 
 def counted(changes: Iterable[Change]) -> dict[str, int]:
@@ -38,7 +38,7 @@ def counted(changes: Iterable[Change]) -> dict[str, int]:
     counts = {"added": 0, "updated": 0, "removed": 0}
     for change in changes:
         written = "added" if change.version == 1 else "updated"
-        counts[written if change.act is Act.WRITE else "removed"] += 1
+        counts[written if change.act is ChangeKind.WRITE else "removed"] += 1
     return counts
 
 
@@ -54,7 +54,7 @@ async def changed_entries(lines: LineStore, before: Mapping[str, PartAt], after:
         found += [
             Changed(EntryPlace(part, key), was.get(key), is_.get(key))
             for key in keys
-            if not alike(was.get(key), is_.get(key))
+            if not same_content(was.get(key), is_.get(key))
         ]
     return found
 
@@ -70,9 +70,9 @@ async def parts_apart(
 
 async def steps_between(
     lines: LineStore, before: Mapping[str, PartAt], after: Mapping[str, PartAt], limit: int
-) -> list[Step]:
+) -> list[EntryChange]:
     """Return the changes that led from one moment to a later one, newest first in each part, but only so many."""
-    found: list[Step] = []
+    found: list[EntryChange] = []
     for part, now in sorted(after.items()):
         begin = before[part].seq if part in before else 0
         if now.seq > begin and len(found) < limit:
@@ -81,10 +81,10 @@ async def steps_between(
     return found[:limit]
 
 
-def _steps(part: str, recorded: Recorded) -> Iterator[Step]:
+def _steps(part: str, recorded: StoredCommit) -> Iterator[EntryChange]:
     for change in recorded.commit.changes:
         if not is_metadata(change.key):
-            yield Step(EntryPlace(part, change.key), change.act, change.version, recorded)
+            yield EntryChange(EntryPlace(part, change.key), change.act, change.version, recorded)
 
 
 async def _state(lines: LineStore, at: PartAt | None, *, values: bool) -> State:

@@ -27,8 +27,8 @@ from weft.capabilities.agent_context.permissions import (
 )
 from weft.capabilities.agent_context.restore import take_over, take_over_parts
 from weft.capabilities.agent_context.service import Contexts, OpenContext
-from weft.capabilities.history.line_backend import Why
-from weft.capabilities.history.model import SYSTEM, Act, Head, no_line
+from weft.capabilities.history.line_backend import CommitMeta
+from weft.capabilities.history.model import SYSTEM, ChangeKind, Head, no_line
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ class ContextLines(msgspec.Struct, frozen=True):
         part = await context.part(line.part)
         ended = sorted(await part.overdue(), key=lambda version: version.change.key)[:at_most]
         for version in ended:
-            part.remove(version, Act.EXPIRE)
-        await context.commit([part], Why("expire"), SYSTEM)
+            part.remove(version, ChangeKind.EXPIRE)
+        await context.commit([part], CommitMeta("expire"), SYSTEM)
         return len(ended) == at_most
 
     async def hold(self, line_id: str) -> None:
@@ -214,7 +214,7 @@ class LockedContextLine:
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
         return await OpenContextLine(self.contexts, self.line, self.head).visible(versions)
 
-    async def apply(self, state: Mapping[str, Version | None], why: Why) -> Head:
+    async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
         parts = await self._parts(state, why)
         if any(part.line.part == DEFINITION and part.changes for part in parts):
             owner = await find_agent(self.line.owner, self.contexts.access)
@@ -238,7 +238,7 @@ class LockedContextLine:
                 f"context_id: a part has no branches of its own; name the whole context, {root}", field="context_id"
             )
 
-    async def _parts(self, state: Mapping[str, Version | None], why: Why) -> list[OpenPart]:
+    async def _parts(self, state: Mapping[str, Version | None], why: CommitMeta) -> list[OpenPart]:
         if self.line.part is None:
             return await take_over_parts(self.context, state, why.merged)
         part = await self.context.part(self.line.part)

@@ -21,11 +21,11 @@ from weft.capabilities.agent_context.model import (
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, Own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
-from weft.capabilities.agent_context.store import ContextReads, Snapshot
+from weft.capabilities.agent_context.store import ContextReads, PinnedContext
 from weft.capabilities.agent_context.views import (
     AgentDefinition,
     ContextEntry,
-    Held,
+    StoredEntry,
     definition_at,
     entries_of,
     first_entries,
@@ -218,7 +218,7 @@ async def _hold(context: OpenContext, session: Session, parts: Mapping[str, Part
     """Let the session hold the present version, and history keep every part of it for as long."""
     needs, root = context.needs, context.root
     await needs.snapshots.put(
-        Snapshot(
+        PinnedContext(
             session_id=session.session_id,
             principal_id=context.owner,
             line_id=root.line_id,
@@ -233,7 +233,7 @@ async def _hold(context: OpenContext, session: Session, parts: Mapping[str, Part
     )
 
 
-async def _changes(contexts: Contexts, before: Snapshot | None, parts: Mapping[str, PartAt]) -> ContextChanges:
+async def _changes(contexts: Contexts, before: PinnedContext | None, parts: Mapping[str, PartAt]) -> ContextChanges:
     then = None if before is None else ContextAt(contexts.lines, before.held)
     # What came of a branch that was deleted since is nothing that another of its name could be compared with.
     if then is not None and await then.is_there():
@@ -260,7 +260,7 @@ async def _pulled(contexts: Contexts, parts: Mapping[str, PartAt]) -> PulledCont
     return PulledContext(**msgspec.structs.asdict(definition), memory=memory, has_more=len(held) > _ENTRIES_AT_MOST)
 
 
-async def _announce(context: OpenContext, session: Session, before: Snapshot | None) -> None:
+async def _announce(context: OpenContext, session: Session, before: PinnedContext | None) -> None:
     data = {
         "context_id": context.root.line_id,
         "from_version": before.version if before else None,
@@ -286,7 +286,7 @@ async def _read(request: ReadContext, contexts: Contexts) -> _Found:
     return _Found(await _answer(held, moment, contexts, page, more))
 
 
-async def _entry(request: ReadContext, key: str, moment: ContextAt) -> Held:
+async def _entry(request: ReadContext, key: str, moment: ContextAt) -> StoredEntry:
     place = EntryPlace(_part(request), key)
     at = await moment.part(place.part) if is_well_formed(key) else None
     version = await moment.lines.latest(at.line, key, at.seq) if at else None
@@ -297,7 +297,7 @@ async def _entry(request: ReadContext, key: str, moment: ContextAt) -> Held:
             resource_id=key[:200],
             available_alternatives=names_like(key, known[:COMPARE_WITH]),
         )
-    return Held(place, version, await moment.lines.latest(at.line, metadata_key(key), at.seq))
+    return StoredEntry(place, version, await moment.lines.latest(at.line, metadata_key(key), at.seq))
 
 
 def _part(request: ReadContext) -> str:
@@ -305,15 +305,15 @@ def _part(request: ReadContext) -> str:
     return memory_type if request.workflow_id is None else f"{memory_type}:{request.workflow_id}"
 
 
-def _pointer(entry: Held) -> Pointer | None:
+def _pointer(entry: StoredEntry) -> Pointer | None:
     value = entry.version.value
     return Pointer.decode(value) if entry.version.change.meta.outside and value is not None else None
 
 
-async def _listed(request: ReadContext, moment: ContextAt) -> list[Held]:
+async def _listed(request: ReadContext, moment: ContextAt) -> list[StoredEntry]:
     """Return the entries behind the cursor, of one sort of memory or of all, by part and key."""
     part, _, key = (request.cursor or "").partition("|")
-    found: list[Held] = []
+    found: list[StoredEntry] = []
     for name, at in (await moment.parts()).items():
         if name < part or not _is_meant(name, request):
             continue
@@ -332,7 +332,7 @@ def _is_meant(part: str, request: ReadContext) -> bool:
 
 
 async def _answer(
-    held: Snapshot, moment: ContextAt, contexts: Contexts, entries: Sequence[Held], more: str | None
+    held: PinnedContext, moment: ContextAt, contexts: Contexts, entries: Sequence[StoredEntry], more: str | None
 ) -> ContextRead:
     return ContextRead(
         agent_id=held.principal_id,

@@ -26,8 +26,8 @@ from weft.capabilities.agent_context.model import (
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
 from weft.capabilities.agent_context.store import ContextReads
-from weft.capabilities.agent_context.values import Given, Said, inline, lies_outside, outside
-from weft.capabilities.history.line_backend import Why
+from weft.capabilities.agent_context.values import EntryText, GivenValue, inline, lies_outside, outside
+from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing, ObjectStorageUnavailable
 from weft.capabilities.object_storage.staging import Staging, keep_staged
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from weft.capabilities.agent_context.service import OpenPart
-    from weft.capabilities.agent_context.store import Snapshot
+    from weft.capabilities.agent_context.store import PinnedContext
     from weft.capabilities.history.model import Change
     from weft.capabilities.history.store import LineStore
 
@@ -150,7 +150,7 @@ class _Entry(NamedTuple):
     """What is to become of one entry; nothing said: it is to go. ``outside`` is what object storage is to keep."""
 
     place: EntryPlace
-    said: Said | None = None
+    said: EntryText | None = None
     metadata: str | None = None
     outside: bytes | None = None
 
@@ -217,7 +217,7 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     # Also what is said already: its value may have been lost outside, and has just been stored anew.
     await keep_staged([entry.said.pointer for entry in entries if entry.said and entry.said.pointer], contexts.objects)
     _name_learning_cycles(changed, parts, context)
-    label = await context.commit(parts.values(), Why(request.reason or "push", request.step))
+    label = await context.commit(parts.values(), CommitMeta(request.reason or "push", request.step))
     if session is not None and context.root.seq > previous:
         await contexts.snapshots.learn(session.session_id, context.owner, context.present.point)
     changes = [(entry.place, parts[entry.place.part].changes[entry.place.key]) for entry in changed]
@@ -236,7 +236,7 @@ async def push_context(request: PushContext, contexts: Contexts) -> ContextPushe
     )
 
 
-def _given(request: PushContext) -> list[tuple[EntryPlace, Given | None]]:
+def _given(request: PushContext) -> list[tuple[EntryPlace, GivenValue | None]]:
     """Check what was sent and return it by its places; each may be named once."""
     given = [_known(item, f"knowledge[{place}]") for place, item in enumerate(request.knowledge)]
     given += [(_place(item, f"remove[{place}]"), None) for place, item in enumerate(request.remove)]
@@ -246,7 +246,7 @@ def _given(request: PushContext) -> list[tuple[EntryPlace, Given | None]]:
     return given
 
 
-def _known(item: Knowledge, field: str) -> tuple[EntryPlace, Given | None]:
+def _known(item: Knowledge, field: str) -> tuple[EntryPlace, GivenValue | None]:
     place = _place(item, field)
     if (item.value is msgspec.UNSET) == (item.base64 is None):
         raise InvalidInput(f"{field}: give either a value or base64", field=field)
@@ -254,18 +254,18 @@ def _known(item: Knowledge, field: str) -> tuple[EntryPlace, Given | None]:
         raise InvalidInput(f"{field}: media_type is for base64; a value is JSON", field=f"{field}.media_type")
     metadata = None if not item.metadata else metadata_json(item.metadata)
     if item.base64 is None:
-        given = Given(encode_given(f"{field}.value", item.value), None, metadata)
+        given = GivenValue(encode_given(f"{field}.value", item.value), None, metadata)
     else:
-        given = Given(item.base64, item.media_type or _BINARY, metadata)
+        given = GivenValue(item.base64, item.media_type or _BINARY, metadata)
     check_value_size(len(given.content), field)
     return place, given
 
 
-def _entries(given: Sequence[tuple[EntryPlace, Given | None]], actor: Actor) -> list[_Entry]:
+def _entries(given: Sequence[tuple[EntryPlace, GivenValue | None]], actor: Actor) -> list[_Entry]:
     return [_Entry(place) if content is None else _entry(place, content, actor) for place, content in given]
 
 
-def _entry(place: EntryPlace, given: Given, actor: Actor) -> _Entry:
+def _entry(place: EntryPlace, given: GivenValue, actor: Actor) -> _Entry:
     if lies_outside(given, place.memory_type):
         return _Entry(place, outside(given, actor.tenant, actor.principal_id), given.metadata, given.content)
     return _Entry(place, inline(given), given.metadata)
@@ -320,7 +320,7 @@ async def _expected(request: PushContext, context: OpenContext) -> int:
     return held.known
 
 
-async def knows(held: Snapshot, line_id: str, lines: LineStore) -> bool:
+async def knows(held: PinnedContext, line_id: str, lines: LineStore) -> bool:
     """Tell whether a session knows this very context: another branch may have the name of one that was deleted."""
     return held.line_id == line_id and await ContextAt(lines, held.known_point).is_there()
 
@@ -370,7 +370,7 @@ async def _apply(entry: _Entry, part: OpenPart, *, may_renew: bool) -> bool:
         await part.delete(metadata_key(key))
     else:
         # Anew, so that it lasts as long as the value it belongs to.
-        about = Said(entry.metadata, ChangeMeta(size=len(entry.metadata.encode())))
+        about = EntryText(entry.metadata, ChangeMeta(size=len(entry.metadata.encode())))
         await part.write(metadata_key(key), about, anew=True)
     return True
 

@@ -17,9 +17,9 @@ from weft.capabilities.agent_context.model import (
     is_overdue,
     metadata_key,
 )
-from weft.capabilities.agent_context.values import Said, said_by
+from weft.capabilities.agent_context.values import EntryText, said_by
 from weft.capabilities.history.model import ChangeMeta, LineNotFound, VersionPruned
-from weft.capabilities.history.three_way import alike
+from weft.capabilities.history.three_way import same_content
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ async def _take_over_metadata(part: OpenPart, key: str, metadata_hash: str | Non
         raise _pruned(key)
     (text,) = texts.values()
     # Anew, so that it lasts as long as the value it belongs to.
-    await part.write(metadata_key(key), Said(text, ChangeMeta(size=len(text.encode()))), anew=True)
+    await part.write(metadata_key(key), EntryText(text, ChangeMeta(size=len(text.encode()))), anew=True)
 
 
 def _pruned(key: str) -> VersionPruned:
@@ -89,7 +89,7 @@ async def _take_over_whole(part: OpenPart, named: Version | None) -> None:
     target = None if named is None else await _checked(part, named)
     ours, theirs = await parts_apart(part.context.needs.lines, part.at, target, values=True)
     keys = ours.keys() | theirs.keys()
-    await take_over(part, {key: theirs.get(key) for key in keys if not alike(ours.get(key), theirs.get(key))})
+    await take_over(part, {key: theirs.get(key) for key in keys if not same_content(ours.get(key), theirs.get(key))})
 
 
 def _entries_of(part: str, state: Mapping[str, Version | None]) -> dict[str, Version | None]:

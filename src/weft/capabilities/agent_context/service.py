@@ -22,15 +22,15 @@ from weft.capabilities.agent_context.model import (
     weight_of,
 )
 from weft.capabilities.agent_context.store import SnapshotStore
-from weft.capabilities.history.commits import keep_moment, record
-from weft.capabilities.history.line_backend import Why
+from weft.capabilities.history.commits import record, tag_automatically
+from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import (
     EMPTY,
     MAIN,
     SYSTEM,
-    Act,
     Author,
     Change,
+    ChangeKind,
     ChangeMeta,
     Commit,
     Head,
@@ -51,7 +51,7 @@ from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weft.capabilities.agent_context.values import Said
+    from weft.capabilities.agent_context.values import EntryText
     from weft.capabilities.history.model import Version
     from weft.capabilities.sessions.model import Session
 
@@ -187,7 +187,7 @@ class OpenContext:
         named = await self.needs.lines.state_at(self.root.line_id, self.root.seq)
         return [self._opened(version.change.key, version) for version in sorted(named, key=_key)]
 
-    async def commit(self, parts: Iterable[OpenPart], why: Why, author: Author | None = None) -> str | None:
+    async def commit(self, parts: Iterable[OpenPart], why: CommitMeta, author: Author | None = None) -> str | None:
         """Keep what was changed in some parts, as one new version of the context. Nothing changed is no version.
 
         Return the name that the version before was given, if a part has occasion for one.
@@ -209,7 +209,7 @@ class OpenContext:
         """Name the state of a line if there is occasion to, unless nothing was ever said there."""
         if occasion is None or head.seq == 0:
             return None
-        return await keep_moment(self.needs.lines, head, occasion, author.participant, self.now)
+        return await tag_automatically(self.needs.lines, head, occasion, author.participant, self.now)
 
     async def follow_definition(self) -> None:
         """Have a branch name the definition of today: what an agent is has no branches."""
@@ -220,14 +220,14 @@ class OpenContext:
         held = await self.part(DEFINITION)
         if today and held.at != PartAt.named_by(today):
             held.at = PartAt.named_by(today)
-            await self._commit_root([await self._names(held)], Why("definition"), SYSTEM, 0)
+            await self._commit_root([await self._names(held)], CommitMeta("definition"), SYSTEM, 0)
 
     async def bury_overdue(self) -> None:
         """Turn entries that retention has ended into history."""
         ended = await self._overdue()
         for part, version in ended:
-            part.remove(version, Act.EXPIRE)
-        await self.commit({part.name: part for part, _ in ended}.values(), Why("expire"), SYSTEM)
+            part.remove(version, ChangeKind.EXPIRE)
+        await self.commit({part.name: part for part, _ in ended}.values(), CommitMeta("expire"), SYSTEM)
 
     async def _overdue(self) -> list[tuple[OpenPart, Version]]:
         """Return the entries that retention has ended, with their parts."""
@@ -283,9 +283,9 @@ class OpenContext:
         assert part.at is not None  # noqa: S101 - it has just been committed to
         text = part.at.encode()
         await self.needs.lines.put_blob(blob_hash(text), text)
-        return Change(part.name, 1, part.named_times + 1, Act.WRITE, blob_hash(text), ChangeMeta())
+        return Change(part.name, 1, part.named_times + 1, ChangeKind.WRITE, blob_hash(text), ChangeMeta())
 
-    async def _commit_root(self, changes: Sequence[Change], why: Why, author: Author, growth: int) -> None:
+    async def _commit_root(self, changes: Sequence[Change], why: CommitMeta, author: Author, growth: int) -> None:
         commit = Commit(
             line_id=self.root.line_id,
             seq=self.root.seq + 1,
@@ -314,7 +314,7 @@ class OpenPart:
     at: PartAt | None
     named_times: int
     changes: dict[str, Change] = field(default_factory=dict)
-    said: list[Said] = field(default_factory=list)
+    said: list[EntryText] = field(default_factory=list)
     growth: int = 0
     merged: Point | None = None
     # What the state before the next commit is to be named for, if it is to have a name.
@@ -340,7 +340,7 @@ class OpenPart:
         since = self.ended_before
         return [] if since is None else [version for version in await self.state() if is_overdue(version, since)]
 
-    async def write(self, key: str, said: Said, *, anew: bool = False) -> bool:
+    async def write(self, key: str, said: EntryText, *, anew: bool = False) -> bool:
         """Have an entry say something; False if it does already, unless it is to be said anew."""
         current = await self.standing(key)
         is_live = current is not None and not is_overdue(current, self.ended_before)
@@ -350,7 +350,7 @@ class OpenPart:
             life, number = current.change.life, current.change.version + 1
         else:
             life, number = await self._last_life(key, current) + 1, 1
-        self._change(Change(key, life, number, Act.WRITE, said.hash, said.meta), current)
+        self._change(Change(key, life, number, ChangeKind.WRITE, said.hash, said.meta), current)
         self.said.append(said)
         return True
 
@@ -359,14 +359,14 @@ class OpenPart:
         current = await self.standing(key)
         if current is None:
             return False
-        self.remove(current, Act.DELETE)
+        self.remove(current, ChangeKind.DELETE)
         return True
 
-    def remove(self, version: Version, act: Act) -> None:
+    def remove(self, version: Version, act: ChangeKind) -> None:
         change = version.change
         self._change(Change(change.key, change.life, change.version, act, None, ChangeMeta()), version)
 
-    async def commit(self, why: Why, author: Author, kept: Collection[bytes]) -> None:
+    async def commit(self, why: CommitMeta, author: Author, kept: Collection[bytes]) -> None:
         """Add what is to become of this part to its line, by which ``kept`` values are referred to at last."""
         head = await self._locked(kept)
         await self.context.keep_moment(head, self.occasion, author)
@@ -390,7 +390,7 @@ class OpenPart:
     def _change(self, change: Change, replaced: Version | None) -> None:
         self.changes[change.key] = change
         self.growth -= 0 if replaced is None else weight_of(replaced.change)
-        self.growth += weight_of(change) if change.act is Act.WRITE else 0
+        self.growth += weight_of(change) if change.act is ChangeKind.WRITE else 0
 
     async def _last_life(self, key: str, current: Version | None) -> int:
         if current is not None:

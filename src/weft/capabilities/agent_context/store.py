@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Snapshot(msgspec.Struct, frozen=True):
+class PinnedContext(msgspec.Struct, frozen=True):
     """What an agent holds in a session: one version of its context, which never changes.
 
     ``line_id`` is the line that was pulled, and ``held_line`` the one that the version is really on: what a branch has
@@ -49,9 +49,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 class SnapshotStore(Protocol):
     """What agents hold in sessions, and the values that are shown of it."""
 
-    async def find(self, session_id: str, principal_id: str) -> Snapshot | None: ...
+    async def find(self, session_id: str, principal_id: str) -> PinnedContext | None: ...
 
-    async def put(self, snapshot: Snapshot, parts: Iterable[PartAt]) -> None:
+    async def put(self, snapshot: PinnedContext, parts: Iterable[PartAt]) -> None:
         """Let an agent hold this, and nothing of what it held before; history keeps every part of it for as long."""
         ...
 

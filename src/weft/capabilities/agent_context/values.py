@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Version
 
 
-class Said(NamedTuple):
+class EntryText(NamedTuple):
     """What an entry is to say: the text that history keeps, and what belongs to it.
 
     ``pointer`` leads to the value where it is kept outside; the text is then how the pointer is written.
@@ -29,7 +29,7 @@ class Said(NamedTuple):
         return blob_hash(self.text)
 
 
-class Given(NamedTuple):
+class GivenValue(NamedTuple):
     """A value as it came: its bytes, which are JSON unless a media type says otherwise, and JSON text about it."""
 
     content: bytes
@@ -41,27 +41,27 @@ class Given(NamedTuple):
         return None if self.metadata is None else blob_hash(self.metadata).hex()
 
 
-def lies_outside(given: Given, memory_type: str) -> bool:
+def lies_outside(given: GivenValue, memory_type: str) -> bool:
     """Tell whether a value belongs in object storage: what is large, is no JSON, or is an artifact."""
     return given.media_type is not None or memory_type == MemoryType.WORK_ARTIFACTS or len(given.content) > INLINE_BYTES
 
 
-def inline(given: Given) -> Said:
-    return Said(given.content.decode(), ChangeMeta(size=len(given.content), metadata_hash=given.metadata_hash))
+def inline(given: GivenValue) -> EntryText:
+    return EntryText(given.content.decode(), ChangeMeta(size=len(given.content), metadata_hash=given.metadata_hash))
 
 
-def outside(given: Given, tenant: str, owner: str) -> Said:
+def outside(given: GivenValue, tenant: str, owner: str) -> EntryText:
     pointer = Pointer.to(tenant, owner, given.content)
     meta = ChangeMeta(size=pointer.size, metadata_hash=given.metadata_hash, outside=True, media_type=given.media_type)
-    return Said(pointer.encode(), meta, pointer)
+    return EntryText(pointer.encode(), meta, pointer)
 
 
-def said_by(version: Version) -> Said | None:
+def said_by(version: Version) -> EntryText | None:
     """Return what an earlier version said, to say it again; None if history no longer keeps it."""
     if version.value is None:
         return None
     meta = version.change.meta
     if meta.outside:
-        return Said(version.value, meta, Pointer.decode(version.value))
+        return EntryText(version.value, meta, Pointer.decode(version.value))
     # A human who decided about a merge has not counted.
-    return Said(version.value, structs.replace(meta, size=len(version.value.encode())))
+    return EntryText(version.value, structs.replace(meta, size=len(version.value.encode())))

@@ -61,7 +61,7 @@ class ContextEntry(Response):
     pruned: bool = False
 
 
-class Held(NamedTuple):
+class StoredEntry(NamedTuple):
     """An entry as history has it: its value, and what was said about it."""
 
     place: EntryPlace
@@ -85,14 +85,14 @@ class _Shown(NamedTuple):
     is_pruned: bool
 
 
-async def entries_of(lines: LineStore, part: str, at: PartAt) -> list[Held]:
+async def entries_of(lines: LineStore, part: str, at: PartAt) -> list[StoredEntry]:
     """Return every entry of a part, by key, without values."""
     return _held(part, await lines.state_at(at.line, at.seq, values=False))
 
 
-async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartAt], at_most: int) -> list[Held]:
+async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartAt], at_most: int) -> list[StoredEntry]:
     """Return entries of parts, by part and key, without values: so many, and more if there are more."""
-    found: list[Held] = []
+    found: list[StoredEntry] = []
     names = list(parts)
     for start in range(0, len(names), _PARTS_AT_ONCE):
         some = names[start : start + _PARTS_AT_ONCE]
@@ -103,10 +103,10 @@ async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartAt], a
     return found
 
 
-def _held(part: str, versions: Sequence[Version]) -> list[Held]:
+def _held(part: str, versions: Sequence[Version]) -> list[StoredEntry]:
     state = state_by_key(versions)
     keys = sorted(key for key in state if not is_metadata(key))
-    return [Held(EntryPlace(part, key), state[key], state.get(metadata_key(key))) for key in keys]
+    return [StoredEntry(EntryPlace(part, key), state[key], state.get(metadata_key(key))) for key in keys]
 
 
 async def definition_at(lines: LineStore, at: PartAt | None) -> AgentDefinition:
@@ -122,7 +122,7 @@ def _decoded(version: Version) -> Any:  # noqa: ANN401 - whatever was said
     return msgspec.json.decode(version.value)
 
 
-async def shown(entries: Sequence[Held], snapshots: SnapshotStore) -> list[ContextEntry]:
+async def shown(entries: Sequence[StoredEntry], snapshots: SnapshotStore) -> list[ContextEntry]:
     """Return entries with as much of what they say as fits in an answer, the first ones first."""
     fitting = _fitting(entries)
     texts = await snapshots.values(
@@ -135,7 +135,7 @@ async def shown(entries: Sequence[Held], snapshots: SnapshotStore) -> list[Conte
     return [_entry(held, texts, fitting) for held in entries]
 
 
-def _fitting(entries: Iterable[Held]) -> set[EntryPlace]:
+def _fitting(entries: Iterable[StoredEntry]) -> set[EntryPlace]:
     """Return the places of what fits in an answer: values, and what was said about them."""
     room, fitting = _SHOWN_BYTES, set()
     for held in entries:
@@ -154,7 +154,7 @@ def with_value(entry: ContextEntry, content: bytes) -> ContextEntry:
     return msgspec.structs.replace(entry, base64=content, truncated=False)
 
 
-def _entry(held: Held, texts: Mapping[bytes, str], fitting: AbstractSet[EntryPlace]) -> ContextEntry:
+def _entry(held: StoredEntry, texts: Mapping[bytes, str], fitting: AbstractSet[EntryPlace]) -> ContextEntry:
     change = held.version.change
     said, *about = (_shown(version, texts, is_wanted=held.place_of(version) in fitting) for version in held.said)
     return ContextEntry(

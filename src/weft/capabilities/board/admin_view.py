@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from weft.capabilities.board.board_view import Board
+from weft.capabilities.board.board_view import BoardView
 from weft.capabilities.board.board_writer import change_of
 from weft.capabilities.board.operations import BranchChoice, KeyInfo, SnapshotInfo, key_info, snapshot_info
 from weft.capabilities.board.service import Boards
@@ -38,7 +38,7 @@ class Inspection(Response):
     history_problem: str | None = None
 
 
-async def _damage(board: Board) -> str | None:
+async def _damage(board: BoardView) -> str | None:
     """Return what is wrong with the history of a board or of its branches; None if nothing is."""
     trunk, lines = line_of(board.session.session_id), board.parts.lines
     branches = await lines.branches(trunk) if board.session.branches else ()
@@ -49,7 +49,7 @@ async def _damage(board: Board) -> str | None:
     return None
 
 
-async def _departure(board: Board) -> str | None:
+async def _departure(board: BoardView) -> str | None:
     """Return what the board says that its history does not; None if they agree."""
     if board.branch is not None:
         return None  # a branch says nothing but its history

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Board:
+class BoardView:
     """A board as its caller may see it."""
 
     parts: Boards

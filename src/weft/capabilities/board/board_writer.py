@@ -9,17 +9,17 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.access.grants import check_clearance
-from weft.capabilities.board.board_view import Board
-from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size, common_readers
+from weft.capabilities.board.board_view import BoardView
+from weft.capabilities.board.model import Entry, check_key, check_room, check_value_size, intersect_acls
 from weft.capabilities.board.read_acl import last_words
-from weft.capabilities.history.commits import check_label, keep_moment, record
-from weft.capabilities.history.line_backend import Earlier, Why
+from weft.capabilities.history.commits import check_label, record, tag_automatically
+from weft.capabilities.history.line_backend import CommitMeta, RestorePoint
 from weft.capabilities.history.model import (
     SYSTEM,
-    Act,
     Author,
     BranchLimit,
     Change,
+    ChangeKind,
     ChangeMeta,
     Commit,
     SnapshotExists,
@@ -30,7 +30,7 @@ from weft.capabilities.history.model import (
     prune_due,
     trunk_of,
 )
-from weft.capabilities.missing_context.answers import ANSWER, Answers
+from weft.capabilities.missing_context.answers import ANSWER, GapAnswers
 from weft.capabilities.records.item_ids import VersionName
 from weft.capabilities.records.recorder import Recorder
 from weft.kernel.errors import InvalidInput, PermissionDenied
@@ -51,7 +51,7 @@ ROLLBACK_CLEARANCE = 3
 MAX_BRANCHES = 100
 
 
-class Terms(msgspec.Struct, frozen=True, kw_only=True):
+class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What a change may say beside key and value. Patterns left out stay as they were."""
 
     if_version: int | None = None
@@ -62,7 +62,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     step: str | None = None
 
 
-class Outcome(NamedTuple):
+class ApplyResult(NamedTuple):
     """The keys that a board was made to say something else in, or nothing, as far as the caller may know of them."""
 
     written: list[str]
@@ -70,12 +70,12 @@ class Outcome(NamedTuple):
 
 
 @dataclass(slots=True)
-class OpenBoard(Board):
+class BoardWriter(BoardView):
     """A board whose line is locked: nobody else changes it until the transaction ends."""
 
     head: Head
 
-    async def write(self, key: str, value: str, terms: Terms) -> Entry:
+    async def write(self, key: str, value: str, terms: WriteOptions) -> Entry:
         """Create or overwrite one entry."""
         parts, config = self.parts, self.session.config
         check_key(key, namespaces=config.namespaces)
@@ -100,7 +100,7 @@ class OpenBoard(Board):
         )
         await parts.lines.put_blob(entry.blob_hash, value)
         await self.entries.put(self.session.session_id, entry)
-        why = Why(terms.reason or "write", terms.step)
+        why = CommitMeta(terms.reason or "write", terms.step)
         await self._commit([change_of(entry)], why, weight_change=tokens - freed)
         await self._prune(entry)
         await parts.outbox.publish(self._key_event("written", entry))
@@ -108,14 +108,14 @@ class OpenBoard(Board):
             await self._answer(entry)
         return entry
 
-    async def delete(self, key: str, terms: Terms) -> Entry:
+    async def delete(self, key: str, terms: WriteOptions) -> Entry:
         """Remove one entry; its history stays."""
         check_key(key, namespaces=self.session.config.namespaces)
         entry = await self.entries.get(self.session.session_id, key)
         if entry is None or not (entry.readable(self.parts.actor) or entry.writable(self.parts.actor)):
             raise await self.missing(key)
         self._check_may_change(key, entry, terms.if_version)
-        await self._remove([entry], Act.DELETE, Why(terms.reason or "delete", terms.step))
+        await self._remove([entry], ChangeKind.DELETE, CommitMeta(terms.reason or "delete", terms.step))
         return entry
 
     async def snapshot(self, label: str) -> Tag:
@@ -127,19 +127,19 @@ class OpenBoard(Board):
         await self.announce(self._named("snapshot"), label, {"seq": tag.seq})
         return tag
 
-    async def restore(self, label: str) -> Outcome:
+    async def restore(self, label: str) -> ApplyResult:
         """Make the board hold what it held at a snapshot, as one new commit; the state before it gets a name."""
         check_clearance(self.parts.actor, ROLLBACK_CLEARANCE, "Taking a board back")
         tag = await self.find_snapshot(label)
-        await keep_moment(self.parts.lines, self.head, "before-restore", self.parts.actor.participant, self.now)
+        await tag_automatically(self.parts.lines, self.head, "before-restore", self.parts.actor.participant, self.now)
         then = await self.state_at(tag.seq)
         gone = {entry.key: None for entry in await self.live() if entry.key not in then}
-        why = Why(f"restore {label}", restored=Earlier(label, tag.created_at))
+        why = CommitMeta(f"restore {label}", restored=RestorePoint(label, tag.created_at))
         outcome = await self._make({**then, **gone}, why)
         await self.announce(self._named("restored"), label, {"seq": self.head.seq})
         return outcome
 
-    async def apply(self, state: Mapping[str, Version | None], why: Why) -> Head:
+    async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
         """Make keys say what these versions said (None: make them go), as one new commit."""
         await self._make(state, why)
         return self.head
@@ -156,18 +156,18 @@ class OpenBoard(Board):
             raise BranchLimit(f"A board may have {MAX_BRANCHES} branches.", limit=MAX_BRANCHES)
         await self.parts.sessions.add_branches(self.session.session_id, change)
 
-    async def bury_expired(self) -> None:
+    async def expire_entries(self) -> None:
         """Turn keys whose time has run out into history, before anything else is decided."""
         if self.head.next_expiry_at is None or self.head.next_expiry_at > self.now:
             return
         expired = [e for e in await self.entries.list(self.session.session_id) if not e.lives_at(self.now)]
         if expired:
-            await self._remove(expired, Act.EXPIRE, Why("expire"), author=SYSTEM)
+            await self._remove(expired, ChangeKind.EXPIRE, CommitMeta("expire"), author=SYSTEM)
         next_expiry_at = await self.entries.next_expiry(self.session.session_id)
         await self.parts.lines.set_next_expiry(self.line_id, next_expiry_at)
         self.head = structs.replace(self.head, next_expiry_at=next_expiry_at)
 
-    async def _make(self, state: Mapping[str, Version | None], why: Why) -> Outcome:
+    async def _make(self, state: Mapping[str, Version | None], why: CommitMeta) -> ApplyResult:
         now = {entry.key: entry for entry in await self._present(state)}
         written = [
             entry
@@ -186,10 +186,10 @@ class OpenBoard(Board):
             *(self._key_event("deleted", entry, said) for entry in removed),
         )
         await self._answer(*written)
-        return Outcome(self._names(written), self._names(removed))
+        return ApplyResult(self._names(written), self._names(removed))
 
     async def _brought_in(
-        self, state: Mapping[str, Version | None], now: Mapping[str, Entry], why: Why
+        self, state: Mapping[str, Version | None], now: Mapping[str, Entry], why: CommitMeta
     ) -> list[Version]:
         """Return the versions that say something new, each readable only by those who might read it where it is from.
 
@@ -207,32 +207,34 @@ class OpenBoard(Board):
         found = [await self.entries.get(self.session.session_id, key) for key in keys]
         return [entry for entry in found if entry is not None]
 
-    async def _replace(self, written: Sequence[Entry], removed: Sequence[Entry], *, freed: int, why: Why) -> None:
+    async def _replace(
+        self, written: Sequence[Entry], removed: Sequence[Entry], *, freed: int, why: CommitMeta
+    ) -> None:
         added = sum(entry.tokens for entry in written)
         check_room(self.head.weight, freed, added, self.session.config)
         for entry in written:
             await self.entries.put(self.session.session_id, entry)
         for entry in removed:
             await self.entries.remove(self.session.session_id, entry.key)
-        changes = [change_of(entry) for entry in written] + [_removed(entry, Act.DELETE) for entry in removed]
+        changes = [change_of(entry) for entry in written] + [_removed(entry, ChangeKind.DELETE) for entry in removed]
         if changes or why.merged is not None:
             await self._commit(changes, why, weight_change=added - freed)
 
-    def _stands(self, version: Version | None, why: Why) -> bool:
+    def _stands(self, version: Version | None, why: CommitMeta) -> bool:
         """Tell whether a key is to be there afterwards: what has expired on the other side is not brought in."""
         if version is None:
             return False
         expires_at = self._expiry(version, why)
         return expires_at is None or expires_at > self.now
 
-    def _expiry(self, version: Version, why: Why) -> int | None:
+    def _expiry(self, version: Version, why: CommitMeta) -> int | None:
         """Return when a version brought in ends; one brought back has the lifetime left that it had at that moment."""
         expires_at = version.change.meta.expires_at
         if expires_at is None or why.restored is None:
             return expires_at
         return self.now + expires_at - why.restored.at
 
-    async def _revived(self, version: Version, present: Entry | None, why: Why) -> Entry | None:
+    async def _revived(self, version: Version, present: Entry | None, why: CommitMeta) -> Entry | None:
         """Return the entry that says what a version said; None if the present one does, or its time has run out."""
         change = version.change
         meta = structs.replace(change.meta, expires_at=self._expiry(version, why))
@@ -251,7 +253,7 @@ class OpenBoard(Board):
             writable_by=meta.writable_by or ANYONE,
         )
 
-    def _is_said(self, version: Version, present: Entry | None, why: Why) -> bool:
+    def _is_said(self, version: Version, present: Entry | None, why: CommitMeta) -> bool:
         meta = structs.replace(version.change.meta, expires_at=self._expiry(version, why))
         # What is brought back has its lifetime counted anew, even if nothing else is different.
         lasts = why.restored is None or meta.expires_at is None
@@ -266,16 +268,18 @@ class OpenBoard(Board):
         await self.parts.lines.put_blob(change.blob_hash, version.value)
         return change.blob_hash
 
-    async def _remove(self, entries: Sequence[Entry], act: Act, why: Why, *, author: Author | None = None) -> None:
+    async def _remove(
+        self, entries: Sequence[Entry], act: ChangeKind, why: CommitMeta, *, author: Author | None = None
+    ) -> None:
         for entry in entries:
             await self.entries.remove(self.session.session_id, entry.key)
         weight_change = -sum(entry.tokens for entry in entries)
         await self._commit([_removed(entry, act) for entry in entries], why, weight_change=weight_change, author=author)
-        done = "deleted" if act is Act.DELETE else "expired"
+        done = "deleted" if act is ChangeKind.DELETE else "expired"
         await self.parts.outbox.publish(*(self._key_event(done, entry, author=author) for entry in entries))
 
     async def _commit(
-        self, changes: Sequence[Change], why: Why, *, weight_change: int, author: Author | None = None
+        self, changes: Sequence[Change], why: CommitMeta, *, weight_change: int, author: Author | None = None
     ) -> None:
         commit = Commit(
             line_id=self.line_id,
@@ -304,7 +308,7 @@ class OpenBoard(Board):
         recorder = Recorder(parts.actor, parts.records, parts.outbox, parts.clock)
         for entry in answers:
             name = VersionName(self.line_id, entry.key, entry.life, entry.version)
-            await Answers(recorder, self.session).on_board(entry.key, str(name), entry.readers)
+            await GapAnswers(recorder, self.session).on_board(entry.key, str(name), entry.readers)
 
     def _names(self, entries: Iterable[Entry]) -> list[str]:
         """Return the keys among these that the caller may know of."""
@@ -394,10 +398,10 @@ def _not_writable(entry: Entry, actor: Actor) -> PermissionDenied:
 
 
 def change_of(entry: Entry) -> Change:
-    return Change(entry.key, entry.life, entry.version, Act.WRITE, entry.blob_hash, _meta(entry))
+    return Change(entry.key, entry.life, entry.version, ChangeKind.WRITE, entry.blob_hash, _meta(entry))
 
 
-def _removed(entry: Entry, act: Act) -> Change:
+def _removed(entry: Entry, act: ChangeKind) -> Change:
     return Change(entry.key, entry.life, entry.version, act, None, ChangeMeta(readable_by=_unless_open(entry.readers)))
 
 
@@ -425,11 +429,11 @@ def _closed(version: Version, said_since: Iterable[Patterns], present: Entry | N
     # A value that settles a merge is as new as a write, whatever was said of others before.
     since = said_since if version.seq else ()
     here = present.readers if present is not None and own is None else ANYONE
-    meta = structs.replace(version.change.meta, readable_by=_unless_open(common_readers(own or ANYONE, *since, here)))
+    meta = structs.replace(version.change.meta, readable_by=_unless_open(intersect_acls(own or ANYONE, *since, here)))
     return structs.replace(version, change=structs.replace(version.change, meta=meta))
 
 
-def _origin(why: Why) -> dict[str, object]:
+def _origin(why: CommitMeta) -> dict[str, object]:
     """Return what those who are told of a change should know of where it comes from."""
     if why.restored is not None:
         return {"restored_from": why.restored.name}

@@ -39,7 +39,7 @@ class CheckBoard(Request):
     ] = 1.0
 
 
-class Finding(Response):
+class BoardFinding(Response):
     """One thing to look at."""
 
     key: str
@@ -52,7 +52,7 @@ class Finding(Response):
 class Hygiene(Response):
     """What was found on those keys you may read; no values are quoted."""
 
-    findings: list[Finding]
+    findings: list[BoardFinding]
     checked: int
     clean: bool
 
@@ -129,17 +129,17 @@ async def check_board(request: CheckBoard, boards: Boards) -> Hygiene:
     return Hygiene(findings=findings, checked=len(entries), clean=not findings)
 
 
-def _of_value(found: EntryWithValue) -> Iterator[Finding]:
+def _of_value(found: EntryWithValue) -> Iterator[BoardFinding]:
     key, value = found.entry.key, found.value
     for sign in _matching(_SECRETS, value):
-        yield Finding(
+        yield BoardFinding(
             key=key,
             problem="secret",
             detail=f"It looks as if it held {sign.meaning}.",
             suggestion="Delete the key, replace the secret where it is used, and store a reference instead.",
         )
     for sign in _matching(_PERSONAL, value):
-        yield Finding(
+        yield BoardFinding(
             key=key,
             problem="personal_data",
             detail=f"It looks as if it held {sign.meaning}.",
@@ -147,7 +147,7 @@ def _of_value(found: EntryWithValue) -> Iterator[Finding]:
         )
     dump = _what_dump(value)
     if dump is not None:
-        yield Finding(
+        yield BoardFinding(
             key=key,
             problem="raw_dump",
             detail=f"It looks like {dump}.",
@@ -193,11 +193,11 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _stale(entries: Sequence[EntryWithValue], now: int, hours: float) -> Iterator[Finding]:
+def _stale(entries: Sequence[EntryWithValue], now: int, hours: float) -> Iterator[BoardFinding]:
     for found in entries:
         age = (now - found.entry.written_at) / _HOUR
         if age >= hours:
-            yield Finding(
+            yield BoardFinding(
                 key=found.entry.key,
                 problem="stale",
                 detail=f"It was last written {age:.0f} hours ago.",
@@ -205,11 +205,11 @@ def _stale(entries: Sequence[EntryWithValue], now: int, hours: float) -> Iterato
             )
 
 
-def _unread(entries: Sequence[EntryWithValue], now: int, hours: float) -> Iterator[Finding]:
+def _unread(entries: Sequence[EntryWithValue], now: int, hours: float) -> Iterator[BoardFinding]:
     for found in entries:
         age = (now - found.entry.written_at) / _HOUR
         if found.entry.reads == 0 and age >= hours:
-            yield Finding(
+            yield BoardFinding(
                 key=found.entry.key,
                 problem="unread",
                 detail=f"Nobody has read it in the {age:.0f} hours since it was written.",
@@ -217,12 +217,12 @@ def _unread(entries: Sequence[EntryWithValue], now: int, hours: float) -> Iterat
             )
 
 
-def _near_duplicates(entries: Sequence[EntryWithValue]) -> Iterator[Finding]:
+def _near_duplicates(entries: Sequence[EntryWithValue]) -> Iterator[BoardFinding]:
     shingles = [(found.entry.key, _shingles(found.value)) for found in entries]
     for (key, words), (other, other_words) in combinations(shingles, 2):
         alike = len(words & other_words) / max(1, len(words | other_words))
         if alike >= _ALIKE:
-            yield Finding(
+            yield BoardFinding(
                 key=key,
                 other_key=other,
                 problem="near_duplicate",

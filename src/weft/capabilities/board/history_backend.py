@@ -16,8 +16,8 @@ from weft.kernel.ids import is_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weft.capabilities.board.board_view import Board
-    from weft.capabilities.board.board_writer import OpenBoard
+    from weft.capabilities.board.board_view import BoardView
+    from weft.capabilities.board.board_writer import BoardWriter
     from weft.capabilities.history.model import Head, Version
 
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class BoardLine:
     """The line of a board, opened to read."""
 
-    board: Board
+    board: BoardView
     head: Head
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
@@ -48,7 +48,7 @@ class BoardLines(msgspec.Struct, frozen=True):
             raise no_line(line_id)
         return BoardLine(board, line.head)
 
-    async def to_write(self, line_id: str) -> OpenBoard:
+    async def to_write(self, line_id: str) -> BoardWriter:
         session_id, branch = _parse(line_id)
         try:
             return await self.boards.to_write(session_id, branch)

@@ -81,7 +81,7 @@ class Entry(msgspec.Struct, frozen=True):
     @property
     def readers(self) -> Patterns:
         """Return who may know of this entry, and read what is written over it if the writer does not say."""
-        return common_readers(self.readable_by, *self.closed_since)
+        return intersect_acls(self.readable_by, *self.closed_since)
 
     def lives_at(self, now: int) -> bool:
         return self.expires_at is None or now < self.expires_at
@@ -102,7 +102,7 @@ class EntryWithValue(msgspec.Struct, frozen=True):
     lost: bool = False
 
 
-def common_readers(*closings: Patterns) -> Patterns:
+def intersect_acls(*closings: Patterns) -> Patterns:
     """Return patterns that mean only those whom each of these means; where none are sure to, nobody."""
     return reduce(_both, (patterns for patterns in closings if patterns != ANYONE), ANYONE)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.board.board_writer import Terms
+from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.model import (
     Entry,
     EntryWithValue,
@@ -21,8 +21,8 @@ from weft.capabilities.board.model import (
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import (
     SYSTEM,
-    Act,
     BranchNotFound,
+    ChangeKind,
     SnapshotExists,
     SnapshotNotFound,
     Tag,
@@ -40,7 +40,7 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.board.board_view import Board
+    from weft.capabilities.board.board_view import BoardView
 
 TOOL = "shared_context"
 TEN_YEARS_SECONDS = 315_360_000
@@ -407,7 +407,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
     The last write wins unless ``if_version`` says which version it must replace.
     """
     board = await boards.to_write(request.session_id, request.branch)
-    terms = Terms(
+    terms = WriteOptions(
         if_version=request.if_version,
         ttl_seconds=request.ttl_seconds,
         readable_by=request.readable_by,
@@ -439,7 +439,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
 async def delete_entry(request: DeleteEntry, boards: Boards) -> EntryDeleted:
     """Remove an entry that is no longer relevant."""
     board = await boards.to_write(request.session_id, request.branch)
-    terms = Terms(if_version=request.if_version, reason=request.reason, step=request.step)
+    terms = WriteOptions(if_version=request.if_version, reason=request.reason, step=request.step)
     entry = await board.delete(request.key, terms)
     return EntryDeleted(deleted=entry.key, previous_version=entry.version)
 
@@ -465,7 +465,7 @@ async def read_history(request: ReadHistory, boards: Boards) -> History:
     if not shown:
         raise await board.missing(request.key)
     wanted = None if request.versions is None else set(request.versions)
-    written = [v for v in reversed(shown) if v.change.act is Act.WRITE][-board.session.config.keep_versions :]
+    written = [v for v in reversed(shown) if v.change.act is ChangeKind.WRITE][-board.session.config.keep_versions :]
     end = _end_of(shown, board.now)
     return History(
         key=request.key,
@@ -594,9 +594,9 @@ class _End(NamedTuple):
 def _end_of(life: Sequence[Version], now: int) -> _End | None:
     """Tell how a life ended, newest change first. An expiry counts from its moment, not from when it was noticed."""
     last = life[0]
-    if last.change.act is Act.DELETE:
+    if last.change.act is ChangeKind.DELETE:
         return _End("deleted", last.committed_at, last.author)
-    expires_at = next((v.change.meta.expires_at for v in life if v.change.act is Act.WRITE), None)
+    expires_at = next((v.change.meta.expires_at for v in life if v.change.act is ChangeKind.WRITE), None)
     if expires_at is not None and expires_at <= now:
         return _End("expired", expires_at, SYSTEM.participant)
     return None
@@ -609,7 +609,7 @@ class _Standing(NamedTuple):
     said: bytes | None
 
 
-async def _state_at(board: Board, label: str) -> dict[str, _Standing]:
+async def _state_at(board: BoardView, label: str) -> dict[str, _Standing]:
     tag = await board.find_snapshot(label)
     return {key: _standing(version) for key, version in (await board.visible_at(tag.seq)).items()}
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.board.model import Patterns
-    from weft.capabilities.history.model import Stretch, Version
+    from weft.capabilities.history.model import CommitRange, Version
     from weft.capabilities.history.store import LineStore
 
 # From so many keys on, all that stand on a line are looked at in one go.
@@ -35,20 +35,20 @@ async def last_words(lines: LineStore, line_id: str, versions: Sequence[Version]
 
     Deleting a key does not open what was closed before, and neither does branching off before it was closed.
     """
-    words = LastWords(lines, await lines.past(line_id, LATEST))
+    words = AclHistory(lines, await lines.past(line_id, LATEST))
     return await words.on([Saying.of(version) for version in versions])
 
 
 async def words_elsewhere(lines: LineStore, line_id: str, versions: Sequence[Version]) -> list[tuple[Patterns, ...]]:
     """Return the same, but only of the lines that a branch came from."""
-    words = LastWords(lines, (await lines.past(line_id, LATEST))[1:])
+    words = AclHistory(lines, (await lines.past(line_id, LATEST))[1:])
     return await words.on([Saying.of(version) for version in versions])
 
 
-class LastWords:
+class AclHistory:
     """The last words on a line and on those before it, known once they were asked for."""
 
-    def __init__(self, lines: LineStore, past: Sequence[Stretch]) -> None:
+    def __init__(self, lines: LineStore, past: Sequence[CommitRange]) -> None:
         self._words = [_Words(lines, stretch) for stretch in past]
 
     async def on(self, sayings: Sequence[Saying]) -> list[tuple[Patterns, ...]]:
@@ -60,7 +60,7 @@ class LastWords:
 class _Words:
     """The last words on one line about keys that it shares up to a commit, asked for once each."""
 
-    def __init__(self, lines: LineStore, stretch: Stretch) -> None:
+    def __init__(self, lines: LineStore, stretch: CommitRange) -> None:
         self._lines = lines
         self._line_id = stretch.line_id
         self._shared_upto = stretch.upto

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.board.board_view import Board
-from weft.capabilities.board.board_writer import OpenBoard
+from weft.capabilities.board.board_view import BoardView
+from weft.capabilities.board.board_writer import BoardWriter
 from weft.capabilities.board.store import EntryStore, ReadTally, TokenCounters
 from weft.capabilities.history.model import MAIN, BranchNotFound, line_name
 from weft.capabilities.history.store import LineStore, SwitchStore
@@ -37,21 +37,21 @@ class Boards(msgspec.Struct, frozen=True):
     tally: ReadTally
     records: RecordStore
 
-    async def to_read(self, session_id: str, branch: str | None = None) -> Board:
+    async def to_read(self, session_id: str, branch: str | None = None) -> BoardView:
         session = await find_session(session_id, self.actor, self.sessions)
         chosen = await self._chosen(session, branch)
         if chosen is not None and await self.lines.find(line_name(line_of(session_id), chosen)) is None:
             raise await self._gone(session, chosen, switched=branch is None)
-        return Board(self, session, chosen, to_micros(self.clock.now()))
+        return BoardView(self, session, chosen, to_micros(self.clock.now()))
 
-    async def to_write(self, session_id: str, branch: str | None = None) -> OpenBoard:
+    async def to_write(self, session_id: str, branch: str | None = None) -> BoardWriter:
         """Open a board behind its line's lock: what is read now cannot change until this transaction ends."""
         session, head = await lock_active_session(session_id, self.actor, self.sessions)
         chosen = await self._chosen(session, branch)
         if chosen is not None:
             head = await self._lock(session, chosen, switched=branch is None)
-        board = OpenBoard(self, session, chosen, to_micros(self.clock.now()), head)
-        await board.bury_expired()
+        board = BoardWriter(self, session, chosen, to_micros(self.clock.now()), head)
+        await board.expire_entries()
         return board
 
     async def _chosen(self, session: Session, asked: str | None) -> str | None:

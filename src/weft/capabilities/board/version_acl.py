@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from weft.capabilities.board.model import common_readers
-from weft.capabilities.board.read_acl import LastWords, Saying
+from weft.capabilities.board.model import intersect_acls
+from weft.capabilities.board.read_acl import AclHistory, Saying
 from weft.capabilities.history.model import LATEST
 from weft.kernel.identity import ANYONE
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class RulesOfNow:
+class VersionAcl:
     """The rules that hold for one caller, looked up once for each line however many versions are asked about."""
 
     actor: Actor
     lines: LineStore
-    _words: dict[str, LastWords] = field(default_factory=dict)
+    _words: dict[str, AclHistory] = field(default_factory=dict)
 
     async def seen(self, line_id: str, versions: Sequence[Version]) -> list[tuple[Version, Patterns]]:
         """Return those versions of a board's line that the caller may read, each with all who may."""
@@ -33,7 +33,7 @@ class RulesOfNow:
         sayings = [Saying.of(version) for version in versions]
         closings = [(_readers(version), *said) for version, said in zip(versions, await words.on(sayings), strict=True)]
         return [
-            (version, common_readers(*closed))
+            (version, intersect_acls(*closed))
             for version, closed in zip(versions, closings, strict=True)
             if self._is_open(closed)
         ]
@@ -43,9 +43,9 @@ class RulesOfNow:
         words = await self._words_of(line_id)
         return [self._is_open(said) for said in await words.on(sayings)]
 
-    async def _words_of(self, line_id: str) -> LastWords:
+    async def _words_of(self, line_id: str) -> AclHistory:
         if line_id not in self._words:
-            self._words[line_id] = LastWords(self.lines, await self.lines.past(line_id, LATEST))
+            self._words[line_id] = AclHistory(self.lines, await self.lines.past(line_id, LATEST))
         return self._words[line_id]
 
     def _is_open(self, closings: Sequence[Patterns]) -> bool:

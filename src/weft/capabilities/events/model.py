@@ -12,7 +12,7 @@ from weft.kernel.identity import ANYONE, PRINCIPAL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.kernel.events import Event, Recorded
+    from weft.kernel.events import Event, StoredEvent
     from weft.kernel.identity import Actor
 
 
@@ -29,7 +29,7 @@ _ABOUT_LABELS = frozenset({"board.snapshot", "board.restored", "branch.snapshot"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class EventQuery:
     """Which events to look up: all that match everything that is said here. Times are microseconds, ``until`` not in.
 
     ``upto`` is the last number to look at. Without ``items`` what happens to keys and messages, which is most of what
@@ -61,11 +61,11 @@ class Interest:
     types: tuple[str, ...] = ANYONE
     personal: bool = False
 
-    def covers(self, recorded: Recorded, actor: Actor) -> bool:
+    def covers(self, recorded: StoredEvent, actor: Actor) -> bool:
         """Tell whether the subscriber asked for this event and may be told of it."""
         return self._may_be_told(recorded, actor) and self._wants(recorded.event)
 
-    def _may_be_told(self, recorded: Recorded, actor: Actor) -> bool:
+    def _may_be_told(self, recorded: StoredEvent, actor: Actor) -> bool:
         if self.personal and recorded.readable_by != (f"{PRINCIPAL}{actor.principal_id}",):
             return False
         if recorded.participants != ANYONE and not actor.is_admin and not actor.matches(recorded.participants):
@@ -96,10 +96,10 @@ def _is_about_a_key(event: Event) -> bool:
     return event.type.startswith(("board.", "branch.")) and event.type not in _ABOUT_LABELS
 
 
-class Page(NamedTuple):
+class EventPage(NamedTuple):
     """Events of interest, and how far the reading got: nothing up to ``reached`` is missing."""
 
-    recorded: Sequence[Recorded]
+    recorded: Sequence[StoredEvent]
     reached: int
 
     @property
@@ -112,19 +112,19 @@ class EventStore(Protocol):
 
     async def last_seq(self) -> int: ...
 
-    async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[Recorded]:
+    async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[StoredEvent]:
         """Return events behind ``seq`` in order, of one session or of all."""
         ...
 
-    async def before(self, seq: int, limit: int) -> Sequence[Recorded]:
+    async def before(self, seq: int, limit: int) -> Sequence[StoredEvent]:
         """Return events ahead of ``seq``, the latest first."""
         ...
 
-    async def find(self, wanted: Wanted, after: int, limit: int) -> Sequence[Recorded]:
+    async def find(self, wanted: EventQuery, after: int, limit: int) -> Sequence[StoredEvent]:
         """Return what matches, in order, behind ``after``."""
         ...
 
-    async def numbered(self, numbers: Sequence[int]) -> Sequence[Recorded]:
+    async def numbered(self, numbers: Sequence[int]) -> Sequence[StoredEvent]:
         """Return those of the events, named by their numbers, that are there, in order."""
         ...
 
@@ -140,7 +140,7 @@ class PastEvents(Protocol):
         """Return the first of so many numbers in a row. Nobody else gets one until the transaction ends."""
         ...
 
-    async def republish(self, past: Sequence[Recorded]) -> None:
+    async def republish(self, past: Sequence[StoredEvent]) -> None:
         """Add events as they were told, but under reserved numbers: with their times, what they were part of, origins.
 
         Nobody is woken by them.
@@ -151,7 +151,7 @@ class PastEvents(Protocol):
 class Feed(Protocol):
     """Live events: the table is read again whenever a wake says there may be more."""
 
-    async def next(self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float) -> Page:
+    async def next(self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float) -> EventPage:
         """Return events behind ``after`` (None: behind the present), waiting for the first one if need be."""
         ...
 

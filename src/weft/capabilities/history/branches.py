@@ -33,7 +33,7 @@ from weft.capabilities.history.model import (
     trunk_of,
 )
 from weft.capabilities.history.revisions import HEAD, VersionName
-from weft.capabilities.history.service import Timelines
+from weft.capabilities.history.service import History
 from weft.capabilities.history.three_way import common_past
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.fields import Name
@@ -123,7 +123,7 @@ class BranchDeleted(Response, kw_only=True, omit_defaults=False):
     effect=Effect.WRITE,
     errors=(*WRITE_ERRORS, VersionNotFound, BranchExists, BranchLimit, PermissionDenied),
 )
-async def make_branch(request: MakeBranch, timelines: Timelines) -> BranchInfo:
+async def make_branch(request: MakeBranch, timelines: History) -> BranchInfo:
     """Start a branch from any version of a line, to try something without touching the line itself."""
     if request.branch in {MAIN, HEAD}:
         raise InvalidInput(f"branch: '{request.branch}' has a meaning already; choose another name", field="branch")
@@ -150,7 +150,7 @@ async def make_branch(request: MakeBranch, timelines: Timelines) -> BranchInfo:
     effect=Effect.READ,
     errors=(LineNotFound,),
 )
-async def list_branches(request: ListBranches, timelines: Timelines) -> Branches:
+async def list_branches(request: ListBranches, timelines: History) -> Branches:
     """List the branches of a line, and the branches of those."""
     trunk = trunk_of(request.context_id)
     await timelines.to_read(request.context_id)
@@ -172,7 +172,7 @@ async def list_branches(request: ListBranches, timelines: Timelines) -> Branches
     effect=Effect.WRITE,
     errors=(LineNotFound, BranchNotFound),
 )
-async def switch_branch(request: SwitchBranch, timelines: Timelines) -> Switched:
+async def switch_branch(request: SwitchBranch, timelines: History) -> Switched:
     """Work on another branch from now on. Only your own calls are meant, and those that name a branch are not."""
     sort_of(request.context_id)
     trunk = trunk_of(request.context_id)
@@ -196,7 +196,7 @@ async def switch_branch(request: SwitchBranch, timelines: Timelines) -> Switched
     audited=True,
     errors=(*WRITE_ERRORS, BranchInUse, BranchNotMerged, PermissionDenied),
 )
-async def delete_branch(request: DeleteBranch, timelines: Timelines) -> BranchDeleted:
+async def delete_branch(request: DeleteBranch, timelines: History) -> BranchDeleted:
     """Remove a branch for good. What was merged stays where it was merged to."""
     sort_of(request.context_id)
     trunk = trunk_of(request.context_id)
@@ -219,7 +219,7 @@ async def delete_branch(request: DeleteBranch, timelines: Timelines) -> BranchDe
     return BranchDeleted(deleted=request.branch, version=head.seq, hash=head.hash.hex())
 
 
-async def _check_unneeded(timelines: Timelines, branch: Line, name: str) -> None:
+async def _check_unneeded(timelines: History, branch: Line, name: str) -> None:
     """Refuse to remove what only the branch says, and what others could no longer be told without it."""
     if not await _is_merged(timelines, branch):
         raise BranchNotMerged(f"The branch '{name}' says something that was not merged.")
@@ -232,7 +232,7 @@ async def _check_unneeded(timelines: Timelines, branch: Line, name: str) -> None
         raise BranchInUse(f"What lines that merged '{name}' have in common is told by it.", merged_by=merged_by)
 
 
-async def _merged_by(timelines: Timelines, branch: Line) -> list[str]:
+async def _merged_by(timelines: History, branch: Line) -> list[str]:
     """Return the lines that have merged a branch themselves."""
     trunk, name = branch.trunk or "", branch.head.line_id
     lines = [*filter(None, [await timelines.lines.find(trunk)]), *await timelines.lines.branches(trunk)]
@@ -243,7 +243,7 @@ async def _merged_by(timelines: Timelines, branch: Line) -> list[str]:
     return found
 
 
-async def _abandon_reviews(timelines: Timelines, line: LockedLine, name: str) -> None:
+async def _abandon_reviews(timelines: History, line: LockedLine, name: str) -> None:
     """Close what was to be decided about a branch that will be gone, and let go of what was kept for it."""
     before = None
     while page := await timelines.reviews.newest(before, _REVIEWS_AT_ONCE, None, ReviewState.OPEN):
@@ -263,14 +263,14 @@ def _is_of_branch(line_id: str, branch: str) -> bool:
     )
 
 
-async def _found(timelines: Timelines, name: str, branch: str) -> Line:
+async def _found(timelines: History, name: str, branch: str) -> Line:
     found = await timelines.lines.find(name)
     if found is None:
         raise no_branch(branch)
     return found
 
 
-async def _weight(timelines: Timelines, head: Head, base: Point) -> int:
+async def _weight(timelines: History, head: Head, base: Point) -> int:
     """Return what the line weighed at a moment; commits of long ago did not note it."""
     if base.seq == head.seq:
         return head.weight
@@ -281,7 +281,7 @@ async def _weight(timelines: Timelines, head: Head, base: Point) -> int:
     return sum(version.change.meta.tokens for version in state)
 
 
-async def _is_merged(timelines: Timelines, branch: Line) -> bool:
+async def _is_merged(timelines: History, branch: Line) -> bool:
     """Tell whether the line a branch came from, or the trunk, knows all that the branch says."""
     ours = branch.head
     if ours.seq == branch.base_seq:

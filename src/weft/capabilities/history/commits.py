@@ -22,11 +22,11 @@ async def record(
 ) -> Head:
     """Add a commit behind the head. Where a workflow goes on to its next step, what the last one left gets a name."""
     if commit.step is not None and head.step not in {None, commit.step}:
-        await keep_moment(lines, head, f"after-{head.step}", commit.author.participant, commit.committed_at)
+        await tag_automatically(lines, head, f"after-{head.step}", commit.author.participant, commit.committed_at)
     return await lines.append(head, commit, weight=weight, next_expiry_at=next_expiry_at)
 
 
-async def keep_moment(lines: LineStore, head: Head, occasion: str, by: str, now: int) -> str:
+async def tag_automatically(lines: LineStore, head: Head, occasion: str, by: str, now: int) -> str:
     """Name the present state of a line before it is changed in a way one may want to take back; return the name."""
     label = name = f"{occasion[:70]}-v{head.seq}"
     further = 1

@@ -12,12 +12,12 @@ from msgspec import structs
 from weft.capabilities.agent_context.diff import parts_apart
 from weft.capabilities.agent_context.model import DEFINITION, PART_MARK, ContextLine, PartAt
 from weft.capabilities.history.three_way import (
-    Conflict,
-    Ground,
     Merge,
-    alike,
+    MergeBase,
+    MergeConflict,
     common_ground,
     common_pasts,
+    same_content,
     state_by_key,
     three_way,
 )
@@ -41,7 +41,7 @@ async def entries_apart(
     before: State = {}
     after: State = {}
     for part in sorted(one.keys() | other.keys()):
-        if not alike(one.get(part), other.get(part)):
+        if not same_content(one.get(part), other.get(part)):
             was, is_ = await parts_apart(lines, _at(one.get(part)), _at(other.get(part)), values=values)
             before |= _named(part, was)
             after |= _named(part, is_)
@@ -51,7 +51,7 @@ async def entries_apart(
 async def merge_parts(lines: LineStore, merge: Merge) -> Merge:
     """Merge entry by entry what both sides changed; what an agent is has no branches, and is never merged."""
     taken = {part: version for part, version in merge.taken.items() if part != DEFINITION}
-    conflicts: list[Conflict] = []
+    conflicts: list[MergeConflict] = []
     for part in merge.conflicts:
         if part.key != DEFINITION:
             merged = await _merge_part(lines, part)
@@ -82,12 +82,12 @@ async def entry_at(lines: LineStore, line_id: str, name: str, seq: int) -> Versi
     return None if found is None else _renamed(part, found)
 
 
-async def _merge_part(lines: LineStore, part: Conflict) -> Merge:
+async def _merge_part(lines: LineStore, part: MergeConflict) -> Merge:
     base, ours, theirs = _at(part.base), _at(part.ours), _at(part.theirs)
     if base is None and ours is not None and theirs is not None:
         return await _merge_by_own_past(lines, part.key, ours, theirs)
     then, there = await parts_apart(lines, base, theirs, values=True)
-    moved = {key for key in then.keys() | there.keys() if not alike(then.get(key), there.get(key))}
+    moved = {key for key in then.keys() | there.keys() if not same_content(then.get(key), there.get(key))}
     here, _ = await parts_apart(lines, ours, theirs, values=True)
     base_state, ours_state, theirs_state = (_named(part.key, _only(state, moved)) for state in (then, here, there))
     return three_way(base_state, ours_state, theirs_state)
@@ -96,7 +96,7 @@ async def _merge_part(lines: LineStore, part: Conflict) -> Merge:
 async def _merge_by_own_past(lines: LineStore, part: str, ours: PartAt, theirs: PartAt) -> Merge:
     """Merge a part of which the whole context's past does not say what was common: its own line may."""
     pasts = await common_pasts(lines, ours.point, theirs.point)
-    ground = await common_ground(lines, pasts) if pasts else Ground({}, frozenset())
+    ground = await common_ground(lines, pasts) if pasts else MergeBase({}, frozenset())
     here, there = [state_by_key(await lines.state_at(side.line, side.seq)) for side in (ours, theirs)]
     disputed = frozenset(f"{part}{PART_MARK}{key}" for key in ground.disputed)
     return three_way(_named(part, ground.state), _named(part, here), _named(part, there), disputed)

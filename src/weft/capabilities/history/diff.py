@@ -11,11 +11,11 @@ from weft.capabilities.history.composite_lines import entries_apart, is_whole_co
 from weft.capabilities.history.line_ids import TOOL, ContextId
 from weft.capabilities.history.log import READ_ERRORS
 from weft.capabilities.history.model import Point, Version
-from weft.capabilities.history.operation_ports import Errands
+from weft.capabilities.history.operation_ports import HistoryTransactions
 from weft.capabilities.history.revisions import HEAD, VersionName
-from weft.capabilities.history.service import Timelines, seen
+from weft.capabilities.history.service import History, seen
 from weft.capabilities.history.text_diff import TextDiff, TextDiffs
-from weft.capabilities.history.three_way import alike
+from weft.capabilities.history.three_way import same_content
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
@@ -70,7 +70,7 @@ class Differences(Response, kw_only=True, omit_defaults=False):
     effect=Effect.OWN_TRANSACTIONS,
     errors=READ_ERRORS,
 )
-async def compare_versions(request: CompareVersions, actor: Actor, errands: Errands) -> Differences:
+async def compare_versions(request: CompareVersions, actor: Actor, errands: HistoryTransactions) -> Differences:
     """Compare any two versions: which entries were added, removed and modified, and what their values say now."""
     apart = await errands.read(actor, lambda timelines: _apart(request, timelines), heavy=True)
     # Comparing texts takes time that nobody else should have to wait for.
@@ -84,7 +84,7 @@ class _Side(msgspec.Struct, frozen=True):
     state: dict[str, Version]
 
 
-async def _apart(request: CompareVersions, timelines: Timelines) -> tuple[_Side, _Side]:
+async def _apart(request: CompareVersions, timelines: History) -> tuple[_Side, _Side]:
     line = await timelines.to_read(request.context_id)
     other = line if request.other_context_id is None else await timelines.to_read(request.other_context_id)
     one, two = await timelines.moment(line, request.from_version), await timelines.moment(other, request.to_version)
@@ -95,7 +95,7 @@ async def _apart(request: CompareVersions, timelines: Timelines) -> tuple[_Side,
     return _Side(one, _without(shown_before, hidden)), _Side(two, _without(shown_after, hidden))
 
 
-async def _entries(timelines: Timelines, one: Point, two: Point, *, values: bool) -> tuple[State, State]:
+async def _entries(timelines: History, one: Point, two: Point, *, values: bool) -> tuple[State, State]:
     """Return what may differ; of a whole context the entries of its parts, not where the parts stand."""
     if not (is_whole_context(one.line_id) and is_whole_context(two.line_id)):
         return await timelines.states(one, two, values=values)
@@ -109,7 +109,7 @@ def _compared(request: CompareVersions, before: _Side, after: _Side) -> Differen
     differing = [
         (old, new, _key_diff(key, old, new, texts))
         for key in keys
-        if not alike(old := before.state.get(key), new := after.state.get(key))
+        if not same_content(old := before.state.get(key), new := after.state.get(key))
     ]
     return Differences(
         from_context_id=request.context_id,

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Head, Point, Version
 
 
-class Earlier(NamedTuple):
+class RestorePoint(NamedTuple):
     """A moment that is brought back: what it is called, and when it was."""
 
     name: str
     at: int
 
 
-class Why(NamedTuple):
+class CommitMeta(NamedTuple):
     """What a commit says of itself. ``merged`` is the other line's moment that it brings in.
 
     Where an earlier moment is brought back, keys have as much time left as they had then; else they end when they end.
@@ -30,7 +30,7 @@ class Why(NamedTuple):
     reason: str
     step: str | None = None
     merged: Point | None = None
-    restored: Earlier | None = None
+    restored: RestorePoint | None = None
 
 
 class OpenLine(Protocol):
@@ -47,7 +47,7 @@ class OpenLine(Protocol):
 class LockedLine(OpenLine, Protocol):
     """A line that nobody else changes until the transaction ends."""
 
-    async def apply(self, state: Mapping[str, Version | None], why: Why) -> Head:
+    async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
         """Make keys say what these versions said (None: make them go), as one new commit, and tell whom it concerns.
 
         Versions without a value that is still kept are refused with VersionPruned. Nothing to change is no commit,
@@ -64,7 +64,7 @@ class LockedLine(OpenLine, Protocol):
         ...
 
 
-class Keeper(Protocol):
+class LineBackend(Protocol):
     """One sort of line."""
 
     async def to_read(self, line_id: str) -> OpenLine:

@@ -12,9 +12,9 @@ from msgspec import structs
 from weft.capabilities.history.composite_lines import entries_at, entry_at
 from weft.capabilities.history.line_ids import TOOL, ContextId, HistoryKey
 from weft.capabilities.history.model import BranchNotFound, LineNotFound, Version, VersionNotFound
-from weft.capabilities.history.operation_ports import Errands
+from weft.capabilities.history.operation_ports import HistoryTransactions
 from weft.capabilities.history.revisions import HEAD, VersionName, no_version
-from weft.capabilities.history.service import Timelines, seen, seen_changes
+from weft.capabilities.history.service import History, seen, seen_changes
 from weft.capabilities.history.values import PageSize, value_shown, with_room
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import Staging
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.history.line_backend import OpenLine
-    from weft.capabilities.history.model import Point, Recorded
+    from weft.capabilities.history.model import Point, StoredCommit
 
 READ_ERRORS = (LineNotFound, BranchNotFound, VersionNotFound)
 # How many changes of each commit a log tells; the rest is told where the commit is shown.
@@ -203,7 +203,7 @@ class Blamed(Response, kw_only=True, omit_defaults=False):
     errors=READ_ERRORS,
     heavy=lambda request: request.key is not None or request.limit > _LOOK_THROUGH,
 )
-async def read_log(request: ReadLog, timelines: Timelines) -> Log:
+async def read_log(request: ReadLog, timelines: History) -> Log:
     """See what was done to a line, newest first: who, when, why and to which keys."""
     line = await timelines.to_read(request.context_id)
     before = None if request.before_version is None else await timelines.moment(line, request.before_version)
@@ -212,7 +212,7 @@ async def read_log(request: ReadLog, timelines: Timelines) -> Log:
     return Log(context_id=request.context_id, commits=commits[: request.limit], has_more=has_more)
 
 
-async def _commits(timelines: Timelines, line: OpenLine, at: int, request: ReadLog) -> tuple[list[CommitInfo], bool]:
+async def _commits(timelines: History, line: OpenLine, at: int, request: ReadLog) -> tuple[list[CommitInfo], bool]:
     """Return at least the commits asked for, if there are as many, and whether there are more.
 
     Those of a key show something of that key. Of a key that is hidden nothing is told, not even that there is more.
@@ -239,7 +239,7 @@ async def _commits(timelines: Timelines, line: OpenLine, at: int, request: ReadL
     effect=Effect.READ,
     errors=READ_ERRORS,
 )
-async def show_commit(request: ShowCommit, timelines: Timelines) -> CommitShown:
+async def show_commit(request: ShowCommit, timelines: History) -> CommitShown:
     """Look at one commit: what it changed, and what it followed."""
     line = await timelines.to_read(request.context_id)
     point = await timelines.moment(line, request.version)
@@ -271,7 +271,7 @@ async def show_commit(request: ShowCommit, timelines: Timelines) -> CommitShown:
     effect=Effect.OWN_TRANSACTIONS,
     errors=(*READ_ERRORS, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),
 )
-async def read_state(request: ReadState, actor: Actor, errands: Errands, staging: Staging) -> LineState:
+async def read_state(request: ReadState, actor: Actor, errands: HistoryTransactions, staging: Staging) -> LineState:
     """Read a line as it stood at any version. Of a whole context these are its entries, as PART/KEY.
 
     A value that is kept outside the database, or for which the answer has no room, comes only if its key is named.
@@ -303,7 +303,7 @@ async def read_state(request: ReadState, actor: Actor, errands: Errands, staging
     errors=READ_ERRORS,
     heavy=lambda request: request.key is None,
 )
-async def read_blame(request: ReadBlame, timelines: Timelines) -> Blamed:
+async def read_blame(request: ReadBlame, timelines: History) -> Blamed:
     """See who made each entry what it was at a version, when, why and in which workflow step."""
     line = await timelines.to_read(request.context_id)
     point = await timelines.moment(line, request.version)
@@ -317,7 +317,7 @@ async def read_blame(request: ReadBlame, timelines: Timelines) -> Blamed:
     )
 
 
-async def _read(request: ReadState, timelines: Timelines) -> tuple[Point, list[Version]]:
+async def _read(request: ReadState, timelines: History) -> tuple[Point, list[Version]]:
     line = await timelines.to_read(request.context_id)
     point = await timelines.moment(line, request.version)
     return point, await _standing(timelines, line, point, request.key, values=True)
@@ -335,7 +335,7 @@ async def _fetched(line_id: str, version: Version, actor: Actor, staging: Stagin
 
 
 async def _standing(
-    timelines: Timelines, line: OpenLine, point: Point, key: str | None, *, values: bool
+    timelines: History, line: OpenLine, point: Point, key: str | None, *, values: bool
 ) -> list[Version]:
     """Return what stood at a moment, by key, or one key of it, as far as the caller may see it."""
     if key is not None:
@@ -354,17 +354,17 @@ def _page(versions: Sequence[Version], after: str | None, limit: int) -> tuple[S
     return page, page[-1].change.key if len(left) > limit else None
 
 
-def _logged(recorded: Recorded, changes: Sequence[Version]) -> CommitInfo:
+def _logged(recorded: StoredCommit, changes: Sequence[Version]) -> CommitInfo:
     told = _commit_info(recorded, changes[:_CHANGES_IN_LOG], hidden=_is_hidden(recorded, changes))
     return structs.replace(told, more_changes=max(0, len(changes) - _CHANGES_IN_LOG))
 
 
-def _is_hidden(recorded: Recorded, visible: Sequence[Version]) -> bool:
+def _is_hidden(recorded: StoredCommit, visible: Sequence[Version]) -> bool:
     """Tell whether the caller may know of nothing that a commit changed."""
     return bool(recorded.commit.changes) and not visible
 
 
-def _commit_info(recorded: Recorded, changes: Sequence[Version], *, hidden: bool) -> CommitInfo:
+def _commit_info(recorded: StoredCommit, changes: Sequence[Version], *, hidden: bool) -> CommitInfo:
     """Return a commit as it is shown; why it was made is for those who may know of something that it changed."""
     commit = recorded.commit
     merged = None if hidden else commit.merged

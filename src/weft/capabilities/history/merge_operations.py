@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from weft.capabilities.history.line_backend import Why
+from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.line_ids import (
     ROOM_ERRORS,
     TOOL,
@@ -17,15 +17,15 @@ from weft.capabilities.history.line_ids import (
     UnrelatedLines,
 )
 from weft.capabilities.history.merge import (
-    Meeting,
-    bring_in,
+    MergePlan,
+    apply_merge,
     close_review,
-    meet,
-    put_up_for_review,
+    open_review,
+    plan_merge,
 )
 from weft.capabilities.history.model import Version, VersionPruned
-from weft.capabilities.history.service import Timelines, seen
-from weft.capabilities.history.three_way import Conflict
+from weft.capabilities.history.service import History, seen
+from weft.capabilities.history.three_way import MergeConflict
 from weft.capabilities.history.values import value_shown
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
@@ -97,17 +97,17 @@ class Merged(Response, kw_only=True, omit_defaults=True):
     audited=True,
     errors=(*WRITE_ERRORS, UnrelatedLines, VersionPruned, PermissionDenied, *ROOM_ERRORS),
 )
-async def merge_line(request: MergeLine, timelines: Timelines) -> Merged:
+async def merge_line(request: MergeLine, timelines: History) -> Merged:
     """Bring what another line changed into this one. If both changed the same keys, a human is asked to decide.
 
     Works both ways: a branch into its line, and the line into its branch.
     """
     line = await timelines.to_write(request.context_id)
     source = await timelines.to_read(request.from_context_id)
-    meeting = await meet(timelines, line, source)
+    meeting = await plan_merge(timelines, line, source)
     reason = request.reason or f"merge {meeting.theirs.line_id}"
     if meeting.outcome.conflicts:
-        review = await put_up_for_review(timelines, line, meeting, reason)
+        review = await open_review(timelines, line, meeting, reason)
         conflicts = await visible_conflicts(meeting.outcome.conflicts, line, source)
         return Merged(
             context_id=request.context_id,
@@ -120,14 +120,14 @@ async def merge_line(request: MergeLine, timelines: Timelines) -> Merged:
     known = await known_keys(meeting, line, source)
     after = line.head
     if not meeting.is_over:
-        after = await bring_in(timelines, line, meeting, meeting.outcome.taken, Why(reason, request.step))
+        after = await apply_merge(timelines, line, meeting, meeting.outcome.taken, CommitMeta(reason, request.step))
     waiting = await timelines.reviews.open_for(meeting.ours.line_id, meeting.theirs.line_id)
     if waiting is not None:
         await close_review(timelines, line, waiting, ReviewState.SUPERSEDED)
     return Merged(context_id=request.context_id, merged=True, version=after.seq, taken=tuple(known))
 
 
-async def known_keys(meeting: Meeting, line: OpenLine, source: OpenLine) -> list[str]:
+async def known_keys(meeting: MergePlan, line: OpenLine, source: OpenLine) -> list[str]:
     """Return those of the keys that go together by themselves which the caller may know of."""
     taken = meeting.outcome.taken
     brought = {key: version for key, version in taken.items() if version is not None}
@@ -136,7 +136,7 @@ async def known_keys(meeting: Meeting, line: OpenLine, source: OpenLine) -> list
 
 
 async def visible_conflicts(
-    conflicts: Sequence[Conflict], line: OpenLine, source: OpenLine
+    conflicts: Sequence[MergeConflict], line: OpenLine, source: OpenLine
 ) -> tuple[ConflictInfo, ...]:
     """Return the conflicts about keys that the caller may read on both sides."""
     ours = await seen(line, {c.key: c.ours for c in conflicts if c.ours is not None})

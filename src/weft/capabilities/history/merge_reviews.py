@@ -10,7 +10,7 @@ import msgspec
 from weft.capabilities.agent_context.model import metadata_key
 from weft.capabilities.board.model import ValueTooLarge
 from weft.capabilities.history.composite_lines import entry_at
-from weft.capabilities.history.line_backend import Why
+from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.line_ids import (
     ROOM_ERRORS,
     TOOL,
@@ -23,11 +23,11 @@ from weft.capabilities.history.line_ids import (
     ReviewState,
     sort_of,
 )
-from weft.capabilities.history.merge import Meeting, bring_in, close_review, meet, refresh_review
+from weft.capabilities.history.merge import MergePlan, apply_merge, close_review, plan_merge, refresh_review
 from weft.capabilities.history.merge_operations import ConflictInfo, known_keys, visible_conflicts
 from weft.capabilities.history.model import (
-    Act,
     Change,
+    ChangeKind,
     ChangeMeta,
     LineNotFound,
     Version,
@@ -36,9 +36,9 @@ from weft.capabilities.history.model import (
     blob_hash,
     trunk_of,
 )
-from weft.capabilities.history.operation_ports import Errands
-from weft.capabilities.history.service import Timelines
-from weft.capabilities.history.three_way import Conflict
+from weft.capabilities.history.operation_ports import HistoryTransactions
+from weft.capabilities.history.service import History
+from weft.capabilities.history.three_way import MergeConflict
 from weft.capabilities.history.values import value_kept
 from weft.kernel.clock import from_micros, optional_moment
 from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
@@ -95,7 +95,7 @@ class ReadReview(Request):
     review_id: ReviewId
 
 
-class Resolution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ConflictResolution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a key shall say: what it says here, there or before, or something else."""
 
     take: Annotated[
@@ -111,7 +111,7 @@ class ResolveReview(Request):
 
     review_id: ReviewId
     resolutions: Annotated[
-        dict[HistoryKey, Resolution],
+        dict[HistoryKey, ConflictResolution],
         msgspec.Meta(max_length=1_000, description="A decision for every key in conflict."),
     ]
     reason: Reason = None
@@ -152,7 +152,7 @@ class ReviewAbandoned(Response, kw_only=True, omit_defaults=False):
     errors=(LineNotFound,),
     heavy=True,
 )
-async def list_reviews(request: ListReviews, timelines: Timelines) -> Reviews:
+async def list_reviews(request: ListReviews, timelines: History) -> Reviews:
     """List merges that wait for a human, or were decided by one, with what each side says."""
     if request.context_id is not None:
         await timelines.to_read(trunk_of(request.context_id))
@@ -173,7 +173,7 @@ async def list_reviews(request: ListReviews, timelines: Timelines) -> Reviews:
     effect=Effect.READ,
     errors=(ReviewNotFound,),
 )
-async def read_review(request: ReadReview, timelines: Timelines) -> ReviewInfo:
+async def read_review(request: ReadReview, timelines: History) -> ReviewInfo:
     """Look at one merge that waits for a human, or was decided by one, with what each side says."""
     review = await timelines.reviews.find(request.review_id)
     info = None if review is None else await _review_info(timelines, review)
@@ -182,7 +182,7 @@ async def read_review(request: ReadReview, timelines: Timelines) -> ReviewInfo:
     return info
 
 
-async def bring_up_to_date(request: ResolveReview, actor: Actor, errands: Errands) -> None:
+async def bring_up_to_date(request: ResolveReview, actor: Actor, errands: HistoryTransactions) -> None:
     """Look at both lines again before a decision is acted on: what a human decided about may have changed."""
     refused = await errands.write(actor, lambda timelines: _refreshed(timelines, request.review_id))
     if refused is not None:
@@ -212,11 +212,11 @@ async def bring_up_to_date(request: ResolveReview, actor: Actor, errands: Errand
         *ROOM_ERRORS,
     ),
 )
-async def resolve_review(request: ResolveReview, timelines: Timelines) -> ReviewResolved:
+async def resolve_review(request: ResolveReview, timelines: History) -> ReviewResolved:
     """Decide a merge, key by key. Only a human can, and only about what both sides say now."""
     _check_human(timelines.actor)
     review, line, source = await _opened(timelines, request.review_id)
-    meeting = await meet(timelines, line, source)
+    meeting = await plan_merge(timelines, line, source)
     visible = await visible_conflicts(meeting.outcome.conflicts, line, source)
     if meeting.conflicts != review.conflicts:
         raise _went_on(review, visible, len(meeting.conflicts))
@@ -226,7 +226,7 @@ async def resolve_review(request: ResolveReview, timelines: Timelines) -> Review
         )
     taken = {**meeting.outcome.taken, **await _decided(timelines, meeting, request.resolutions)}
     known = sorted({*await known_keys(meeting, line, source), *request.resolutions})
-    after = await bring_in(timelines, line, meeting, taken, Why(request.reason or review.reason))
+    after = await apply_merge(timelines, line, meeting, taken, CommitMeta(request.reason or review.reason))
     await close_review(timelines, line, review, ReviewState.RESOLVED)
     return ReviewResolved(review_id=review.review_id, context_id=review.line_id, version=after.seq, taken=known)
 
@@ -243,7 +243,7 @@ async def resolve_review(request: ResolveReview, timelines: Timelines) -> Review
     audited=True,
     errors=(ReviewNotFound, ReviewClosed, *WRITE_ERRORS),
 )
-async def abandon_review(request: AbandonReview, timelines: Timelines) -> ReviewAbandoned:
+async def abandon_review(request: AbandonReview, timelines: History) -> ReviewAbandoned:
     """Give up a merge that waits for a decision. Both lines stay as they are."""
     review = await _open_review(timelines, request.review_id)
     line = await timelines.to_write(review.line_id)
@@ -253,11 +253,11 @@ async def abandon_review(request: AbandonReview, timelines: Timelines) -> Review
     return ReviewAbandoned(review_id=closed.review_id, state=closed.state)
 
 
-async def _refreshed(timelines: Timelines, review_id: str) -> VersionConflict | None:
+async def _refreshed(timelines: History, review_id: str) -> VersionConflict | None:
     """Bring a review up to date; return what to refuse a decision with if the conflicts are no longer the same."""
     _check_human(timelines.actor)
     review, line, source = await _opened(timelines, review_id)
-    meeting = await meet(timelines, line, source)
+    meeting = await plan_merge(timelines, line, source)
     if meeting.conflicts == review.conflicts:
         return None
     await refresh_review(timelines, review, meeting)
@@ -265,7 +265,7 @@ async def _refreshed(timelines: Timelines, review_id: str) -> VersionConflict | 
     return _went_on(review, visible, len(meeting.conflicts))
 
 
-async def _opened(timelines: Timelines, review_id: str) -> tuple[Review, LockedLine, OpenLine]:
+async def _opened(timelines: History, review_id: str) -> tuple[Review, LockedLine, OpenLine]:
     """Return an open review with both of its lines, ours behind its lock."""
     review = await _open_review(timelines, review_id)
     line = await timelines.to_write(review.line_id)
@@ -273,7 +273,7 @@ async def _opened(timelines: Timelines, review_id: str) -> tuple[Review, LockedL
     return await _open_review(timelines, review_id), line, await timelines.to_read(review.source_line)
 
 
-async def _open_review(timelines: Timelines, review_id: str) -> Review:
+async def _open_review(timelines: History, review_id: str) -> Review:
     review = await timelines.reviews.find(review_id)
     if review is None or not await _may_read(timelines, review):
         raise _no_review(review_id)
@@ -286,12 +286,12 @@ def _no_review(review_id: str) -> ReviewNotFound:
     return ReviewNotFound(f"There is no review '{review_id}'.", resource_type="review", resource_id=review_id)
 
 
-async def _may_read(timelines: Timelines, review: Review) -> bool:
+async def _may_read(timelines: History, review: Review) -> bool:
     # A branch is for those who may see its line, and what was decided about it is known when it is gone.
     return await _readable(timelines, trunk_of(review.line_id)) is not None
 
 
-async def _readable(timelines: Timelines, line_id: str) -> OpenLine | None:
+async def _readable(timelines: History, line_id: str) -> OpenLine | None:
     try:
         return await timelines.to_read(line_id)
     except (NotFound, Forbidden):
@@ -319,7 +319,7 @@ def _went_on(review: Review, visible: Sequence[ConflictInfo], conflicts: int) ->
 
 
 async def _decided(
-    timelines: Timelines, meeting: Meeting, resolutions: Mapping[str, Resolution]
+    timelines: History, meeting: MergePlan, resolutions: Mapping[str, ConflictResolution]
 ) -> dict[str, Version | None]:
     """Return what each key in conflict shall say; every one must be decided, and nothing else."""
     conflicts = {conflict.key: conflict for conflict in meeting.outcome.conflicts}
@@ -336,7 +336,7 @@ async def _decided(
 
 
 async def _said_about(
-    timelines: Timelines, meeting: Meeting, conflict: Conflict, resolution: Resolution
+    timelines: History, meeting: MergePlan, conflict: MergeConflict, resolution: ConflictResolution
 ) -> Version | None:
     """Return what the chosen side said about the value; a value of one's own is spoken of as what it is put for."""
     standing = next((side for side in ("ours", "theirs", "base") if getattr(conflict, side) is not None), "ours")
@@ -344,7 +344,7 @@ async def _said_about(
     return await entry_at(timelines.lines, at.line_id, metadata_key(conflict.key), at.seq)
 
 
-def _chosen(line_id: str, conflict: Conflict, resolution: Resolution) -> Version | None:
+def _chosen(line_id: str, conflict: MergeConflict, resolution: ConflictResolution) -> Version | None:
     if resolution.take != "value":
         side: Version | None = getattr(conflict, resolution.take)
         return side
@@ -353,7 +353,7 @@ def _chosen(line_id: str, conflict: Conflict, resolution: Resolution) -> Version
     # As new to the line as a write: how large it is, and whether it may be there, is for the line's keeper to judge.
     old = like.change.meta if like else ChangeMeta()
     meta = ChangeMeta(readable_by=old.readable_by, writable_by=old.writable_by, metadata_hash=old.metadata_hash)
-    return Version(Change(conflict.key, 1, 1, Act.WRITE, blob_hash(text), meta), 0, "", 0, text)
+    return Version(Change(conflict.key, 1, 1, ChangeKind.WRITE, blob_hash(text), meta), 0, "", 0, text)
 
 
 def _text(line_id: str, value: Any) -> str:  # noqa: ANN401 - any JSON
@@ -368,7 +368,7 @@ def _text(line_id: str, value: Any) -> str:  # noqa: ANN401 - any JSON
     return text
 
 
-async def _review_info(timelines: Timelines, review: Review) -> ReviewInfo | None:
+async def _review_info(timelines: History, review: Review) -> ReviewInfo | None:
     """Return a review as the caller may see it; None if it is about a line the caller may not see."""
     if not await _may_read(timelines, review):
         return None
@@ -388,7 +388,7 @@ async def _review_info(timelines: Timelines, review: Review) -> ReviewInfo | Non
     )
 
 
-async def _conflicts_of(timelines: Timelines, review: Review) -> tuple[ConflictInfo, ...]:
+async def _conflicts_of(timelines: History, review: Review) -> tuple[ConflictInfo, ...]:
     """Read what each side said when the review was last looked at; what was decided is in the log."""
     if review.state is not ReviewState.OPEN:
         return ()
@@ -401,7 +401,9 @@ async def _conflicts_of(timelines: Timelines, review: Review) -> tuple[ConflictI
         (review.source_line, review.theirs_seq),
     )
     conflicts = [
-        Conflict(sides.key, *[await entry_at(timelines.lines, line_id, sides.key, seq) for line_id, seq in moments])
+        MergeConflict(
+            sides.key, *[await entry_at(timelines.lines, line_id, sides.key, seq) for line_id, seq in moments]
+        )
         for sides in review.conflicts
     ]
     return await visible_conflicts(conflicts, line, source)

@@ -107,7 +107,7 @@ class BranchLimit(Conflict):
     related = ("context_history",)
 
 
-class Act(StrEnum):
+class ChangeKind(StrEnum):
     """What a change did to its key."""
 
     WRITE = "write"
@@ -137,7 +137,7 @@ class Change(msgspec.Struct, frozen=True):
     key: str
     life: int
     version: int
-    act: Act
+    act: ChangeKind
     blob_hash: bytes | None
     meta: ChangeMeta
 
@@ -216,7 +216,7 @@ class Commit(msgspec.Struct, frozen=True):
         return _encode(content)
 
 
-class Recorded(msgspec.Struct, frozen=True):
+class StoredCommit(msgspec.Struct, frozen=True):
     """A commit as the log shows it. On a branch it may belong to the line that the branch came from."""
 
     commit: Commit
@@ -271,7 +271,7 @@ class Line(msgspec.Struct, frozen=True):
         return branch_of(self.head.line_id)
 
 
-class Stretch(msgspec.Struct, frozen=True):
+class CommitRange(msgspec.Struct, frozen=True):
     """Commits of one line, behind ``after`` up to and with ``upto``. A branch's past is several of these."""
 
     line_id: str
@@ -323,13 +323,13 @@ def no_branch(branch: str) -> BranchNotFound:
     return BranchNotFound(f"There is no branch '{branch}' (any more).", resource_type="branch", resource_id=branch)
 
 
-def meeting_point(ours: Sequence[Stretch], theirs: Sequence[Stretch]) -> Stretch | None:
+def meeting_point(ours: Sequence[CommitRange], theirs: Sequence[CommitRange]) -> CommitRange | None:
     """Return the last stretch that two pasts, newest first, have in common; None if they share nothing."""
     known = {stretch.line_id: stretch for stretch in theirs}
     for stretch in ours:
         other = known.get(stretch.line_id)
         if other is not None:
-            return Stretch(stretch.line_id, stretch.after, min(stretch.upto, other.upto))
+            return CommitRange(stretch.line_id, stretch.after, min(stretch.upto, other.upto))
     return None
 
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from weft.capabilities.history.line_ids import NamedMoment, Pruning, Retained, Review, ReviewState
-    from weft.capabilities.history.service import Timelines
+    from weft.capabilities.history.service import History
     from weft.kernel.identity import Actor
 
 T = TypeVar("T")
@@ -99,13 +99,13 @@ class Pruner(Protocol):
         ...
 
 
-class Errands(Protocol):
+class HistoryTransactions(Protocol):
     """Transactions of their own, for operations that have something to do between or after them."""
 
-    async def read(self, actor: Actor, work: Callable[[Timelines], Awaitable[T]], *, heavy: bool = False) -> T:
+    async def read(self, actor: Actor, work: Callable[[History], Awaitable[T]], *, heavy: bool = False) -> T:
         """Do the work on one consistent view."""
         ...
 
-    async def write(self, actor: Actor, work: Callable[[Timelines], Awaitable[T]]) -> T:
+    async def write(self, actor: Actor, work: Callable[[History], Awaitable[T]]) -> T:
         """Do the work and keep what it changed."""
         ...

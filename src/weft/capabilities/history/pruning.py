@@ -11,7 +11,7 @@ from weft.capabilities.agent_context.history_backend import ContextLines
 from weft.capabilities.history.line_ids import Pruning, moment_before, rule_of, told
 from weft.capabilities.history.model import branch_of
 from weft.capabilities.history.operation_ports import PruningLog, RetentionRules
-from weft.capabilities.history.store import Limits, LineStore, Place
+from weft.capabilities.history.store import Limits, LineStore, PruneCursor
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import PERMISSION, Permission
@@ -27,7 +27,7 @@ _EXPIRE_AT_ONCE = 200
 _ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
 
 
-class Spot(msgspec.Struct, frozen=True, omit_defaults=True):
+class PruneJobCursor(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the job is: behind a line, or inside one, which then has a pruning under way."""
 
     line_id: str = ""
@@ -36,21 +36,21 @@ class Spot(msgspec.Struct, frozen=True, omit_defaults=True):
     seq: int = 0
 
 
-class Errand(NamedTuple):
+class PruneRequest(NamedTuple):
     """What is asked for: all lines or only one, and by whom."""
 
     only: str | None
     by: str
 
 
-class Tally(msgspec.Struct, frozen=True):
+class PruneTotals(msgspec.Struct, frozen=True):
     """What the job has removed so far."""
 
     versions: int = 0
     bytes: int = 0
 
-    def plus(self, pruned: Pruned) -> Tally:
-        return Tally(self.versions + pruned.versions, self.bytes + pruned.freed)
+    def plus(self, pruned: Pruned) -> PruneTotals:
+        return PruneTotals(self.versions + pruned.versions, self.bytes + pruned.freed)
 
 
 class HistoryPruning(msgspec.Struct, frozen=True):
@@ -63,7 +63,9 @@ class HistoryPruning(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
 
-    async def step(self, spot: Spot, tally: Tally, errand: Errand) -> tuple[Spot | None, Tally]:
+    async def step(
+        self, spot: PruneJobCursor, tally: PruneTotals, errand: PruneRequest
+    ) -> tuple[PruneJobCursor | None, PruneTotals]:
         """Prune the next few hundred values; without a spot to go on from, all is done."""
         rules = await self.rules.rules()
         if spot.pruning_id is None:
@@ -71,21 +73,21 @@ class HistoryPruning(msgspec.Struct, frozen=True):
             return await self._begin(spot, rules, errand.only), tally
         return await self._prune(spot, tally, rules, errand)
 
-    async def _begin(self, spot: Spot, rules: Mapping[str, Rule], only: str | None) -> Spot | None:
+    async def _begin(self, spot: PruneJobCursor, rules: Mapping[str, Rule], only: str | None) -> PruneJobCursor | None:
         """Return the beginning of the next line that something is to be done about."""
         if only is not None:
-            return Spot(only, new_ordered_id())
+            return PruneJobCursor(only, new_ordered_id())
         page = await self.lines.page(spot.line_id, _LINES_AT_ONCE)
         for line_id in page:
             if rule_of(line_id, rules) is not None or _may_be_left_over(line_id):
-                return Spot(line_id, new_ordered_id())
-        return Spot(page[-1]) if len(page) == _LINES_AT_ONCE else None
+                return PruneJobCursor(line_id, new_ordered_id())
+        return PruneJobCursor(page[-1]) if len(page) == _LINES_AT_ONCE else None
 
     async def _prune(
-        self, spot: Spot, tally: Tally, rules: Mapping[str, Rule], errand: Errand
-    ) -> tuple[Spot | None, Tally]:
+        self, spot: PruneJobCursor, tally: PruneTotals, rules: Mapping[str, Rule], errand: PruneRequest
+    ) -> tuple[PruneJobCursor | None, PruneTotals]:
         """Prune the next values of one line, by the rule it follows at this moment."""
-        behind = None if errand.only is not None else Spot(spot.line_id)
+        behind = None if errand.only is not None else PruneJobCursor(spot.line_id)
         # Behind the lock of the whole context, so that nothing gets a name between being looked for and being removed.
         if _is_of_context(spot.line_id) and await self.contexts.expire(spot.line_id, _EXPIRE_AT_ONCE):
             return spot, tally
@@ -98,7 +100,7 @@ class HistoryPruning(msgspec.Struct, frozen=True):
         now = to_micros(self.clock.now())
         limits = _limits(spot.line_id, rule, now)
         await self.lines.forget_moments(spot.line_id, limits)
-        pruned = await self.lines.prune_some(spot.line_id, Place(spot.key, spot.seq), limits)
+        pruned = await self.lines.prune_some(spot.line_id, PruneCursor(spot.key, spot.seq), limits)
         if pruned.versions:
             of_line = (spot.pruning_id or "", spot.line_id, now, errand.by, told(subject, rule))
             removed = (pruned.versions, pruned.freed, pruned.first_seq, pruned.last_seq)
@@ -108,7 +110,7 @@ class HistoryPruning(msgspec.Struct, frozen=True):
         await self._announce(spot)
         return behind, tally.plus(pruned)
 
-    async def _announce(self, spot: Spot) -> None:
+    async def _announce(self, spot: PruneJobCursor) -> None:
         pruning = await self.log.find(spot.pruning_id or "")
         if pruning is None:
             return

@@ -11,8 +11,8 @@ from msgspec import structs
 from weft.capabilities.agent_context.model import MEMORY_RULES
 from weft.capabilities.history.line_ids import DEFAULT_RULES, TOOL, ContextId, Retained, kept_as, rule_for, sort_of
 from weft.capabilities.history.model import LineNotFound, no_line
-from weft.capabilities.history.operation_ports import Errands, Pruner, PruningLog, RetentionRules
-from weft.capabilities.history.service import Timelines
+from weft.capabilities.history.operation_ports import HistoryTransactions, Pruner, PruningLog, RetentionRules
+from weft.capabilities.history.service import History
 from weft.capabilities.history.store import Rule
 from weft.kernel.clock import from_micros, optional_moment
 from weft.kernel.errors import InvalidInput
@@ -150,7 +150,7 @@ class Prunings(Response):
     audited=True,
     errors=(LineNotFound,),
 )
-async def set_retention(request: SetRetention, timelines: Timelines, rules: RetentionRules) -> RetentionRule:
+async def set_retention(request: SetRetention, timelines: History, rules: RetentionRules) -> RetentionRule:
     """Say how long old values of a line, or of a sort of lines, are kept. What is left out stays as it is."""
     if request.days is None and request.versions is None and request.snapshot_from is None:
         raise InvalidInput("days: say days, versions or snapshot_from; indefinite days have no end", field="days")
@@ -201,7 +201,7 @@ async def clear_retention(request: ClearRetention, rules: RetentionRules) -> Ret
     rate=RateClass.BOARD,
     effect=Effect.READ,
 )
-async def read_retention(request: ReadRetention, timelines: Timelines, rules: RetentionRules) -> RetentionRuleList:
+async def read_retention(request: ReadRetention, timelines: History, rules: RetentionRules) -> RetentionRuleList:
     """See how long old values are kept."""
     del request
     defaults = {subject: _shown(subject, rule) for subject, rule in DEFAULT_RULES.items()}
@@ -222,7 +222,9 @@ async def read_retention(request: ReadRetention, timelines: Timelines, rules: Re
     audience=Audience.NOT_SUBAGENTS,
     errors=(LineNotFound,),
 )
-async def prune_history(request: PruneHistory, actor: Actor, errands: Errands, pruner: Pruner) -> HistoryPruned:
+async def prune_history(
+    request: PruneHistory, actor: Actor, errands: HistoryTransactions, pruner: Pruner
+) -> HistoryPruned:
     """Remove old values whose time is over now, instead of waiting for the daily run.
 
     What a snapshot, a branch or a session needs is never removed, and that a value existed stays on record.
@@ -267,7 +269,7 @@ async def list_prunings(request: ListPrunings, log: PruningLog) -> Prunings:
     )
 
 
-async def _check_line(line_id: str | None, timelines: Timelines) -> None:
+async def _check_line(line_id: str | None, timelines: History) -> None:
     """Refuse a line that is not there, or that keeps no old values anyway; None stands for all there are."""
     if line_id is None:
         return

@@ -30,7 +30,7 @@ VersionName = Annotated[
 ]
 
 
-async def moment_named(lines: LineStore, head: Point, name: str | int) -> Point:
+async def resolve_revision(lines: LineStore, head: Point, name: str | int) -> Point:
     """Return the moment that a caller means: by its number, a snapshot's label, vNUMBER or its hash, in this order.
 
     A label goes before vNUMBER: whoever named a state v2 means that state.
@@ -39,17 +39,17 @@ async def moment_named(lines: LineStore, head: Point, name: str | int) -> Point:
     if said in HEADS:
         return head
     if _NUMBER.match(said) and int(said) <= head.seq:
-        return await moment_at(lines, head, int(said))
+        return await point_at(lines, head, int(said))
     labelled = await _labelled(lines, head, said) if is_name(said) else None
     if labelled is not None:
-        return await moment_at(lines, head, labelled)
+        return await point_at(lines, head, labelled)
     numbered = _NUMBER_WITH_A_LETTER.match(said)
     if numbered and int(numbered[1]) <= head.seq:
-        return await moment_at(lines, head, int(numbered[1]))
+        return await point_at(lines, head, int(numbered[1]))
     return await _hashed(lines, head, said)
 
 
-async def moment_at(lines: LineStore, head: Point, seq: int) -> Point:
+async def point_at(lines: LineStore, head: Point, seq: int) -> Point:
     found = await lines.commit_at(head.line_id, seq) if seq else None
     return Point(head.line_id, seq, found.hash if found else EMPTY)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from weft.capabilities.access.grants import check_clearance
-from weft.capabilities.history.commits import check_label, keep_moment
+from weft.capabilities.history.commits import check_label, tag_automatically
 from weft.capabilities.history.composite_lines import is_whole_context
-from weft.capabilities.history.line_backend import Earlier, Why
+from weft.capabilities.history.line_backend import CommitMeta, RestorePoint
 from weft.capabilities.history.line_ids import (
     ROOM_ERRORS,
     SNAPSHOT_CLEARANCE,
@@ -30,8 +30,8 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.history.operation_ports import SnapshotIndex, SnapshotPosition
 from weft.capabilities.history.revisions import VersionName
-from weft.capabilities.history.service import Timelines, names, seen
-from weft.capabilities.history.three_way import alike
+from weft.capabilities.history.service import History, names, seen
+from weft.capabilities.history.three_way import same_content
 from weft.capabilities.history.values import PageSize
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import Forbidden, NotFound, PermissionDenied
@@ -59,7 +59,7 @@ SnapshotCursor = Annotated[
 ]
 
 
-class NameMoment(Request):
+class CreateSnapshot(Request):
     """What to call the present state."""
 
     context_id: ContextId
@@ -160,7 +160,7 @@ class RolledBack(Response, kw_only=True, omit_defaults=False):
     effect=Effect.WRITE,
     errors=(*WRITE_ERRORS, SnapshotExists, PermissionDenied),
 )
-async def name_moment(request: NameMoment, timelines: Timelines) -> SnapshotTaken:
+async def name_moment(request: CreateSnapshot, timelines: History) -> SnapshotTaken:
     """Give the present state of a line a name, to compare with or to return to. Needs clearance 3."""
     sort_of(request.context_id)
     check_label(request.label)
@@ -193,7 +193,7 @@ async def name_moment(request: NameMoment, timelines: Timelines) -> SnapshotTake
     audited=True,
     errors=(*WRITE_ERRORS, SnapshotNotFound, PermissionDenied),
 )
-async def delete_snapshot(request: DeleteSnapshot, timelines: Timelines) -> SnapshotDeleted:
+async def delete_snapshot(request: DeleteSnapshot, timelines: History) -> SnapshotDeleted:
     """Forget the name of a state, so that retention may remove what nothing else needs. Needs clearance 3."""
     sort_of(request.context_id)
     check_clearance(timelines.actor, SNAPSHOT_CLEARANCE, "Deleting a snapshot")
@@ -215,7 +215,7 @@ async def delete_snapshot(request: DeleteSnapshot, timelines: Timelines) -> Snap
     errors=(LineNotFound,),
     heavy=True,
 )
-async def list_snapshots(request: ListNamedMoments, timelines: Timelines, index: SnapshotIndex) -> SnapshotList:
+async def list_snapshots(request: ListNamedMoments, timelines: History, index: SnapshotIndex) -> SnapshotList:
     """List the snapshots of every line you may see, newest first: one index of all checkpoints."""
     if request.context_id is not None:
         await timelines.to_read(request.context_id)
@@ -245,7 +245,7 @@ async def list_snapshots(request: ListNamedMoments, timelines: Timelines, index:
     effect=Effect.READ,
     errors=(LineNotFound,),
 )
-async def list_line_snapshots(request: ListLineSnapshots, timelines: Timelines, index: SnapshotIndex) -> SnapshotList:
+async def list_line_snapshots(request: ListLineSnapshots, timelines: History, index: SnapshotIndex) -> SnapshotList:
     """List the snapshots of one line, newest first."""
     await timelines.to_read(request.context_id)
     position = None if request.cursor is None else _position(request.cursor)
@@ -265,7 +265,7 @@ async def list_line_snapshots(request: ListLineSnapshots, timelines: Timelines, 
     audited=True,
     errors=(*WRITE_ERRORS, VersionNotFound, VersionPruned, PermissionDenied, *ROOM_ERRORS),
 )
-async def roll_back(request: RollBack, timelines: Timelines) -> RolledBack:
+async def roll_back(request: RollBack, timelines: History) -> RolledBack:
     """Make a line say what it said at an earlier version. Nothing is rewritten: the way back is a new version.
 
     A board or an agent's definition needs clearance 3, persistent memory clearance 4.
@@ -276,15 +276,17 @@ async def roll_back(request: RollBack, timelines: Timelines) -> RolledBack:
     before = line.head
     target = await timelines.moment(line, request.target_version)
     now, then = await _apart(timelines, line, target)
-    changed = {key: then.get(key) for key in sorted(now.keys() | then.keys()) if not alike(now.get(key), then.get(key))}
+    changed = {
+        key: then.get(key) for key in sorted(now.keys() | then.keys()) if not same_content(now.get(key), then.get(key))
+    }
     known = await seen(line, {**now, **then})
     label, after = None, before
     if changed:
-        label = await keep_moment(
+        label = await tag_automatically(
             timelines.lines, before, "before-rollback", timelines.actor.participant, timelines.now
         )
         reason = request.reason or _told(target)
-        after = await line.apply(changed, Why(reason, request.step, restored=await _earlier(timelines, target)))
+        after = await line.apply(changed, CommitMeta(reason, request.step, restored=await _earlier(timelines, target)))
         moved = {"context_id": before.line_id, "to": target.seq, "from": before.seq, "version": after.seq}
         await line.announce("history.rolled_back", before.line_id, moved)
     return RolledBack(
@@ -298,15 +300,15 @@ async def roll_back(request: RollBack, timelines: Timelines) -> RolledBack:
     )
 
 
-async def _apart(timelines: Timelines, line: OpenLine, target: Point) -> tuple[State, State]:
+async def _apart(timelines: History, line: OpenLine, target: Point) -> tuple[State, State]:
     """Return what stands and what stood, as far as it may differ."""
     return await timelines.states(await timelines.moment(line, "head"), target, values=True)
 
 
-async def _earlier(timelines: Timelines, target: Point) -> Earlier:
+async def _earlier(timelines: History, target: Point) -> RestorePoint:
     """Return the moment that is brought back: a key has as much time left as it had then."""
     commit = await timelines.lines.commit_at(target.line_id, target.seq)
-    return Earlier(f"version {target.seq}", commit.commit.committed_at if commit else timelines.now)
+    return RestorePoint(f"version {target.seq}", commit.commit.committed_at if commit else timelines.now)
 
 
 def _told(target: Point) -> str:
@@ -318,7 +320,7 @@ def _told(target: Point) -> str:
 class _Readable:
     """Which lines a list may speak of, found out once each."""
 
-    def __init__(self, timelines: Timelines, request: ListNamedMoments) -> None:
+    def __init__(self, timelines: History, request: ListNamedMoments) -> None:
         self._timelines = timelines
         self._agent_id = request.agent_id
         self._known: dict[str, bool] = {}

@@ -11,7 +11,7 @@ from weft.capabilities.board.history_backend import BoardLines
 from weft.capabilities.history.line_ids import sort_of
 from weft.capabilities.history.model import Point, Version
 from weft.capabilities.history.operation_ports import ReviewStore
-from weft.capabilities.history.revisions import moment_at, moment_named
+from weft.capabilities.history.revisions import point_at, resolve_revision
 from weft.capabilities.history.store import LineStore, SwitchStore
 from weft.capabilities.history.three_way import states_apart
 from weft.capabilities.memory.history_backend import MemoryLines
@@ -21,8 +21,8 @@ from weft.kernel.identity import Actor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.history.line_backend import Keeper, LockedLine, OpenLine
-    from weft.capabilities.history.model import Head, Recorded
+    from weft.capabilities.history.line_backend import LineBackend, LockedLine, OpenLine
+    from weft.capabilities.history.model import Head, StoredCommit
     from weft.capabilities.history.three_way import State
 
 
@@ -30,7 +30,7 @@ class Present(Point, frozen=True):
     """The last moment of a line, which lasts until now."""
 
 
-class Timelines(msgspec.Struct, frozen=True):
+class History(msgspec.Struct, frozen=True):
     """Everything that looking at and changing lines needs, gathered for the caller of one operation."""
 
     actor: Actor
@@ -46,9 +46,9 @@ class Timelines(msgspec.Struct, frozen=True):
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    def keeper(self, line_id: str) -> Keeper:
+    def keeper(self, line_id: str) -> LineBackend:
         """Return who keeps lines of this sort."""
-        keepers: dict[str, Keeper] = {
+        keepers: dict[str, LineBackend] = {
             "board": self.boards,
             "agent": self.contexts,
             "context": self.contexts,
@@ -64,10 +64,10 @@ class Timelines(msgspec.Struct, frozen=True):
 
     async def moment(self, line: OpenLine, name: str | int) -> Point:
         """Return the moment of a line that a caller means."""
-        return await moment_named(self.lines, present(line.head), name)
+        return await resolve_revision(self.lines, present(line.head), name)
 
     async def at(self, line: OpenLine, seq: int) -> Point:
-        return await moment_at(self.lines, present(line.head), seq)
+        return await point_at(self.lines, present(line.head), seq)
 
     async def states(self, one: Point, other: Point, *, values: bool) -> tuple[State, State]:
         """Return of two moments those keys that may differ, without what had expired by then."""
@@ -98,7 +98,7 @@ async def seen(line: OpenLine, state: Mapping[str, Version]) -> State:
     return {version.change.key: version for version in await line.visible(state.values())}
 
 
-async def seen_changes(line: OpenLine, commits: Sequence[Recorded]) -> list[list[Version]]:
+async def seen_changes(line: OpenLine, commits: Sequence[StoredCommit]) -> list[list[Version]]:
     """Return, for each commit, those of its changes that the caller may know of."""
     versions = [[_version(commit, place) for place in range(len(commit.commit.changes))] for commit in commits]
     visible = await line.visible(version for of_commit in versions for version in of_commit)
@@ -110,7 +110,7 @@ def names(versions: Iterable[Version]) -> list[str]:
     return sorted(version.change.key for version in versions)
 
 
-def _version(recorded: Recorded, place: int) -> Version:
+def _version(recorded: StoredCommit, place: int) -> Version:
     commit = recorded.commit
     return Version(
         commit.changes[place],

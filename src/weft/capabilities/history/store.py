@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weft.capabilities.history.model import Commit, Damage, Head, Line, Point, Recorded, Stretch, Tag, Version
+    from weft.capabilities.history.model import (
+        Commit,
+        CommitRange,
+        Damage,
+        Head,
+        Line,
+        Point,
+        StoredCommit,
+        Tag,
+        Version,
+    )
 
 
 class Limits(NamedTuple):
@@ -30,7 +40,7 @@ class Rule(NamedTuple):
     snapshot_from: int | None = None
 
 
-class Place(NamedTuple):
+class PruneCursor(NamedTuple):
     """How far pruning got in a line."""
 
     key: str
@@ -44,7 +54,7 @@ class Pruned(NamedTuple):
     freed: int
     first_seq: int
     last_seq: int
-    reached: Place | None
+    reached: PruneCursor | None
 
 
 class Pin(NamedTuple):
@@ -54,7 +64,7 @@ class Pin(NamedTuple):
     holder: str
 
 
-class Spot(NamedTuple):
+class ChangeRef(NamedTuple):
     """Where one commit changed one key."""
 
     line_id: str
@@ -122,7 +132,7 @@ class LineStore(Protocol):
         """Return the changes of one life of a key, newest first."""
         ...
 
-    async def versions_at(self, spots: Sequence[Spot]) -> Mapping[Spot, Version]:
+    async def versions_at(self, spots: Sequence[ChangeRef]) -> Mapping[ChangeRef, Version]:
         """Return what commits made of keys: many, of any lines, in few statements."""
         ...
 
@@ -138,7 +148,7 @@ class LineStore(Protocol):
         """Return what the next commits of a line itself changed, oldest first: whole commits, of about ``limit``."""
         ...
 
-    async def past(self, line_id: str, at: int) -> Sequence[Stretch]:
+    async def past(self, line_id: str, at: int) -> Sequence[CommitRange]:
         """Return the stretches that lead up to commit ``at``, newest first: one, but for a branch."""
         ...
 
@@ -147,7 +157,7 @@ class LineStore(Protocol):
         ...
 
     async def state_at(
-        self, line_id: str, seq: int, touched: Iterable[Stretch] | None = None, *, values: bool = True
+        self, line_id: str, seq: int, touched: Iterable[CommitRange] | None = None, *, values: bool = True
     ) -> Sequence[Version]:
         """Return every key that was live right after commit ``seq``, or those of them that some stretch changed.
 
@@ -155,17 +165,17 @@ class LineStore(Protocol):
         """
         ...
 
-    async def log(self, line_id: str, at: int, limit: int, key: str | None = None) -> Sequence[Recorded]:
+    async def log(self, line_id: str, at: int, limit: int, key: str | None = None) -> Sequence[StoredCommit]:
         """Return commits from ``at`` backwards, newest first; those that changed one key if it is given."""
         ...
 
-    async def commit_at(self, line_id: str, seq: int) -> Recorded | None: ...
+    async def commit_at(self, line_id: str, seq: int) -> StoredCommit | None: ...
 
     async def weight_at(self, line_id: str, seq: int) -> int | None:
         """Return what a line weighed after a commit; None if that was not noted."""
         ...
 
-    async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[Recorded]:
+    async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[StoredCommit]:
         """Return the first two commits whose hash begins so, in hexadecimal."""
         ...
 
@@ -180,7 +190,7 @@ class LineStore(Protocol):
         """
         ...
 
-    async def prune_some(self, line_id: str, begin: Place, limits: Limits) -> Pruned:
+    async def prune_some(self, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
         """Forget what may go among the next several hundred changes, whatever their keys."""
         ...
 

@@ -14,7 +14,7 @@ from weft.capabilities.history.model import EMPTY, Point, meeting_point
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.capabilities.history.model import Change, Recorded, Stretch, Version
+    from weft.capabilities.history.model import Change, CommitRange, StoredCommit, Version
     from weft.capabilities.history.store import LineStore
 
 
@@ -29,7 +29,7 @@ class Difference(NamedTuple):
     modified: Sequence[str]
 
 
-class Conflict(NamedTuple):
+class MergeConflict(NamedTuple):
     """A key that both sides changed, each in its own way. None stands for a key that is not there."""
 
     key: str
@@ -42,20 +42,20 @@ class Merge(NamedTuple):
     """What to take over from their side, by key (None: remove it), and what nobody but a human can decide."""
 
     taken: Mapping[str, Version | None]
-    conflicts: Sequence[Conflict]
+    conflicts: Sequence[MergeConflict]
 
 
 State = dict[str, "Version"]
 
 
-class Ground(NamedTuple):
+class MergeBase(NamedTuple):
     """What two lines have in common, and the keys of which that cannot be said."""
 
     state: State
     disputed: frozenset[str]
 
 
-def alike(one: Version | None, other: Version | None) -> bool:
+def same_content(one: Version | None, other: Version | None) -> bool:
     """Tell whether two versions say the same to the same readers and writers for the same time."""
     if one is None or other is None:
         return one is other
@@ -72,7 +72,7 @@ def difference(before: Mapping[str, Version], after: Mapping[str, Version]) -> D
     return Difference(
         added=sorted(after.keys() - before.keys()),
         removed=sorted(before.keys() - after.keys()),
-        modified=sorted(key for key in both if not alike(before[key], after[key])),
+        modified=sorted(key for key in both if not same_content(before[key], after[key])),
     )
 
 
@@ -87,16 +87,16 @@ def three_way(
     Of disputed keys nobody knows what they said before, so nobody knows who changed them.
     """
     taken: dict[str, Version | None] = {}
-    conflicts: list[Conflict] = []
+    conflicts: list[MergeConflict] = []
     for key in sorted(base.keys() | ours.keys() | theirs.keys()):
-        sides = Conflict(key, base.get(key), ours.get(key), theirs.get(key))
-        if alike(sides.ours, sides.theirs):
+        sides = MergeConflict(key, base.get(key), ours.get(key), theirs.get(key))
+        if same_content(sides.ours, sides.theirs):
             continue
         if key in disputed:
             conflicts.append(sides._replace(base=None))
-        elif alike(sides.base, sides.ours):
+        elif same_content(sides.base, sides.ours):
             taken[key] = sides.theirs
-        elif not alike(sides.base, sides.theirs):
+        elif not same_content(sides.base, sides.theirs):
             conflicts.append(sides)
     return Merge(taken, conflicts)
 
@@ -135,7 +135,7 @@ async def common_pasts(lines: LineStore, ours: Point, theirs: Point) -> list[Poi
     return [_point(known) for known in furthest]
 
 
-async def common_ground(lines: LineStore, pasts: Sequence[Point]) -> Ground:
+async def common_ground(lines: LineStore, pasts: Sequence[Point]) -> MergeBase:
     """Return the state that two lines went apart from: of the one moment they share, or of several put together.
 
     What those several say in different ways, nobody knows to have been common.
@@ -146,11 +146,11 @@ async def common_ground(lines: LineStore, pasts: Sequence[Point]) -> Ground:
     for other in others:
         theirs = state_by_key(await lines.state_at(other.line_id, other.seq))
         below = await common_pasts(lines, first, other)
-        before = await common_ground(lines, below) if below else Ground({}, frozenset())
+        before = await common_ground(lines, below) if below else MergeBase({}, frozenset())
         merge = three_way(before.state, state, theirs, before.disputed)
         disputed |= {conflict.key for conflict in merge.conflicts}
         state = {key: version for key, version in {**state, **merge.taken}.items() if version is not None}
-    return Ground(state, frozenset(disputed))
+    return MergeBase(state, frozenset(disputed))
 
 
 def state_by_key(versions: Sequence[Version]) -> State:
@@ -173,7 +173,7 @@ async def _known(lines: LineStore, point: Point) -> dict[str, int]:
     return known
 
 
-async def _furthest(lines: LineStore, found: Sequence[Recorded]) -> list[Recorded]:
+async def _furthest(lines: LineStore, found: Sequence[StoredCommit]) -> list[StoredCommit]:
     """Return the moments that are not part of another's past; clocks alone cannot tell which came first."""
     if len(found) == 1:
         return [*found]
@@ -188,11 +188,11 @@ async def _furthest(lines: LineStore, found: Sequence[Recorded]) -> list[Recorde
     ]
 
 
-def _point(recorded: Recorded) -> Point:
+def _point(recorded: StoredCommit) -> Point:
     return Point(recorded.commit.line_id, recorded.commit.seq, recorded.hash)
 
 
-def _behind(past: Sequence[Stretch], seq: int) -> list[Stretch]:
+def _behind(past: Sequence[CommitRange], seq: int) -> list[CommitRange]:
     return [structs.replace(stretch, after=max(stretch.after, seq)) for stretch in past if stretch.upto > seq]
 
 

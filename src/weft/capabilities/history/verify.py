@@ -13,9 +13,9 @@ from weft.capabilities.history.composite_lines import entry_at, is_whole_context
 from weft.capabilities.history.line_ids import TOOL, ContextId, HistoryKey
 from weft.capabilities.history.log import READ_ERRORS, Blame, blame_of
 from weft.capabilities.history.model import BranchNotFound, Damage, LineNotFound, Version, VersionPruned
-from weft.capabilities.history.operation_ports import Errands
+from weft.capabilities.history.operation_ports import HistoryTransactions
 from weft.capabilities.history.revisions import HEAD, VersionName
-from weft.capabilities.history.service import Timelines
+from weft.capabilities.history.service import History
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import Staging
 from weft.kernel.errors import InvalidInput
@@ -88,7 +88,7 @@ class Bisected(Response):
     effect=Effect.OWN_TRANSACTIONS,
     errors=(LineNotFound, BranchNotFound, ObjectStorageUnavailable),
 )
-async def verify_line(request: VerifyLine, actor: Actor, errands: Errands, staging: Staging) -> Verified:
+async def verify_line(request: VerifyLine, actor: Actor, errands: HistoryTransactions, staging: Staging) -> Verified:
     """Recompute every hash of a line, to know that nothing was altered since it was written."""
     verified = await errands.read(actor, lambda timelines: _verified(request, timelines), heavy=True)
     if not (request.deep and verified.intact):
@@ -100,7 +100,7 @@ async def verify_line(request: VerifyLine, actor: Actor, errands: Errands, stagi
     return structs.replace(verified, intact=False, problem=_problem(damage, actor))
 
 
-async def _verified(request: VerifyLine, timelines: Timelines) -> Verified:
+async def _verified(request: VerifyLine, timelines: History) -> Verified:
     """Check what the database holds."""
     line = await timelines.to_read(request.context_id)
     checked = await _lines_behind(timelines, line) if request.deep else [line.head.line_id]
@@ -128,7 +128,7 @@ def _problem(damage: Damage, actor: Actor) -> str:
 class _Outside:
     """The values of a line, and of those behind it, that are kept outside the database. They are fetched in between."""
 
-    def __init__(self, context_id: str, actor: Actor, errands: Errands, staging: Staging) -> None:
+    def __init__(self, context_id: str, actor: Actor, errands: HistoryTransactions, staging: Staging) -> None:
         self._context_id = context_id
         self._actor = actor
         self._errands = errands
@@ -150,7 +150,7 @@ class _Outside:
                 after = pointers[-1][0]
         return None
 
-    async def _lines(self, timelines: Timelines) -> list[str]:
+    async def _lines(self, timelines: History) -> list[str]:
         return await _lines_behind(timelines, await timelines.to_read(self._context_id))
 
     async def _pointers(self, line_id: str, after: bytes) -> Sequence[tuple[bytes, str]]:
@@ -186,7 +186,7 @@ def _place(text: str) -> str:
     effect=Effect.OWN_TRANSACTIONS,
     errors=(*READ_ERRORS, VersionPruned, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),
 )
-async def bisect(request: Bisect, actor: Actor, errands: Errands, staging: Staging) -> Bisected:
+async def bisect(request: Bisect, actor: Actor, errands: HistoryTransactions, staging: Staging) -> Bisected:
     """Find since when a key has said something: the first version from which on, up to to_version, it has the text.
 
     to_version must have it. As few versions as possible are looked at, on the understanding that what has the text
@@ -216,7 +216,7 @@ def _check_key(request: Bisect) -> None:
         raise InvalidInput("key: name an entry of a whole context as PART/KEY", field="key")
 
 
-async def _candidates(request: Bisect, timelines: Timelines) -> tuple[list[int], int]:
+async def _candidates(request: Bisect, timelines: History) -> tuple[list[int], int]:
     """Return the versions to search, in order, and the last one that is meant."""
     line = await timelines.to_read(request.context_id)
     first, last = [await timelines.moment(line, name) for name in (request.from_version, request.to_version)]
@@ -230,7 +230,7 @@ async def _candidates(request: Bisect, timelines: Timelines) -> tuple[list[int],
 class _Search:
     """What one key said at one version after another. What is kept outside is fetched between transactions."""
 
-    def __init__(self, request: Bisect, actor: Actor, errands: Errands, staging: Staging) -> None:
+    def __init__(self, request: Bisect, actor: Actor, errands: HistoryTransactions, staging: Staging) -> None:
         self._request = request
         self._actor = actor
         self._errands = errands
@@ -255,14 +255,14 @@ class _Search:
     async def version(self, seq: int) -> Version | None:
         return await self._errands.read(self._actor, lambda timelines: self._version(timelines, seq))
 
-    async def _version(self, timelines: Timelines, seq: int) -> Version | None:
+    async def _version(self, timelines: History, seq: int) -> Version | None:
         line = await timelines.to_read(self._request.context_id)
         found = await entry_at(timelines.lines, line.head.line_id, self._request.key, seq)
         visible = await line.visible([found] if found else [])
         return visible[0] if visible else None
 
 
-async def _versions_of_key(timelines: Timelines, line: OpenLine, key: str, first: int, last: int) -> list[int]:
+async def _versions_of_key(timelines: History, line: OpenLine, key: str, first: int, last: int) -> list[int]:
     """Return the commits that made a key what it was from one moment to another, in order."""
     seqs: list[int] = []
     at = last
@@ -277,7 +277,7 @@ async def _versions_of_key(timelines: Timelines, line: OpenLine, key: str, first
     return within if before is None else [before, *within]
 
 
-async def _lines_behind(timelines: Timelines, line: OpenLine) -> list[str]:
+async def _lines_behind(timelines: History, line: OpenLine) -> list[str]:
     """Return a line, those it goes on from, and those that an agent's context is made of."""
     own = [stretch.line_id for stretch in await timelines.lines.past(line.head.line_id, line.head.seq)]
     parts: list[str] = []
@@ -297,6 +297,6 @@ def _part_of(version: Version) -> list[str]:
     return [line_id] if isinstance(line_id, str) else []
 
 
-async def _own_commits(timelines: Timelines, line_id: str) -> int:
+async def _own_commits(timelines: History, line_id: str) -> int:
     line = await timelines.lines.find(line_id)
     return line.head.seq - line.base_seq if line else 0

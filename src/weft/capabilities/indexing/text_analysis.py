@@ -66,13 +66,13 @@ def words(token: str) -> tuple[str, ...]:
 def _words(token: str) -> tuple[str, ...]:
     if token.isascii():
         return _words_of_run(token)
-    return tuple(dict.fromkeys(word for run in _RUN.findall(folded(token)) for word in _words_of_run(run)))
+    return tuple(dict.fromkeys(word for run in _RUN.findall(strip_accents(token)) for word in _words_of_run(run)))
 
 
 _remembered_words = lru_cache(maxsize=_MOST_REMEMBERED)(_words)
 
 
-def folded(text: str) -> str:
+def strip_accents(text: str) -> str:
     """Return the text without accents and width; its case stays."""
     if text.isascii():
         return text

@@ -14,7 +14,7 @@ from weft.capabilities.knowledge.model import DomainNotFound
 _SAYS_NO_MORE = {"domain": "not for you"}
 
 
-class DomainDiscretion(msgspec.Struct, frozen=True):
+class DomainAuditFilter(msgspec.Struct, frozen=True):
     """Leaves names of domains out of audit rows, and whatever else such rows tell of them."""
 
     domains: Domains

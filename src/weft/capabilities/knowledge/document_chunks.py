@@ -15,7 +15,7 @@ from weft.kernel.tokens import approximate_tokens
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.capabilities.indexing.chunking.model import Piece, Reading
+    from weft.capabilities.indexing.chunking.model import Reading, TextSpan
     from weft.capabilities.knowledge.model import Document, Domain
 
     Terms = Callable[[str, str], str]
@@ -34,7 +34,7 @@ class Layout(NamedTuple):
     text: str
     title: str
     media_type: str
-    pieces: Sequence[Piece]
+    pieces: Sequence[TextSpan]
     cut: str
     kept: bytes | None
     size: int
@@ -87,6 +87,6 @@ def _heading(title: str, path: str) -> str:
     return f"{title}{_BETWEEN}{path}" if path else title
 
 
-def _fingerprint(text: str, pieces: Sequence[Piece]) -> str:
+def _fingerprint(text: str, pieces: Sequence[TextSpan]) -> str:
     places = ",".join(f"{piece.start}-{piece.end}" for piece in pieces)
     return hashlib.sha256(f"{places}\n{text}".encode()).hexdigest()

@@ -18,7 +18,7 @@ _PLAIN, _COMPRESSED = b"\x00", b"\x01"
 _LEVEL = 1
 
 
-class Content(msgspec.Struct, frozen=True):
+class PackedContent(msgspec.Struct, frozen=True):
     """Bytes as they are kept, what they were before, and how many."""
 
     packed: bytes
@@ -41,10 +41,10 @@ def content_of(text: str | None, encoded: str | None) -> bytes:
         raise InvalidInput("content: not base64.", field="content") from None
 
 
-def packed(content: bytes) -> Content:
+def packed(content: bytes) -> PackedContent:
     """Measure and compress what a document holds."""
     check_size(len(content))
-    return Content(pack(content), hashlib.sha256(content).hexdigest(), len(content))
+    return PackedContent(pack(content), hashlib.sha256(content).hexdigest(), len(content))
 
 
 def check_size(size: int) -> None:

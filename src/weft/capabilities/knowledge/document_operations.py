@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 import msgspec
 
-from weft.capabilities.knowledge.document_content import Content, content_of, packed
+from weft.capabilities.knowledge.document_content import PackedContent, content_of, packed
 from weft.capabilities.knowledge.documents import (
     About,
     Documents,
@@ -117,7 +117,7 @@ class Prepared(NamedTuple):
 
     document_id: str
     about: About
-    content: Content
+    content: PackedContent
 
 
 @operation(

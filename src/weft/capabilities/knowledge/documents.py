@@ -10,7 +10,7 @@ import msgspec
 
 from weft.capabilities.indexing.collections.model import shelf_of_domain
 from weft.capabilities.indexing.collections.store import ShelfStore
-from weft.capabilities.knowledge.document_content import Content
+from weft.capabilities.knowledge.document_content import PackedContent
 from weft.capabilities.knowledge.domains import Domains, domain_event
 from weft.capabilities.knowledge.model import (
     Document,
@@ -104,7 +104,7 @@ class Documents(msgspec.Struct, frozen=True):
             raise _unknown(domain, document_id)
         return found
 
-    async def put(self, domain: str, document_id: str, about: About, content: Content) -> Put:
+    async def put(self, domain: str, document_id: str, about: About, content: PackedContent) -> Put:
         """Keep a document and have it indexed, unless it is there just so. What failed is tried again."""
         check_document_id(document_id)
         # Before anything is made of them.
@@ -149,7 +149,7 @@ class Documents(msgspec.Struct, frozen=True):
         document_id: str,
         before: Document | None,
         about: About,
-        content: Content,
+        content: PackedContent,
         fingerprint: str,
     ) -> Document:
         now, version = self.domains.now, before.version + 1 if before else 1
@@ -208,7 +208,7 @@ def document_event(event: str, domain: Domain, document: Document, actor: str, /
     return msgspec.structs.replace(made, subject=f"{domain.domain}/{document.document_id}")
 
 
-def _fingerprint(about: About, content: Content) -> str:
+def _fingerprint(about: About, content: PackedContent) -> str:
     """Return what tells whether a document is put just as it is there already."""
     said = {name: getattr(about, name) for name in About.__struct_fields__}
     return hashlib.sha256(_encode([content.digest, said])).hexdigest()

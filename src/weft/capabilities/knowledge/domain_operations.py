@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.access.grants import HIGHEST_CLEARANCE, check_clearance, check_highest_clearance
-from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.collections.model import shelf_of_domain
 from weft.capabilities.indexing.collections.store import ShelfStore
 from weft.capabilities.knowledge.domains import Domains, domain_event
@@ -42,7 +42,7 @@ Writers = Annotated[
     tuple[Pattern, ...],
     msgspec.Meta(min_length=1, max_length=100, description="Who of those who may look into it may write, like admins."),
 ]
-Cut = Annotated[Cutting, msgspec.Meta(description="How its documents are cut.")]
+Cut = Annotated[ChunkingOptions, msgspec.Meta(description="How its documents are cut.")]
 Weight = Annotated[Importance, msgspec.Meta(description="How important its documents are that say nothing else.")]
 
 
@@ -54,7 +54,7 @@ class CreateDomain(Request):
     clearance: Clearance = 1
     agents: Agents = ANYONE
     writers: Writers = ANYONE
-    cutting: Cut = Cutting()
+    cutting: Cut = ChunkingOptions()
     importance: Weight = NEUTRAL_IMPORTANCE
 
 
@@ -97,7 +97,7 @@ class DomainInfo(Response, omit_defaults=False):
     clearance: int
     agents: tuple[str, ...]
     writers: tuple[str, ...]
-    cutting: Cutting
+    cutting: ChunkingOptions
     importance: float
     created_by: str
     created_at: datetime

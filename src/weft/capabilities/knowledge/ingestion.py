@@ -24,7 +24,7 @@ from weft.capabilities.knowledge.documents import document_event
 from weft.capabilities.knowledge.domains import domain_event
 from weft.capabilities.knowledge.model import Document, Domain
 from weft.capabilities.knowledge.quotas import KnowledgeLimits, check_bytes
-from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore, Waiting
+from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore, QueuedDocument
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
@@ -59,7 +59,7 @@ class Taken(NamedTuple):
         return self.domain.reindex_afresh and self.document.is_reindexed
 
 
-class Batch(NamedTuple):
+class EmbeddedBatch(NamedTuple):
     """Chunks that follow each other, with their vectors by model."""
 
     span: range
@@ -85,14 +85,14 @@ class Ingest(msgspec.Struct, frozen=True):
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    async def waiting(self, limit: int) -> Sequence[Waiting]:
+    async def waiting(self, limit: int) -> Sequence[QueuedDocument]:
         """Return the next documents to be indexed; refused if that must be left to processes that know other models."""
         waiting = await self.documents.waiting(self.now, limit)
         if waiting:
             await self._models()
         return waiting
 
-    async def take(self, waiting: Waiting, holder: str) -> Taken | None:
+    async def take(self, waiting: QueuedDocument, holder: str) -> Taken | None:
         """Take a document in hand; None if there is nothing to do for it, or somebody else has it."""
         models = await self._models()
         domain = await self.domains.held(waiting.domain)
@@ -113,7 +113,7 @@ class Ingest(msgspec.Struct, frozen=True):
         """Hold on to a document; False if it is in other hands, or another by now."""
         return await self._held(document, holder) is not None
 
-    async def write(self, taken: Taken, holder: str, layout: Layout, batch: Batch) -> Outcome:
+    async def write(self, taken: Taken, holder: str, layout: Layout, batch: EmbeddedBatch) -> Outcome:
         """Add a batch to what is there of the version at work; the last one is what searches find from then on."""
         total, grown = len(layout.pieces), _growth(taken.document, layout)
         is_last = batch.span.stop >= total

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
-from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.kernel.errors import Conflict, InvalidInput, NotFound, PermissionDenied, Rejected
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, CLEARANCE
@@ -111,7 +111,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     agents: tuple[str, ...] = ANYONE
     writers: tuple[str, ...] = ANYONE
-    cutting: Cutting = Cutting()
+    cutting: ChunkingOptions = ChunkingOptions()
     importance: float = NEUTRAL_IMPORTANCE
     documents: int = 0
     bytes: int = 0
@@ -206,7 +206,7 @@ def check_document_id(document_id: str) -> None:
         )
 
 
-def check_cutting(cutting: Cutting) -> None:
+def check_cutting(cutting: ChunkingOptions) -> None:
     """Refuse chunks that would repeat each other wholly."""
     if cutting.overlap_tokens >= cutting.chunk_tokens:
         raise InvalidInput("cutting: overlap_tokens must be below chunk_tokens.", field="cutting")

@@ -20,21 +20,21 @@ class Backlog(NamedTuple):
     failed: int
 
 
-class Unfinished(NamedTuple):
+class IncompleteDocument(NamedTuple):
     """A document of which there are chunks that are not to be found: all but those of one version (0: of none)."""
 
     document_id: str
     found_version: int
 
 
-class Kept(NamedTuple):
+class StoredContent(NamedTuple):
     """What a document holds, packed; and its text where that is not the content itself."""
 
     content: bytes
     text: bytes | None
 
 
-class Waiting(NamedTuple):
+class QueuedDocument(NamedTuple):
     """A document that is to be indexed; it was taken up ``starts`` times without getting any further."""
 
     domain: str
@@ -49,7 +49,7 @@ class Requeued(NamedTuple):
     chunks: int
 
 
-class Held(NamedTuple):
+class LeasedDocument(NamedTuple):
     """A document in somebody's hands, and how the version at work was cut, empty if it was not yet.
 
     It was taken up ``starts`` times without getting any further, before this one if it was just claimed.
@@ -142,11 +142,11 @@ class DocumentStore(Protocol):
 
     async def backlog(self, domain: str) -> Backlog: ...
 
-    async def unfinished(self, domain: str) -> Sequence[Unfinished]:
+    async def unfinished(self, domain: str) -> Sequence[IncompleteDocument]:
         """Return the documents of which a version is being written, or was never finished."""
         ...
 
-    async def kept(self, domain: str, document_id: str, version: int) -> Kept | None:
+    async def kept(self, domain: str, document_id: str, version: int) -> StoredContent | None:
         """Return what a version holds."""
         ...
 
@@ -154,18 +154,18 @@ class DocumentStore(Protocol):
         """Remove a document with what it holds, but not what searches find of it."""
         ...
 
-    async def waiting(self, now: int, limit: int) -> Sequence[Waiting]:
+    async def waiting(self, now: int, limit: int) -> Sequence[QueuedDocument]:
         """Return what is to be indexed and in nobody's hands, longest waiting first."""
         ...
 
-    async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> Held | None:
+    async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> LeasedDocument | None:
         """Take a document in hand until a moment; None if another has it, or nothing is to be done.
 
         It counts as a start, unless the same holder had it last: whoever takes it again has not ended at it.
         """
         ...
 
-    async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> Held | None:
+    async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> LeasedDocument | None:
         """Hold on to a document for longer, and return it locked; None if another has it, or it has changed."""
         ...
 

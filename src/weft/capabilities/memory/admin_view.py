@@ -9,7 +9,7 @@ import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.memory.model import START, KeyRange, MemoryEntry, Position, ScopeSize
+from weft.capabilities.memory.model import START, KeyRange, MemoryCursor, MemoryEntry, ScopeSize
 from weft.capabilities.memory.service import Memories, WholeMemory
 from weft.capabilities.memory.views import Cursor, Limit, ValueView, contents_of, next_cursor, position_at
 from weft.kernel.clock import from_micros
@@ -178,7 +178,7 @@ async def _first_entries(whole: WholeMemory) -> list[MemoryEntry]:
         room -= sum(entry.weight for entry in fitting)
         if len(fitting) < _PAGE:
             return shown
-        after = Position.of(page[-1])
+        after = MemoryCursor.of(page[-1])
 
 
 def _fitting(entries: Sequence[MemoryEntry], room: int) -> list[MemoryEntry]:

@@ -111,7 +111,7 @@ class Remembered(NamedTuple):
     text: str
 
 
-class Held(NamedTuple):
+class MemoryUsage(NamedTuple):
     """What an agent's memory adds up to, and how many of its entries were removed because they had expired."""
 
     weight: int
@@ -125,22 +125,22 @@ class ScopeSize(NamedTuple):
     entries: int
 
 
-class Position(NamedTuple):
+class MemoryCursor(NamedTuple):
     """Where a page of entries ended. Global entries come first, then those of each session."""
 
     session_id: str | None
     key: str
 
     @classmethod
-    def of(cls, entry: MemoryEntry) -> Position:
+    def of(cls, entry: MemoryEntry) -> MemoryCursor:
         return cls(entry.session_id, entry.key)
 
     @classmethod
-    def behind(cls, session_id: str | None) -> Position:
+    def behind(cls, session_id: str | None) -> MemoryCursor:
         return cls(session_id, _BEHIND_ALL_KEYS)
 
 
-START = Position(None, "")
+START = MemoryCursor(None, "")
 
 
 class KeyRange(NamedTuple):

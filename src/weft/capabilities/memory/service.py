@@ -14,9 +14,9 @@ from msgspec import structs
 
 from weft.capabilities.history.model import (
     SYSTEM,
-    Act,
     Author,
     Change,
+    ChangeKind,
     ChangeMeta,
     Commit,
     Head,
@@ -25,15 +25,15 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.memory.model import (
-    Held,
     KeyExists,
     KeyRange,
+    MemoryCursor,
     MemoryEntry,
     MemoryLimitExceeded,
     MemoryLimits,
     MemoryNotFound,
     MemoryScope,
-    Position,
+    MemoryUsage,
     check_value_size,
 )
 from weft.capabilities.memory.store import MemoryStore
@@ -88,10 +88,10 @@ class Memories(msgspec.Struct, frozen=True):
         if session_id is not None:
             session, _ = await lock_active_session(session_id, self.actor, self.sessions)
         memory = await self._opened(self._scope(session_id), session)
-        await memory.bury_expired()
+        await memory.expire_entries()
         return memory
 
-    async def bury_expired(self, scope: MemoryScope) -> None:
+    async def expire_entries(self, scope: MemoryScope) -> None:
         """Turn entries whose time has run out into history, whoever they belong to and even in an archived session."""
         session = None
         if scope.session_id is not None:
@@ -100,7 +100,7 @@ class Memories(msgspec.Struct, frozen=True):
                 return
             session, _ = locked
         memory = await self._opened(scope, session)
-        await memory.bury_expired()
+        await memory.expire_entries()
         await memory.announce()
 
     def whole(self) -> WholeMemory:
@@ -158,7 +158,7 @@ class WholeMemory:
     now: int
     _admitted: dict[str | None, bool] = field(default_factory=lambda: {None: True})
 
-    async def page(self, after: Position, prefix: str, limit: int) -> Sequence[MemoryEntry]:
+    async def page(self, after: MemoryCursor, prefix: str, limit: int) -> Sequence[MemoryEntry]:
         """Return the next entries that the owner can reach."""
         found: list[MemoryEntry] = []
         while len(found) < limit:
@@ -168,7 +168,9 @@ class WholeMemory:
                 break
             last = batch[-1]
             # What a closed session holds, however much it is, need not be read through.
-            after = Position.of(last) if await self.admits(last.session_id) else Position.behind(last.session_id)
+            after = (
+                MemoryCursor.of(last) if await self.admits(last.session_id) else MemoryCursor.behind(last.session_id)
+            )
         return found[:limit]
 
     async def admits(self, session_id: str | None) -> bool:
@@ -184,7 +186,7 @@ class OpenMemory(Memory):
     """One part of a memory whose owner is locked: nobody else changes it until the transaction ends."""
 
     session: Session | None
-    held: Held
+    held: MemoryUsage
     head: Head
     _news: list[NewEvent] = field(default_factory=list)
 
@@ -213,17 +215,17 @@ class OpenMemory(Memory):
         if entry is None:
             raise await self.missing(key)
         check_version(key, entry.version, if_version)
-        await self._remove([entry], Act.DELETE)
+        await self._remove([entry], ChangeKind.DELETE)
         await self.announce()
         return entry
 
-    async def bury_expired(self) -> None:
+    async def expire_entries(self) -> None:
         """Turn entries whose time has run out into history, as many as one transaction should."""
         if self.head.next_expiry_at is None or self.head.next_expiry_at > self.now:
             return
         expired = await self.parts.entries.expired(self.scope, self.now, _BURY_AT_ONCE)
         if expired:
-            await self._remove(expired, Act.EXPIRE)
+            await self._remove(expired, ChangeKind.EXPIRE)
         next_expiry_at = await self.parts.entries.next_expiry(self.scope)
         await self.parts.lines.set_next_expiry(self.scope.line_id, next_expiry_at)
         self.head = structs.replace(self.head, next_expiry_at=next_expiry_at)
@@ -238,7 +240,7 @@ class OpenMemory(Memory):
         entry = await self.parts.entries.get(self.scope, key)
         if entry is None or entry.lives_at(self.now):
             return entry
-        await self._remove([entry], Act.EXPIRE)
+        await self._remove([entry], ChangeKind.EXPIRE)
         return None
 
     async def _following(self, current: MemoryEntry | None, key: str, text: str, terms: MemoryTerms) -> MemoryEntry:
@@ -271,8 +273,8 @@ class OpenMemory(Memory):
                 value_size=entry.size,
             )
 
-    async def _remove(self, entries: Sequence[MemoryEntry], act: Act) -> None:
-        expired = act is Act.EXPIRE
+    async def _remove(self, entries: Sequence[MemoryEntry], act: ChangeKind) -> None:
+        expired = act is ChangeKind.EXPIRE
         for entry in entries:
             await self.parts.entries.remove(self.scope, entry.key)
         await self._commit(
@@ -304,7 +306,7 @@ class OpenMemory(Memory):
             next_expiry_at=_earliest([self.head.next_expiry_at, *(change.meta.expires_at for change in changes)]),
         )
         await self.parts.entries.adjust(self.scope.owner, growth, expired)
-        self.held = Held(self.held.weight + growth, self.held.expired + expired)
+        self.held = MemoryUsage(self.held.weight + growth, self.held.expired + expired)
 
     def _event(self, event_type: str, entry: MemoryEntry, *, by_itself: bool = False) -> NewEvent:
         return NewEvent(
@@ -328,7 +330,7 @@ def _written(entry: MemoryEntry) -> Change:
     # What is forgotten must be gone, so history names what was said and does not repeat it.
     said = None if entry.metadata is None else blob_hash(entry.metadata).hex()
     meta = ChangeMeta(expires_at=entry.expires_at, size=entry.size, metadata_hash=said)
-    return Change(entry.key, entry.life, entry.version, Act.WRITE, entry.blob_hash, meta)
+    return Change(entry.key, entry.life, entry.version, ChangeKind.WRITE, entry.blob_hash, meta)
 
 
 def _earliest(moments: Iterable[int | None]) -> int | None:

@@ -7,17 +7,25 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.memory.model import Held, KeyRange, MemoryEntry, MemoryScope, Position, Remembered, ScopeSize
+    from weft.capabilities.memory.model import (
+        KeyRange,
+        MemoryCursor,
+        MemoryEntry,
+        MemoryScope,
+        MemoryUsage,
+        Remembered,
+        ScopeSize,
+    )
 
 
 class MemoryStore(Protocol):
     """The present entries of agents' memories. Expired ones are among them until they are removed."""
 
-    async def lock(self, owner: str) -> Held:
+    async def lock(self, owner: str) -> MemoryUsage:
         """Return what an agent's memory adds up to, keeping its other writers waiting until the transaction ends."""
         ...
 
-    async def held(self, owner: str) -> Held:
+    async def held(self, owner: str) -> MemoryUsage:
         """Return what an agent's memory adds up to."""
         ...
 
@@ -46,7 +54,7 @@ class MemoryStore(Protocol):
         ...
 
     async def page_of_all(
-        self, owner: str, after: Position, keys: KeyRange, now: int, limit: int
+        self, owner: str, after: MemoryCursor, keys: KeyRange, now: int, limit: int
     ) -> Sequence[MemoryEntry]:
         """Return live entries of a whole memory behind a position: the global ones first, then session by session."""
         ...
@@ -63,6 +71,6 @@ class MemoryStore(Protocol):
         """Return when the next entry expires, if any does."""
         ...
 
-    async def overdue(self, owner: str, now: int) -> Held:
+    async def overdue(self, owner: str, now: int) -> MemoryUsage:
         """Return what entries add up to, and how many they are, that have expired and were not removed yet."""
         ...

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from weft.capabilities.memory.model import START, MemoryEntry, Position, ScopeName, scope_name
+from weft.capabilities.memory.model import START, MemoryCursor, MemoryEntry, ScopeName, scope_name
 from weft.kernel.clock import from_micros, to_seconds
 from weft.kernel.json_input import NO_METADATA, passed_on
 from weft.kernel.operation import Response
@@ -59,11 +59,11 @@ def contents_of(entry: MemoryEntry, text: str) -> dict[str, Any]:
     }
 
 
-def position_at(cursor: str | None) -> Position:
+def position_at(cursor: str | None) -> MemoryCursor:
     if cursor is None:
         return START
     session_id, _, key = cursor.partition(".")
-    return Position(session_id or None, key)
+    return MemoryCursor(session_id or None, key)
 
 
 def next_cursor(found: Sequence[MemoryEntry], shown: Sequence[MemoryEntry]) -> str | None:

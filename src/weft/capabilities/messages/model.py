@@ -63,7 +63,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         return self.audience in audiences_of(actor)
 
 
-class Tally(msgspec.Struct, frozen=True):
+class AudienceCount(msgspec.Struct, frozen=True):
     """How many messages an audience has; the same count under the same stamp stands for the same messages."""
 
     audience: str
@@ -71,7 +71,7 @@ class Tally(msgspec.Struct, frozen=True):
     stamp: int
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class TranscriptRange(msgspec.Struct, frozen=True, kw_only=True):
     """A stretch of a transcript: behind ``after`` and up to ``until``, in order of the messages' numbers."""
 
     limit: int
@@ -81,7 +81,7 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     offset: int = 0
     newest_first: bool = False
 
-    def behind(self, message_id: int) -> Part:
+    def behind(self, message_id: int) -> TranscriptRange:
         """Return what is left of this part behind a message of it."""
         if self.newest_first:
             return structs.replace(self, until=message_id - 1, offset=0)
@@ -92,7 +92,7 @@ class Excerpt(msgspec.Struct, frozen=True):
     """The messages of a part that have one of these audiences."""
 
     audiences: tuple[str, ...]
-    part: Part
+    part: TranscriptRange
 
 
 def audience_for(visibility: Visibility, sender: str, sender_type: str) -> str:

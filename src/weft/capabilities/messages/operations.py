@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, Protocol
 import msgspec
 
 from weft.capabilities.access.model import AgentId
-from weft.capabilities.messages.model import MOST_CHARACTERS, Message, MessageNotFound, Part, Visibility
+from weft.capabilities.messages.model import MOST_CHARACTERS, Message, MessageNotFound, TranscriptRange, Visibility
 from weft.capabilities.messages.store import MessagePages
-from weft.capabilities.messages.transcript import Draft, OpenTranscripts, Page, Transcripts
+from weft.capabilities.messages.transcript import Draft, MessagePage, OpenTranscripts, Transcripts
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.kernel.caching import weight_of
 from weft.kernel.clock import from_micros
@@ -196,7 +196,7 @@ async def get_messages(request: GetMessages, transcripts: Transcripts, pages: Me
     known: Messages | None = pages.get(key)
     if known is not None:
         return known
-    part = Part(after=request.after_id, offset=request.offset, limit=request.limit)
+    part = TranscriptRange(after=request.after_id, offset=request.offset, limit=request.limit)
     answer = _messages(await transcript.page(part), transcript.size)
     pages.put(key, answer, weight_of(answer))
     return answer
@@ -235,10 +235,12 @@ async def set_message_visibility(request: SetMessageVisibility, transcripts: Ope
 async def inspect_messages(request: InspectMessages, transcripts: Transcripts) -> Messages:
     """Look at every message of a session, whoever it is for. For admins only; every use is on record."""
     transcript = await transcripts.to_inspect(request.session_id)
-    return _messages(await transcript.page(Part(offset=request.offset, limit=request.limit)), transcript.size)
+    return _messages(
+        await transcript.page(TranscriptRange(offset=request.offset, limit=request.limit)), transcript.size
+    )
 
 
-def _messages(page: Page, total: int) -> Messages:
+def _messages(page: MessagePage, total: int) -> Messages:
     shown = message_infos(page.messages)
     return Messages(messages=shown, count=len(shown), total_count=total, has_more=page.has_more)
 

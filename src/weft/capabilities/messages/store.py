@@ -9,7 +9,7 @@ from weft.kernel.caching import Keeping
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.messages.model import Excerpt, Message, Part, Tally
+    from weft.capabilities.messages.model import AudienceCount, Excerpt, Message, TranscriptRange
 
 
 class MessageStore(Protocol):
@@ -35,14 +35,14 @@ class MessageStore(Protocol):
 
     async def read(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]: ...
 
-    async def read_any(self, session_id: str, part: Part) -> Sequence[Message]:
+    async def read_any(self, session_id: str, part: TranscriptRange) -> Sequence[Message]:
         """Return messages whatever their audience, for whoever may see all there are.
 
         Newest first, an offset is counted from ``until``.
         """
         ...
 
-    async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[Tally]:
+    async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[AudienceCount]:
         """Return the tallies of those audiences that have, or once had, messages."""
         ...
 

@@ -10,17 +10,17 @@ from msgspec import structs
 
 from weft.capabilities.messages.model import (
     MOST_CHARACTERS,
+    AudienceCount,
     Excerpt,
     Message,
     MessageNotFound,
-    Part,
-    Tally,
+    TranscriptRange,
     Visibility,
     audience_for,
     audiences_of,
 )
 from weft.capabilities.messages.store import MessageStore
-from weft.capabilities.missing_context.answers import TASK, Answers
+from weft.capabilities.missing_context.answers import TASK, GapAnswers
 from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
@@ -39,7 +39,7 @@ _AT_ONCE = 100
 _MOST_BYTES = 4 * 2**20
 
 
-class Page(NamedTuple):
+class MessagePage(NamedTuple):
     """Messages, and whether there are more behind them."""
 
     messages: Sequence[Message]
@@ -74,7 +74,7 @@ class Transcripts(msgspec.Struct, frozen=True):
     async def to_inspect(self, session_id: str) -> Transcript:
         """Open a whole transcript, whoever its messages are for: for admins, on record."""
         session = await find_session(session_id, self.actor, self.sessions)
-        return Transcript(session, (), [Tally("", session.message_count, 0)], self.messages)
+        return Transcript(session, (), [AudienceCount("", session.message_count, 0)], self.messages)
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class Transcript:
 
     session: Session
     audiences: tuple[str, ...]
-    tallies: Sequence[Tally]
+    tallies: Sequence[AudienceCount]
     messages: MessageStore
 
     @property
@@ -95,7 +95,7 @@ class Transcript:
         """Return what stands for exactly these messages: as long as it is the same, so are they."""
         return (self.session.session_id, *((t.audience, t.messages, t.stamp) for t in self.tallies))
 
-    async def page(self, part: Part) -> Page:
+    async def page(self, part: TranscriptRange) -> MessagePage:
         """Return a part of what the caller may see: less than was asked for where it would be too much at once."""
         found: list[Message] = []
         size, rest = 0, part
@@ -105,13 +105,13 @@ class Transcript:
             some = await self._read(structs.replace(rest, limit=wanted))
             found += some
             if len(found) > part.limit or len(some) < wanted:
-                return Page(found[: part.limit], has_more=len(found) > part.limit)
+                return MessagePage(found[: part.limit], has_more=len(found) > part.limit)
             size += sum(message.size for message in some)
             if size > _MOST_BYTES:
-                return Page(found, has_more=True)
+                return MessagePage(found, has_more=True)
             rest = rest.behind(some[-1].message_id)
 
-    async def _read(self, part: Part) -> Sequence[Message]:
+    async def _read(self, part: TranscriptRange) -> Sequence[Message]:
         session_id, last = self.session.session_id, self.session.message_count
         if not self.size:
             return []
@@ -121,7 +121,7 @@ class Transcript:
 
     async def newest(self, limit: int) -> Sequence[Message]:
         """Return the last few messages, in the order in which they were sent."""
-        page = await self.page(Part(limit=limit, newest_first=True))
+        page = await self.page(TranscriptRange(limit=limit, newest_first=True))
         return list(reversed(page.messages))
 
 
@@ -144,7 +144,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         await self.messages.add(session_id, message)
         await self.outbox.publish(self._added(session, message))
         if parent is not None and parent.message_type == TASK and parent.recipient_id == message.sender:
-            answers = Answers(Recorder(self.actor, self.records, self.outbox, self.clock), session)
+            answers = GapAnswers(Recorder(self.actor, self.records, self.outbox, self.clock), session)
             await answers.by_message(parent.message_id, parent.metadata, message.message_id, message.audience)
         return message
 

@@ -21,7 +21,7 @@ from weft.kernel.identity import ANYONE
 if TYPE_CHECKING:
     from weft.capabilities.records.recorder import Recorder
     from weft.capabilities.records.refs import Refs
-    from weft.capabilities.records.store import Kept
+    from weft.capabilities.records.store import StoredRecord
     from weft.capabilities.sessions.model import Session
 
 RequestForm = Literal["user_question", "retrieval", "tool_invocation", "policy_request", "peer_task"]
@@ -34,7 +34,7 @@ _FIT_FOR_A_KEY = re.compile(r"[a-z0-9_]{1,48}\Z")
 _decode = msgspec.json.Decoder(MissingContext).decode
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class GapRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One time that a gap was asked about: in which form, whom, and where the question is found."""
 
     form: RequestForm
@@ -52,7 +52,7 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What Weft keeps of a gap beside what the record type names; it stands in ``metadata.weft``."""
 
     task_id: str | None = None
-    requests: tuple[Asked, ...] = ()
+    requests: tuple[GapRequest, ...] = ()
     resolved_by: str | None = None
     resolved_at: datetime | None = None
 
@@ -63,7 +63,7 @@ class _Task(msgspec.Struct, frozen=True):
     missing_id: str = ""
 
 
-def gap_in(kept: Kept) -> MissingContext:
+def gap_in(kept: StoredRecord) -> MissingContext:
     return _decode(kept.body)
 
 
@@ -96,14 +96,14 @@ def answer_key(missing_id: str) -> str:
     return f"{ANSWER}{suffix_of(missing_id)}"
 
 
-async def close_gap(recorder: Recorder, kept: Kept, refs: Refs, session: Session | None) -> Kept:
+async def close_gap(recorder: Recorder, kept: StoredRecord, refs: Refs, session: Session | None) -> StoredRecord:
     """End a gap, saying by what. Who changes a gap of a session holds the session's lock."""
     gap = gap_in(kept)
     notes = structs.replace(notes_of(gap), resolved_by=recorder.actor.participant, resolved_at=recorder.clock.now())
     return await recorder.change(kept, noted(gap, notes, status="resolved", resolution_refs=refs), session)
 
 
-class Answers(msgspec.Struct, frozen=True):
+class GapAnswers(msgspec.Struct, frozen=True):
     """What is said in a session that may end one of its gaps.
 
     It does where whoever may know of the gap may read the answer; any other answer is for people to judge.
@@ -126,7 +126,7 @@ class Answers(msgspec.Struct, frozen=True):
         if any(asked.message_id == task_id for asked in notes_of(gap_in(kept)).requests):
             await self._end(kept, str(MessageName(self.session.session_id, message_id)), (audience,))
 
-    async def _end(self, kept: Kept, item_id: str, readers: tuple[str, ...]) -> None:
+    async def _end(self, kept: StoredRecord, item_id: str, readers: tuple[str, ...]) -> None:
         known = self.recorder.actor.matches(kept.readable_by)
         if kept.status != "resolved" and known and readers in (ANYONE, kept.readable_by):
             await close_gap(self.recorder, kept, (item_id,), self.session)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.messages.search.searcher import Wanted
+from weft.capabilities.messages.search.searcher import MessageQuery
 from weft.capabilities.messages.search.selection_records import Choice, item_of, record_choice
 from weft.capabilities.records.model import CandidateSource
 
 if TYPE_CHECKING:
-    from weft.capabilities.messages.search.searcher import Found, Searcher
+    from weft.capabilities.messages.search.searcher import MessageSearchResult, Searcher
     from weft.capabilities.missing_context.model import Gap
     from weft.capabilities.records.model import ContextSelection
     from weft.capabilities.records.recorder import Recorder
@@ -26,7 +26,7 @@ async def look_for(gap: Gap, session_id: str, actor: Actor, searcher: Searcher) 
     """Search the session's messages for what a gap asks, and take those that may hold the answer."""
     query = gap.record.question[:_MOST_CHARACTERS]
     # Only what everyone may read: what is found is told to all who may know of the gap.
-    wanted = Wanted(query, _ANY_SCORE, _MOST_LOOKED_AT, False, ("public",))  # noqa: FBT003 - not their metadata
+    wanted = MessageQuery(query, _ANY_SCORE, _MOST_LOOKED_AT, False, ("public",))  # noqa: FBT003 - not their metadata
     return _judged(query, await searcher.find(actor, session_id, wanted), gap)
 
 
@@ -61,7 +61,7 @@ def candidates(choice: Choice, gap: Gap, session_id: str) -> tuple[CandidateSour
     return (*gap.record.candidate_sources, *(source for source in news if source.ref not in known))
 
 
-def _judged(query: str, found: Found, gap: Gap) -> Choice:
+def _judged(query: str, found: MessageSearchResult, gap: Gap) -> Choice:
     # What asks a question is no answer to it.
     questions = {asked.message_id for asked in gap.notes.requests}
     results = [result for result in found.results if result.message.id not in questions]

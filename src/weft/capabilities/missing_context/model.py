@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import msgspec
 
-from weft.capabilities.missing_context.answers import Asked, Notes, answer_key, notes_of
+from weft.capabilities.missing_context.answers import GapRequest, Notes, answer_key, notes_of
 from weft.capabilities.records.vocabulary import Severity
 from weft.kernel.errors import Conflict, NotFound
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.records.model import MissingContext
     from weft.capabilities.records.refs import Refs
-    from weft.capabilities.records.store import Kept
+    from weft.capabilities.records.store import StoredRecord
     from weft.capabilities.sessions.model import Session
 
 TOOL = "missing_context"
@@ -54,7 +54,7 @@ class MissingContextLimit(Conflict):
 class Gap(NamedTuple):
     """Missing context as it is kept, what it says, and the session it belongs to, if any."""
 
-    kept: Kept
+    kept: StoredRecord
     record: MissingContext
     session: Session | None
 
@@ -63,7 +63,7 @@ class Gap(NamedTuple):
         return notes_of(self.record)
 
 
-class Position(NamedTuple):
+class GapCursor(NamedTuple):
     """Where a gap stands in a list: the most severe first, the oldest of these before others."""
 
     rank: int
@@ -71,14 +71,14 @@ class Position(NamedTuple):
     missing_id: str
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class GapQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Which gaps to list: of a session, in these states, at least so severe, of a task, behind a position."""
 
     session_id: str | None
     states: frozenset[str]
     severity: Severity
     task_id: str | None
-    behind: Position | None
+    behind: GapCursor | None
 
     @property
     def only_open(self) -> bool:
@@ -93,11 +93,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def position_of(gap: Gap) -> Position:
-    return Position(_RANKS[gap.record.severity], gap.kept.recorded_at, gap.kept.record_id)
+def position_of(gap: Gap) -> GapCursor:
+    return GapCursor(_RANKS[gap.record.severity], gap.kept.recorded_at, gap.kept.record_id)
 
 
-def folded(question: str) -> str:
+def normalise_question(question: str) -> str:
     """Return what is the same for a question however it is spaced and capitalised."""
     return " ".join(question.split()).casefold()
 
@@ -106,17 +106,17 @@ def same_refs(some: Refs, others: Refs) -> bool:
     return _told_apart(some) == _told_apart(others)
 
 
-def question_text(gap: MissingContext, asked: Asked) -> str:
+def question_text(gap: MissingContext, asked: GapRequest) -> str:
     """Return a question as people and agents find it on the board."""
     return "\n".join([*_asking(gap, asked), f"Answer: write the key {answer_key(gap.missing_id)}"])
 
 
-def task_text(gap: MissingContext, asked: Asked) -> str:
+def task_text(gap: MissingContext, asked: GapRequest) -> str:
     """Return a question as a peer is sent it."""
     return "\n".join([*_asking(gap, asked), "Answer: send a message with this one as parent_message_id"])
 
 
-def _asking(gap: MissingContext, asked: Asked) -> Iterator[str]:
+def _asking(gap: MissingContext, asked: GapRequest) -> Iterator[str]:
     yield _clipped(gap.question, _QUESTION_ROOM)
     parts = {
         "Severity": gap.severity,

@@ -13,9 +13,9 @@ from weft.capabilities.missing_context.model import (
     TOOL,
     AlreadyResolved,
     Gap,
+    GapQuery,
     MissingContextLimit,
     MissingContextNotFound,
-    Wanted,
     position_of,
 )
 from weft.capabilities.missing_context.service import Gaps
@@ -225,7 +225,7 @@ async def list_missing(request: ListMissing, gaps: Gaps) -> MissingListed:
             hint="Pass the session_id you were given.",
         )
     behind = None if request.after is None else position_of(await gaps.to_read(request.after, request.session_id))
-    wanted = Wanted(
+    wanted = GapQuery(
         session_id=request.session_id,
         states=_STATES[request.status],
         severity=request.severity,

@@ -9,12 +9,12 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.access.model import AgentId, AgentNotFound, actor_for
-from weft.capabilities.board.board_writer import Terms
+from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.history.model import MAIN
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Draft
-from weft.capabilities.missing_context.answers import TASK, Asked, RequestForm, answer_key, noted, question_key
+from weft.capabilities.missing_context.answers import TASK, GapRequest, RequestForm, answer_key, noted, question_key
 from weft.capabilities.missing_context.lookup import candidates, look_for, select
 from weft.capabilities.missing_context.model import (
     MOST_REQUESTS,
@@ -99,7 +99,7 @@ class _Asking(NamedTuple):
     gaps: Gaps
     gap: Gap
     found: Choice | None
-    asked: Asked
+    asked: GapRequest
 
 
 @operation(
@@ -162,7 +162,7 @@ async def _ask(request: RequestMissing, gaps: Gaps, found: Choice | None) -> Mis
     return _requested(asked, record)
 
 
-async def _asked_before(note: Asked, gap: Gap, gaps: Gaps) -> Asked | None:
+async def _asked_before(note: GapRequest, gap: Gap, gaps: Gaps) -> GapRequest | None:
     """Return the request that says the same and still stands."""
     same = [each for each in gap.notes.requests if _what(each) == _what(note) and each.form != "retrieval"]
     if not same or same[-1].key is None:
@@ -171,11 +171,11 @@ async def _asked_before(note: Asked, gap: Gap, gaps: Gaps) -> Asked | None:
     return same[-1] if same[-1].key in await board.read([same[-1].key]) else None
 
 
-def _what(asked: Asked) -> tuple[str | None, ...]:
+def _what(asked: GapRequest) -> tuple[str | None, ...]:
     return asked.form, asked.requested_from, asked.tool, asked.detail
 
 
-async def _carried_out(asking: _Asking) -> Asked:
+async def _carried_out(asking: _Asking) -> GapRequest:
     """Do what a form of request consists of; return the note of it, with where that is found."""
     match asking.asked.form:
         case "user_question":
@@ -189,15 +189,17 @@ async def _carried_out(asking: _Asking) -> Asked:
             return asking.asked
 
 
-async def _put_on_board(asking: _Asking) -> Asked:
+async def _put_on_board(asking: _Asking) -> GapRequest:
     gaps, gap, _, asked = asking
     key = question_key(gap.record.missing_id)
     board = await gaps.boards.to_write(session_of(gap).session_id, MAIN)
-    await board.write(key, question_text(gap.record, asked), Terms(readable_by=closed_to(gap), reason="question"))
+    await board.write(
+        key, question_text(gap.record, asked), WriteOptions(readable_by=closed_to(gap), reason="question")
+    )
     return structs.replace(asked, key=key)
 
 
-async def _sent_to_peer(asking: _Asking) -> Asked:
+async def _sent_to_peer(asking: _Asking) -> GapRequest:
     gaps, gap, _, asked = asking
     session = session_of(gap)
     if closed_to(gap) is not None:
@@ -220,7 +222,7 @@ def _takes_part(principal: Principal, session: Session, asking: Actor) -> bool:
     return principal.disabled_at is None and session.admits(peer)
 
 
-def _task(gap: MissingContext, asked: Asked) -> Draft:
+def _task(gap: MissingContext, asked: GapRequest) -> Draft:
     about = {"missing_id": gap.missing_id, "severity": gap.severity, "blocked_actions": list(gap.blocked_actions)}
     return Draft(
         content=task_text(gap, asked),
@@ -233,7 +235,7 @@ def _task(gap: MissingContext, asked: Asked) -> Draft:
     )
 
 
-async def _selected(asking: _Asking) -> Asked:
+async def _selected(asking: _Asking) -> GapRequest:
     gaps, gap, found, asked = asking
     assert found is not None  # noqa: S101 - a search comes before the transaction that keeps what it found
     selection = await select(found, gap, session_of(gap), gaps.recorder, closed_to(gap))
@@ -248,8 +250,8 @@ def _check(request: RequestMissing) -> None:
         encode_given(name, getattr(request, name))
 
 
-def _note(request: RequestMissing, gap: Gap, gaps: Gaps) -> Asked:
-    return Asked(
+def _note(request: RequestMissing, gap: Gap, gaps: Gaps) -> GapRequest:
+    return GapRequest(
         form=request.form,
         requested_from=_asked_of(request, gap),
         requested_by=gaps.actor.participant,
@@ -271,7 +273,7 @@ def _asked_of(request: RequestMissing, gap: Gap) -> str:
             return request.requested_from or _USER
 
 
-def _requested(asked: Asked, gap: MissingContext) -> MissingRequested:
+def _requested(asked: GapRequest, gap: MissingContext) -> MissingRequested:
     return MissingRequested(
         missing_id=gap.missing_id,
         status=gap.status,

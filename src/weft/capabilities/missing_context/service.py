@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.board.board_writer import Terms
+from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import MAIN
 from weft.capabilities.messages.transcript import OpenTranscripts
@@ -18,7 +18,7 @@ from weft.capabilities.missing_context.model import (
     Gap,
     MissingContextLimit,
     MissingContextNotFound,
-    folded,
+    normalise_question,
     position_of,
     same_refs,
 )
@@ -34,9 +34,9 @@ from weft.kernel.identity import ANYONE, Actor
 
 if TYPE_CHECKING:
     from weft.capabilities.board.model import Entry
-    from weft.capabilities.missing_context.model import Wanted
+    from weft.capabilities.missing_context.model import GapQuery
     from weft.capabilities.records.refs import Refs
-    from weft.capabilities.records.store import Kept
+    from weft.capabilities.records.store import StoredRecord
 
 _AT_ONCE = 500
 
@@ -58,7 +58,9 @@ class Gaps(msgspec.Struct, frozen=True):
         present = await self.records.open_missing(session.session_id, MOST_OPEN)
         for kept in present:
             record = gap_in(kept)
-            if folded(record.question) == folded(gap.question) and self.actor.matches(kept.readable_by):
+            if normalise_question(record.question) == normalise_question(gap.question) and self.actor.matches(
+                kept.readable_by
+            ):
                 return Gap(kept, record, session), True
         if len(present) >= MOST_OPEN:
             raise MissingContextLimit(f"The session has {MOST_OPEN} open questions already.", limit=MOST_OPEN)
@@ -110,14 +112,14 @@ class Gaps(msgspec.Struct, frozen=True):
             if said is None or said.value != text:
                 raise _resolved(gap.record)
             return await self.resolve(gap, (_item(gap, said.entry),))
-        entry = await board.write(key, text, Terms(readable_by=closed_to(gap), reason="answer"))
+        entry = await board.write(key, text, WriteOptions(readable_by=closed_to(gap), reason="answer"))
         again = await self._again(gap)
         if again.record.status == "resolved":
             # What was written is an answer like any other, and has ended the gap.
             return again, False
         return await self.resolve(again, (_item(gap, entry),))
 
-    async def listed(self, wanted: Wanted, limit: int) -> list[Gap]:
+    async def listed(self, wanted: GapQuery, limit: int) -> list[Gap]:
         """Return what the caller may know of and wants to see, the most severe and then the oldest first."""
         if wanted.session_id is not None:
             await find_session(wanted.session_id, self.actor, self.sessions)
@@ -131,7 +133,7 @@ class Gaps(msgspec.Struct, frozen=True):
             last = page[-1].record_id if len(page) == _AT_ONCE else None
         return best
 
-    async def _known(self, kept: Kept, sessions: dict[str | None, Session | None]) -> Gap | None:
+    async def _known(self, kept: StoredRecord, sessions: dict[str | None, Session | None]) -> Gap | None:
         """Return a gap if the caller may know of it; ``sessions`` keeps those that were looked up."""
         home = kept.session_id
         if home not in sessions:

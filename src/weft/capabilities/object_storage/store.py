@@ -44,7 +44,7 @@ class StoredObject(msgspec.Struct, frozen=True):
     at: int
 
 
-class Standing(Enum):
+class UploadDecision(Enum):
     """What is to be done about an object that someone wants stored. What is there may still have come to harm."""
 
     THERE = "there"
@@ -58,7 +58,7 @@ class Begun(NamedTuple):
     ``version`` is the one a store gave to what is there, if it has versions.
     """
 
-    standing: Standing
+    standing: UploadDecision
     at: int
     version: str | None = None
 

@@ -34,7 +34,7 @@ from weft.kernel.json_input import encode_given
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
-    from weft.capabilities.records.store import Kept
+    from weft.capabilities.records.store import StoredRecord
 
 MOST_BYTES = 262_144
 Readers = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1, max_length=100)]
@@ -163,7 +163,9 @@ async def advance_record(request: AdvanceRecord, recorder: Recorder, sessions: S
     )
 
 
-async def _keep(given: _Given, recorder: Recorder, session: Session | None, readers: tuple[str, ...] | None) -> Kept:
+async def _keep(
+    given: _Given, recorder: Recorder, session: Session | None, readers: tuple[str, ...] | None
+) -> StoredRecord:
     if readers is not None and not recorder.actor.matches(readers):
         # Whoever records something can always read it.
         readers = (*readers, f"{PRINCIPAL}{recorder.actor.principal_id}")
@@ -173,7 +175,9 @@ async def _keep(given: _Given, recorder: Recorder, session: Session | None, read
     return kept
 
 
-async def _open(request: AdvanceRecord, recorder: Recorder, sessions: SessionStore) -> tuple[Kept, Session | None]:
+async def _open(
+    request: AdvanceRecord, recorder: Recorder, sessions: SessionStore
+) -> tuple[StoredRecord, Session | None]:
     """Return an envelope that the caller may read, before anyone else can change it."""
     record_id = request.record_id
     found = await recorder.records.find(ContextEnvelope.type, record_id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import UNSET, structs
 
-from weft.capabilities.history.model import Act, Version
+from weft.capabilities.history.model import ChangeKind, Version
 from weft.capabilities.records.item_ids import MessageName, VersionName
 from weft.capabilities.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
 from weft.capabilities.records.record_ids import SourceName
@@ -47,7 +47,7 @@ _SOURCES = {
 }
 
 
-class Item(NamedTuple):
+class EngineItem(NamedTuple):
     """An item, and what it says where that may be carried along."""
 
     record: ContextItem
@@ -58,11 +58,11 @@ def digest_of(text: str) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def version_item(line_id: str, version: Version) -> Item:
+def version_item(line_id: str, version: Version) -> EngineItem:
     """Return one version of a key as an item. What was removed, pruned, or is private says nothing but that it was."""
     change, meta = version.change, version.change.meta
     sort = line_id.partition(":")[0]
-    removed = change.act is not Act.WRITE
+    removed = change.act is not ChangeKind.WRITE
     readers = ANYONE if meta.readable_by is None else meta.readable_by
     name = VersionName(line_id, change.key, change.life, change.version, removed)
     sensitivity = sensitivity_of(readers) if sort == "board" else "private"
@@ -85,11 +85,11 @@ def version_item(line_id: str, version: Version) -> Item:
         metadata=_of_version(line_id, version),
     )
     if removed or version.value is None or meta.outside:
-        return Item(_named(item, change.blob_hash), None)
+        return EngineItem(_named(item, change.blob_hash), None)
     return saying(item, version.value)
 
 
-def message_item(session_id: str, message: Message) -> Item:
+def message_item(session_id: str, message: Message) -> EngineItem:
     """Return a message as an item."""
     item = ContextItem(
         schema_version=SCHEMA_VERSION,
@@ -174,13 +174,13 @@ def trust_of(participant: str) -> str:
     return {"human": "human", "system": "system"}.get(participant.partition(":")[0], "agent")
 
 
-def saying(item: ContextItem, text: str) -> Item:
+def saying(item: ContextItem, text: str) -> EngineItem:
     """Return an item that says something: itself, or beside it where that is long or not for everyone."""
     size = len(text.encode())
     sized = structs.replace(item, byte_size=size)
     if size > INLINE_BYTES or item.sensitivity != "internal":
-        return Item(by_reference(sized, text), text)
-    return Item(structs.replace(sized, content_mode="inline", content=text), text)
+        return EngineItem(by_reference(sized, text), text)
+    return EngineItem(structs.replace(sized, content_mode="inline", content=text), text)
 
 
 def _named(item: ContextItem, blob_hash: bytes | None) -> ContextItem:

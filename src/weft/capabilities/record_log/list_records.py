@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.events.model import Wanted
+from weft.capabilities.events.model import EventQuery
 from weft.capabilities.messages.search.by_sender_and_time import Moment, moment_meant
-from weft.capabilities.record_log.lookup import Finder, Found, Look
+from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
 from weft.capabilities.records.item_ids import MessageName
-from weft.capabilities.records.record_ids import Named, Told, about_id, item_named, subject_of
+from weft.capabilities.records.record_ids import EventOrigin, RecordRef, about_id, item_named, subject_of
 from weft.capabilities.records.vocabulary import RecordType
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
@@ -26,7 +26,7 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
 
 TOOL = "context_records"
 RecordId = Annotated[
@@ -115,7 +115,7 @@ class Records(Response, kw_only=True, omit_defaults=False):
     next_after: str | None
 
 
-class Place(NamedTuple):
+class RecordCursor(NamedTuple):
     """A place in the list: an event, and which of the records it stands for."""
 
     seq: int
@@ -125,7 +125,7 @@ class Place(NamedTuple):
         return str(self.seq) if self.number == _BEHIND_ALL else f"{self.seq}.{self.number}"
 
     @classmethod
-    def parse(cls, text: str | None) -> Place:
+    def parse(cls, text: str | None) -> RecordCursor:
         seq, dot, number = (text or "0").partition(".")
         return cls(int(seq), int(number) if dot else _BEHIND_ALL)
 
@@ -139,9 +139,9 @@ class _Made(msgspec.Struct):
 class _Listed(NamedTuple):
     """A record that an event names, and its place."""
 
-    place: Place
-    recorded: Recorded
-    named: Named
+    place: RecordCursor
+    recorded: StoredEvent
+    named: RecordRef
 
 
 @operation(
@@ -163,7 +163,7 @@ async def list_records(request: ListRecords, finder: Finder, access: AccessStore
     """
     _check_session(request, finder)
     wanted = await _wanted(request, access)
-    page = _Page(request, await finder.look(request.session_id), Place.parse(request.after))
+    page = _Page(request, await finder.look(request.session_id), RecordCursor.parse(request.after))
     if wanted is not None and request.item_id is None:
         await page.fill_from_log(wanted)
     elif wanted is not None:
@@ -179,7 +179,7 @@ def _check_session(request: ListRecords, finder: Finder) -> None:
         )
 
 
-async def _wanted(request: ListRecords, access: AccessStore) -> Wanted | None:
+async def _wanted(request: ListRecords, access: AccessStore) -> EventQuery | None:
     """Return which events to look at; None if there can be none."""
     actor = request.agent if request.agent is None else await _participant(request.agent, access)
     if request.agent is not None and actor is None:
@@ -188,7 +188,7 @@ async def _wanted(request: ListRecords, access: AccessStore) -> Wanted | None:
     until = None if request.until is None else moment_meant("until", request.until, of_day=time.max)
     if since is not None and until is not None and since > until:
         raise InvalidInput("since: later than until", field="since")
-    return Wanted(
+    return EventQuery(
         session_id=request.session_id,
         actor=actor,
         turn_id=request.turn_id,
@@ -215,21 +215,21 @@ async def _participant(agent: str, access: AccessStore) -> str | None:
 class _Page:
     """A page of the list while it is filled."""
 
-    def __init__(self, request: ListRecords, look: Look, after: Place) -> None:
+    def __init__(self, request: ListRecords, look: Look, after: RecordCursor) -> None:
         self.look = look
         self.after = after
         self._types = frozenset(request.types)
         self._limit = request.limit
-        self._entries: list[tuple[Place, ListedRecord]] = []
+        self._entries: list[tuple[RecordCursor, ListedRecord]] = []
         self._size = 0
-        self._reached: Place | None = None
+        self._reached: RecordCursor | None = None
 
     @property
     def is_full(self) -> bool:
         # One more than asked for, to know whether there is more.
         return len(self._entries) > self._limit or self._size > _MOST_BYTES
 
-    async def fill_from_log(self, wanted: Wanted) -> None:
+    async def fill_from_log(self, wanted: EventQuery) -> None:
         """Go through the events that match, as far as one call should."""
         events, end = self.look.finder.events, await self.look.finder.events.last_seq()
         # The event that the page before ended in may stand for more than what was shown of it.
@@ -241,14 +241,14 @@ class _Page:
             position = some[-1].event.seq if len(some) == _EVENTS_AT_ONCE else upto
             if self.is_full or position >= end:
                 return
-        self._reached = Place(position)
+        self._reached = RecordCursor(position)
 
-    async def listed(self, events: Sequence[Recorded]) -> list[_Listed]:
+    async def listed(self, events: Sequence[StoredEvent]) -> list[_Listed]:
         """Return the records of the types asked for that events stand for, without looking them up."""
         told = [recorded for recorded in events if self.look.may_be_told(recorded)]
         named = await self.look.named_in(told, events="context_event" in self._types)
         return [
-            _Listed(Place(recorded.event.seq, number), recorded, each)
+            _Listed(RecordCursor(recorded.event.seq, number), recorded, each)
             for recorded, of_event in zip(told, named, strict=True)
             for number, each in enumerate(of_event)
             if not self._types or each.type in self._types
@@ -262,7 +262,7 @@ class _Page:
                 if found is not None and not self.is_full:
                     self._add(each, found)
 
-    def _add(self, listed: _Listed, found: Found) -> None:
+    def _add(self, listed: _Listed, found: FoundRecord) -> None:
         event = listed.recorded.event
         entry = ListedRecord(
             seq=event.seq,
@@ -286,7 +286,7 @@ class _Page:
         )
 
 
-async def _of_item(item: Named, wanted: Wanted, page: _Page) -> list[_Listed]:
+async def _of_item(item: RecordRef, wanted: EventQuery, page: _Page) -> list[_Listed]:
     """Return an item and the records that name it, each with the event that tells of it, in the order of the log."""
     finder = page.look.finder
     naming = {(kept.type, kept.record_id): kept.seq for kept in await finder.records.of_item(item.id)}
@@ -296,7 +296,7 @@ async def _of_item(item: Named, wanted: Wanted, page: _Page) -> list[_Listed]:
     return [each for each in listed if _is_about(each.named, item) or (each.named.type, each.named.id) in naming]
 
 
-async def _about(item: Named, look: Look) -> list[Recorded]:
+async def _about(item: RecordRef, look: Look) -> list[StoredEvent]:
     """Return the events that an item itself came, changed and went by."""
     found = await look.record(item)
     if found is None or found.kept is not None:
@@ -304,7 +304,7 @@ async def _about(item: Named, look: Look) -> list[Recorded]:
     made = _made_at(found.body)
     subject, session_id = subject_of(item)
     lasts = isinstance(item.origin, MessageName)
-    of_itself = Wanted(
+    of_itself = EventQuery(
         subject=subject,
         session_id=session_id,
         since=None if made is None else made - _APART_MICROS,
@@ -313,7 +313,7 @@ async def _about(item: Named, look: Look) -> list[Recorded]:
     events = look.finder.events
     return [
         *await events.find(of_itself, 0, _MOST_OF_ITEM),
-        *await events.find(Wanted(subject=item.id), 0, _MOST_OF_ITEM),
+        *await events.find(EventQuery(subject=item.id), 0, _MOST_OF_ITEM),
     ]
 
 
@@ -322,11 +322,11 @@ def _made_at(body: bytes) -> int | None:
     return None if made is None else to_micros(made)
 
 
-def _is_about(named: Named, item: Named) -> bool:
-    return named.id == item.id or (isinstance(named.origin, Told) and about_id(named.origin) == item.id)
+def _is_about(named: RecordRef, item: RecordRef) -> bool:
+    return named.id == item.id or (isinstance(named.origin, EventOrigin) and about_id(named.origin) == item.id)
 
 
-def _matches(recorded: Recorded, wanted: Wanted) -> bool:
+def _matches(recorded: StoredEvent, wanted: EventQuery) -> bool:
     """Tell whether an event is one of those that are asked for."""
     event, during = recorded.event, recorded.during
     asked = (

@@ -17,14 +17,14 @@ from weft.capabilities.agent_context.model import DEFINITION, PartAt, is_metadat
 from weft.capabilities.agent_context.service import ContextAt
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.events.model import EventStore, Interest
-from weft.capabilities.history.model import LATEST, Act, Point
-from weft.capabilities.history.service import Timelines
-from weft.capabilities.history.store import LineStore, Spot
+from weft.capabilities.history.model import LATEST, ChangeKind, Point
+from weft.capabilities.history.service import History
+from weft.capabilities.history.store import ChangeRef, LineStore
 from weft.capabilities.memory.model import scope_of
 from weft.capabilities.messages.model import audiences_of
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.record_log.engine_items import (
-    Item,
+    EngineItem,
     digest_of,
     message_item,
     session_surface,
@@ -37,13 +37,13 @@ from weft.capabilities.records.event_classes import context_event
 from weft.capabilities.records.item_ids import MessageName, VersionName
 from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, Record
 from weft.capabilities.records.record_ids import (
+    EventOrigin,
     KeptName,
-    Named,
     Pull,
     Push,
+    RecordRef,
     SessionName,
     SourceName,
-    Told,
     VersionAt,
     named_by,
     push_of,
@@ -51,7 +51,7 @@ from weft.capabilities.records.record_ids import (
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
-from weft.capabilities.redaction.masker import Mask
+from weft.capabilities.redaction.masker import Masker
 from weft.capabilities.sessions.model import find_session, session_of
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import from_micros, to_micros
@@ -64,25 +64,25 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.line_backend import OpenLine
     from weft.capabilities.history.model import Version
-    from weft.capabilities.records.store import Kept, Redaction
+    from weft.capabilities.records.store import Redaction, StoredRecord
     from weft.capabilities.sessions.model import Session
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
 
 _encode = msgspec.json.Encoder().encode
 _item = msgspec.json.Decoder(ContextItem).decode
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record as the caller may see it: its JSON, and what an item says if that is at hand.
 
     ``kept`` if the record is kept as such.
     """
 
-    named: Named
+    named: RecordRef
     body: bytes
     digest: str | None = None
     text: str | None = None
-    kept: Kept | None = None
+    kept: StoredRecord | None = None
     redaction: Redaction | None = None
 
 
@@ -103,7 +103,7 @@ class Finder(msgspec.Struct, frozen=True):
     snapshots: SnapshotStore
     records: RecordStore
     events: EventStore
-    timelines: Timelines
+    timelines: History
 
     async def look(self, session_id: str | None) -> Look:
         """Begin to look: what is found out of lines and sessions on the way is known for as long as this lasts.
@@ -125,7 +125,7 @@ class Look:
     _lines: dict[str, OpenLine | None] = field(default_factory=dict)
     _source: str | None = None
 
-    async def named_in(self, told: Sequence[Recorded], *, events: bool) -> list[list[Named]]:
+    async def named_in(self, told: Sequence[StoredEvent], *, events: bool) -> list[list[RecordRef]]:
         """Return, for each event, the records it stands for: in an order that stays, and itself last if wanted."""
         pushes = {recorded.event.seq: push for recorded in told if (push := push_of(recorded.event)) is not None}
         pushed = await self._pushed(pushes.values())
@@ -139,10 +139,10 @@ class Look:
             named.append([*direct, *entries, *(each for each in itself if each is not None)])
         return named
 
-    async def records(self, named: Sequence[Named]) -> list[Found | None]:
+    async def records(self, named: Sequence[RecordRef]) -> list[FoundRecord | None]:
         """Return these records, in the same order; None where there is none for the caller."""
         origins = [each.origin for each in named]
-        origins += [origin.about for origin in origins if isinstance(origin, Told) and origin.about is not None]
+        origins += [origin.about for origin in origins if isinstance(origin, EventOrigin) and origin.about is not None]
         items = {
             **await self._versions({origin for origin in origins if isinstance(origin, VersionAt)}),
             **await self._messages({origin for origin in origins if isinstance(origin, MessageName)}),
@@ -152,7 +152,7 @@ class Look:
         parts = await self._parts({origin for origin in origins if isinstance(origin, Pull)})
         return [await self._found(each, items, stored, redactions.get((each.type, each.id)), parts) for each in named]
 
-    async def record(self, named: Named) -> Found | None:
+    async def record(self, named: RecordRef) -> FoundRecord | None:
         (found,) = await self.records([named])
         return found
 
@@ -165,13 +165,13 @@ class Look:
             self._sessions[session_id] = found if found is not None and found.admits(self.finder.actor) else None
         return self._sessions[session_id]
 
-    async def may_read(self, kept: Kept) -> bool:
+    async def may_read(self, kept: StoredRecord) -> bool:
         """Tell whether a record that is kept is there for the caller."""
         if not self.finder.actor.matches(kept.readable_by):
             return False
         return kept.session_id is None or await self.session(kept.session_id) is not None
 
-    def may_be_told(self, recorded: Recorded) -> bool:
+    def may_be_told(self, recorded: StoredEvent) -> bool:
         is_here = self.only is None or recorded.event.session_id in (None, self.only)
         return is_here and Interest().covers(recorded, self.finder.actor)
 
@@ -188,25 +188,25 @@ class Look:
             self._source = await self.finder.events.source()
         return self._source
 
-    async def _itself(self, recorded: Recorded, direct: Sequence[Named]) -> Named | None:
+    async def _itself(self, recorded: StoredEvent, direct: Sequence[RecordRef]) -> RecordRef | None:
         if any(each.type == "context_event" for each in direct):
             return None
         record = context_event(recorded, await self.source())
         about = next((each.origin for each in direct if isinstance(each.origin, VersionAt | MessageName)), None)
-        return None if record is None else Named("context_event", record.event_id, Told(recorded, about))
+        return None if record is None else RecordRef("context_event", record.event_id, EventOrigin(recorded, about))
 
     async def _found(
         self,
-        named: Named,
-        items: Mapping[object, Item | _Hidden],
-        stored: Mapping[KeptName, Kept],
+        named: RecordRef,
+        items: Mapping[object, EngineItem | _Hidden],
+        stored: Mapping[KeptName, StoredRecord],
         redaction: Redaction | None,
         parts: Mapping[Pull, Mapping[str, PartAt]],
-    ) -> Found | None:
+    ) -> FoundRecord | None:
         match named.origin:
             case VersionAt() | MessageName():
                 item = items.get(named.origin)
-                return _shown(named, item, redaction) if isinstance(item, Item) else None
+                return _shown(named, item, redaction) if isinstance(item, EngineItem) else None
             case KeptName():
                 kept = stored.get(named.origin)
                 return None if kept is None else _as_kept(named, kept, redaction)
@@ -218,16 +218,16 @@ class Look:
             case Pull():
                 taken = parts.get(named.origin)
                 return None if taken is None else _made(named, _pulled(named, named.origin, taken))
-            case Told(recorded, about):
+            case EventOrigin(recorded, about):
                 record = context_event(recorded, await self.source())
                 is_hidden = items.get(about) is _HIDDEN
                 return None if record is None or is_hidden else _made(named, record)
 
-    async def _versions(self, wanted: set[VersionAt]) -> dict[object, Item | _Hidden]:
+    async def _versions(self, wanted: set[VersionAt]) -> dict[object, EngineItem | _Hidden]:
         by_line: dict[str, dict[VersionAt, Version]] = defaultdict(dict)
         for version_at, version in (await self._changes(wanted)).items():
             by_line[version_at.name.line_id][version_at] = version
-        seen: dict[object, Item | _Hidden] = {}
+        seen: dict[object, EngineItem | _Hidden] = {}
         for line_id, versions in by_line.items():
             line = await self._line(line_id)
             shown = [] if line is None else await line.visible(versions.values())
@@ -240,7 +240,7 @@ class Look:
     async def _changes(self, wanted: set[VersionAt]) -> dict[VersionAt, Version]:
         """Return what history has of these versions: by their commits, or by their numbers where that is not enough."""
         spots = {
-            each: Spot(each.name.line_id, each.name.key, each.commit) for each in wanted if each.commit is not None
+            each: ChangeRef(each.name.line_id, each.name.key, each.commit) for each in wanted if each.commit is not None
         }
         at = await self.finder.lines.versions_at(list(spots.values())) if spots else {}
         found: dict[VersionAt, Version] = {}
@@ -270,12 +270,12 @@ class Look:
         except NotFound:
             return None
 
-    async def _messages(self, wanted: set[MessageName]) -> dict[object, Item | _Hidden]:
+    async def _messages(self, wanted: set[MessageName]) -> dict[object, EngineItem | _Hidden]:
         by_session: dict[str, list[int]] = defaultdict(list)
         for name in sorted(wanted):
             by_session[name.session_id].append(name.message_id)
         audiences = audiences_of(self.finder.actor)
-        seen: dict[object, Item | _Hidden] = {}
+        seen: dict[object, EngineItem | _Hidden] = {}
         for session_id, numbers in by_session.items():
             session = await self.session(session_id)
             for message in [] if session is None else await self.finder.messages.find_several(session_id, numbers):
@@ -283,7 +283,7 @@ class Look:
                 seen[name] = message_item(session_id, message) if message.audience in audiences else _HIDDEN
         return seen
 
-    async def _stored(self, wanted: set[KeptName]) -> dict[KeptName, Kept]:
+    async def _stored(self, wanted: set[KeptName]) -> dict[KeptName, StoredRecord]:
         found = await self.finder.records.find_several(sorted(wanted)) if wanted else ()
         shown = await as_shown([kept for kept in found if await self.may_read(kept)], self.finder.records)
         return {KeptName(kept.type, kept.record_id): kept for kept in shown}
@@ -338,23 +338,25 @@ def session_of_line(line_id: str) -> str | None:
     return None if memory is None else memory.session_id
 
 
-def _shown(named: Named, item: Item, redaction: Redaction | None, kept: Kept | None = None) -> Found:
+def _shown(
+    named: RecordRef, item: EngineItem, redaction: Redaction | None, kept: StoredRecord | None = None
+) -> FoundRecord:
     """Return an item as it may be shown: with nothing of what was redacted."""
-    record, text = item if redaction is None else redacted(item, redaction, Mask())
-    return Found(named, _encode(record), _digest(record), text, kept, redaction)
+    record, text = item if redaction is None else redacted(item, redaction, Masker())
+    return FoundRecord(named, _encode(record), _digest(record), text, kept, redaction)
 
 
-def _as_kept(named: Named, kept: Kept, redaction: Redaction | None) -> Found:
+def _as_kept(named: RecordRef, kept: StoredRecord, redaction: Redaction | None) -> FoundRecord:
     if kept.type != ContextItem.type:
-        return Found(named, kept.body, kept=kept, redaction=redaction)
+        return FoundRecord(named, kept.body, kept=kept, redaction=redaction)
     item = _item(kept.body)
     if redaction is not None:
-        return _shown(named, Item(item, None), redaction, kept)
-    return Found(named, kept.body, _digest(item), kept=kept)
+        return _shown(named, EngineItem(item, None), redaction, kept)
+    return FoundRecord(named, kept.body, _digest(item), kept=kept)
 
 
-def _made(named: Named, record: Record) -> Found:
-    return Found(named, _encode(record))
+def _made(named: RecordRef, record: Record) -> FoundRecord:
+    return FoundRecord(named, _encode(record))
 
 
 def _digest(record: ContextItem) -> str | None:
@@ -366,7 +368,11 @@ def _digest(record: ContextItem) -> str | None:
 
 def _is_meant(version: Version, wanted: VersionAt) -> bool:
     change, name = version.change, wanted.name
-    is_same = (change.life, change.version, change.act is not Act.WRITE) == (name.life, name.version, name.removed)
+    is_same = (change.life, change.version, change.act is not ChangeKind.WRITE) == (
+        name.life,
+        name.version,
+        name.removed,
+    )
     return is_same and version.committed_at <= wanted.until
 
 
@@ -379,14 +385,14 @@ def _parts_in(named: Sequence[Version], texts: Mapping[bytes, str]) -> list[Push
 
 def _version_name(line_id: str, version: Version) -> VersionName:
     change = version.change
-    return VersionName(line_id, change.key, change.life, change.version, change.act is not Act.WRITE)
+    return VersionName(line_id, change.key, change.life, change.version, change.act is not ChangeKind.WRITE)
 
 
-def _entry(name: VersionName, seq: int, until: int) -> Named:
-    return Named("context_item", str(name), VersionAt(name, seq, until))
+def _entry(name: VersionName, seq: int, until: int) -> RecordRef:
+    return RecordRef("context_item", str(name), VersionAt(name, seq, until))
 
 
-def _pulled(named: Named, pull: Pull, parts: Mapping[str, PartAt]) -> ContextAssembly | ContextInjection:
+def _pulled(named: RecordRef, pull: Pull, parts: Mapping[str, PartAt]) -> ContextAssembly | ContextInjection:
     name = pull.name
     at, owner = from_micros(name.at), f"{PRINCIPAL}{name.owner}"
     native = {"weft": {"context_id": pull.context_id, "version": name.version, "session_id": name.session_id}}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import msgspec
 
-from weft.capabilities.board.model import common_readers
+from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.board.read_acl import last_words
 from weft.capabilities.indexing.collections.store import ShelfStore
 from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
@@ -18,7 +18,7 @@ from weft.capabilities.record_log.lookup import Finder, session_of_line
 from weft.capabilities.record_log.redacted_records import QUOTING
 from weft.capabilities.records.item_ids import MessageName, VersionName
 from weft.capabilities.records.model import ContextItem
-from weft.capabilities.records.record_ids import KeptName, Named, item_named
+from weft.capabilities.records.record_ids import KeptName, RecordRef, item_named
 from weft.capabilities.records.recorder import RecordNotFound
 from weft.capabilities.records.store import RecordStore, Redaction
 from weft.capabilities.search.session_indexing.cursor import standing_of
@@ -32,7 +32,7 @@ from weft.kernel.json_input import encode_given
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
-    from weft.capabilities.record_log.lookup import Found
+    from weft.capabilities.record_log.lookup import FoundRecord
     from weft.capabilities.sessions.model import Session
 
 _METHODS = {
@@ -85,7 +85,7 @@ class _Owned(NamedTuple):
     ``redacted`` if something was redacted of it before.
     """
 
-    named: Named
+    named: RecordRef
     author: bool
     redacted: bool
     session: Session | None
@@ -112,16 +112,16 @@ class Redactions(msgspec.Struct, frozen=True):
         readers = await self._readers(found, found.named.id)
         return _Owned(found.named, self._is_author(found), found.redaction is not None, session, readers)
 
-    async def _found(self, item_id: str, session_id: str | None) -> Found:
+    async def _found(self, item_id: str, session_id: str | None) -> FoundRecord:
         """Return what says something under an id: an item or, where there is none, a summary or an assembly."""
         look = await self.finder.look(session_id)
-        named = [item_named(item_id), *(Named(kind, item_id, KeptName(kind, item_id)) for kind in QUOTING)]
+        named = [item_named(item_id), *(RecordRef(kind, item_id, KeptName(kind, item_id)) for kind in QUOTING)]
         found = next((each for each in await look.records(named) if each is not None), None)
         if found is None:
             raise _no_item(item_id)
         return found
 
-    async def _lock(self, found: Found) -> Session | None:
+    async def _lock(self, found: FoundRecord) -> Session | None:
         """Return the session of an item, which nobody deletes or redacts in until the transaction ends."""
         session_id = _session_of(found, found.named.id)
         if session_id is None:
@@ -175,13 +175,13 @@ class Redactions(msgspec.Struct, frozen=True):
         )
         await self.outbox.publish(event)
 
-    def _is_author(self, found: Found) -> bool:
+    def _is_author(self, found: FoundRecord) -> bool:
         if found.kept is not None:
             return found.kept.is_by(self.actor)
         native = _item(found.body).metadata.get("weft", {})
         return bool(native.get("principal_id", native.get("sender")) == self.actor.principal_id)
 
-    async def _readers(self, found: Found, item_id: str) -> tuple[str, ...]:
+    async def _readers(self, found: FoundRecord, item_id: str) -> tuple[str, ...]:
         """Return who may be told: those who may read the item now, and whoever redacts it."""
         own, version = f"{PRINCIPAL}{self.actor.principal_id}", VersionName.parse(item_id)
         readers = found.kept.readable_by if found.kept is not None else _item(found.body).visibility
@@ -189,7 +189,7 @@ class Redactions(msgspec.Struct, frozen=True):
             name = (version.line_id, version.key, version.life, version.version)
             versions = (await self.finder.lines.numbered(*name))[:1]
             words = await last_words(self.finder.lines, version.line_id, versions)
-            readers = common_readers(readers, *(said for of_version in words for said in of_version))
+            readers = intersect_acls(readers, *(said for of_version in words for said in of_version))
         elif version is not None:
             readers = (f"{PRINCIPAL}{_owner_of(version.line_id)}",)
         return readers if readers == ANYONE else tuple(dict.fromkeys((*readers, own)))
@@ -245,7 +245,7 @@ def _no_item(item_id: str) -> RecordNotFound:
     return RecordNotFound(f"There is no item '{shown}'.", resource_type="record", resource_id=shown)
 
 
-def _session_of(found: Found, item_id: str) -> str | None:
+def _session_of(found: FoundRecord, item_id: str) -> str | None:
     if found.kept is not None:
         return found.kept.session_id
     message, version = MessageName.parse(item_id), VersionName.parse(item_id)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, structs
 
-from weft.capabilities.record_log.engine_items import Item, digest_of, saying
+from weft.capabilities.record_log.engine_items import EngineItem, digest_of, saying
 from weft.capabilities.records.item_ids import is_engine_item
 from weft.capabilities.records.model import ContextItem
 from weft.capabilities.records.refs import Link
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from weft.capabilities.records.refs import Maybe, Ref
     from weft.capabilities.records.store import Redaction
     from weft.capabilities.records.vocabulary import RedactionState
-    from weft.capabilities.redaction.masker import Mask
+    from weft.capabilities.redaction.masker import Masker
 
 # What the engine says of its own items that is no more than where they stand and whose they are.
 _OF_VERSION = ("line", "key", "life", "version", "act", "seq", "author", "principal_id", "committed_at", "step")
@@ -31,7 +31,7 @@ _PLAIN_FACTS = frozenset((*_OF_VERSION, *_OF_READERS, *_OF_MESSAGE))
 _LONGEST_REASON = 200
 
 
-def redacted(item: Item, redaction: Redaction, mask: Mask) -> Item:
+def redacted(item: EngineItem, redaction: Redaction, mask: Masker) -> EngineItem:
     """Return an item as it is shown since it was redacted: the same in every record, export and answer."""
     if redaction.state == "none":
         return item
@@ -39,13 +39,13 @@ def redacted(item: Item, redaction: Redaction, mask: Mask) -> Item:
         case "masked" if redaction.came_with is not None and _is_at_hand(item):
             shown = item
         case "masked":
-            shown = masked_item(item, mask) if _is_at_hand(item) else Item(bare(item.record), None)
+            shown = masked_item(item, mask) if _is_at_hand(item) else EngineItem(bare(item.record), None)
         case "summarized" if redaction.replacement is not None:
             shown = _replaced(item, redaction.replacement)
         case "encrypted_ref":
-            shown = Item(_by_digest(item), None)
+            shown = EngineItem(_by_digest(item), None)
         case _:
-            shown = Item(bare(item.record), None)
+            shown = EngineItem(bare(item.record), None)
     state = cast("RedactionState", redaction.state)
     record = told(shown.record, state, redaction.method, redaction.redacted_by)
     return shown._replace(record=structs.replace(record, policy_refs=redaction.came_with or record.policy_refs))
@@ -56,12 +56,12 @@ def told(record: ContextItem, state: RedactionState, method: str, by: Ref) -> Co
     return structs.replace(record, redaction_state=state, redaction_method=method, redacted_by=by)
 
 
-def masked_item(item: Item, mask: Mask) -> Item:
+def masked_item(item: EngineItem, mask: Masker) -> EngineItem:
     """Return an item without what a mask takes away, wherever it says it."""
     record, text = item
     shown = None if text is None else mask.text(text)
     masked = _masked_facts(record, mask) if is_engine_item(record.item_id) else _masked_words(record, mask)
-    return Item(masked if shown is None or shown == text else _saying(masked, shown), shown)
+    return EngineItem(masked if shown is None or shown == text else _saying(masked, shown), shown)
 
 
 def bare(record: ContextItem) -> ContextItem:
@@ -85,12 +85,12 @@ def bare(record: ContextItem) -> ContextItem:
     )
 
 
-def _is_at_hand(item: Item) -> bool:
+def _is_at_hand(item: EngineItem) -> bool:
     """Tell whether what an item says is here, to be looked through."""
     return item.text is not None or item.record.content is not UNSET
 
 
-def _replaced(item: Item, replacement: str) -> Item:
+def _replaced(item: EngineItem, replacement: str) -> EngineItem:
     shown = structs.replace(
         bare(item.record),
         content_mode="summary",
@@ -99,10 +99,10 @@ def _replaced(item: Item, replacement: str) -> Item:
         byte_size=len(replacement.encode()),
         token_estimate=approximate_tokens(replacement),
     )
-    return Item(shown, replacement)
+    return EngineItem(shown, replacement)
 
 
-def _by_digest(item: Item) -> ContextItem:
+def _by_digest(item: EngineItem) -> ContextItem:
     """Return an item that names what it said by its digest, for those who hold it and can compare."""
     record, text = item
     digest = digest_of(text) if text is not None else _digest(record)
@@ -136,7 +136,7 @@ def _undigested(ref: Maybe[Ref]) -> Maybe[Ref]:
     return structs.replace(ref, digest=UNSET) if isinstance(ref, Link) else ref
 
 
-def _masked_facts(record: ContextItem, mask: Mask) -> ContextItem:
+def _masked_facts(record: ContextItem, mask: Masker) -> ContextItem:
     """Mask what came with a version or a message: why it was written, what its sender added, how it was redacted."""
     native = record.metadata.get("weft", {})
     words = {name: mask.value(native[name]) for name in ("reason", "metadata") if native.get(name)}
@@ -150,7 +150,7 @@ def _masked_facts(record: ContextItem, mask: Mask) -> ContextItem:
     return structs.replace(record, metadata={"weft": {**native, **words}})
 
 
-def _masked_words(record: ContextItem, mask: Mask) -> ContextItem:
+def _masked_words(record: ContextItem, mask: Masker) -> ContextItem:
     """Mask all that somebody may have written into an item."""
     content = mask.value(record.content)
     masked = prose.masked(structs.replace(record, content=UNSET, content_mode="opaque"), mask)

@@ -15,13 +15,13 @@ from weft.capabilities.records.recorder import items_of
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import ITEM
 from weft.capabilities.redaction import record_text as prose
-from weft.capabilities.redaction.masker import Mask
+from weft.capabilities.redaction.masker import Masker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from weft.capabilities.records.refs import Refs
-    from weft.capabilities.records.store import Kept, RecordStore, Redaction
+    from weft.capabilities.records.store import RecordStore, Redaction, StoredRecord
     from weft.capabilities.records.vocabulary import RedactionState
 
 Quoting = ContextAssembly | ContextSummary
@@ -38,7 +38,7 @@ _quoting: dict[str, Callable[[bytes], Quoting]] = {
 QUOTING = tuple(_quoting)
 
 
-async def as_shown(kept: Sequence[Kept], records: RecordStore) -> list[Kept]:
+async def as_shown(kept: Sequence[StoredRecord], records: RecordStore) -> list[StoredRecord]:
     """Return records as they are shown: with nothing of what was redacted of the items they put together."""
     injected = {_injection(each.body).assembly_id for each in kept if each.type == ContextInjection.type}
     quoting = [each for each in kept if each.type in _quoting]
@@ -60,7 +60,7 @@ class _Hidden(NamedTuple):
     touched: Collection[Key]
     themselves: Mapping[Key, Redaction]
 
-    def shown(self, kept: Kept) -> Kept:
+    def shown(self, kept: StoredRecord) -> StoredRecord:
         key = (kept.type, kept.record_id)
         if key in self.touched or key in self.themselves:
             return structs.replace(kept, body=_encode(self._quoting(_quoting[kept.type](kept.body), key)))
@@ -87,7 +87,7 @@ def redacted_record(record: Quoting, redaction: Redaction) -> Quoting:
 
 def _left_of(record: Quoting, redaction: Redaction) -> Quoting:
     if redaction.state == "masked":
-        return prose.masked(record, Mask())
+        return prose.masked(record, Masker())
     if isinstance(record, ContextSummary):
         return _left_of_summary(record, redaction)
     return _left_of_assembly(record, redaction)

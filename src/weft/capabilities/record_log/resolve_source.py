@@ -15,13 +15,13 @@ from msgspec import UNSET, structs
 from weft.capabilities.history.model import LATEST, line_name
 from weft.capabilities.record_log.engine_items import digest_of
 from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
-from weft.capabilities.record_log.lookup import Finder, Found, Look
+from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
 from weft.capabilities.records.item_ids import MessageName, VersionName, is_engine_item
 from weft.capabilities.records.markup_port import MarkupReader
 from weft.capabilities.records.model import ContextItem, ContextSourceRef
-from weft.capabilities.records.record_ids import KeptName, Named, SourceName, item_named
+from weft.capabilities.records.record_ids import KeptName, RecordRef, SourceName, item_named
 from weft.capabilities.records.recorder import RecordNotFound
-from weft.capabilities.records.resolution import Resolution, lost, resolve
+from weft.capabilities.records.resolution import PassageResolution, lost, resolve
 from weft.capabilities.records.validation import check_record
 from weft.capabilities.records.validation_errors import Misfit
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
@@ -82,7 +82,7 @@ class ResolveSource(Request):
     session_id: OfSession = None
 
 
-class SourceResolved(Resolution, kw_only=True):
+class SourceResolved(PassageResolution, kw_only=True):
     """What became of the passage that a source ref means."""
 
     source_id: str
@@ -141,7 +141,7 @@ async def resolve_source(
     return _told(ref, await loop.run_in_executor(_COMPARING, resolve, ref, said.text, said.media_type, markup))
 
 
-def _told(ref: ContextSourceRef, resolution: Resolution) -> SourceResolved:
+def _told(ref: ContextSourceRef, resolution: PassageResolution) -> SourceResolved:
     return SourceResolved(source_id=ref.source_id, uri=ref.uri, **structs.asdict(resolution))
 
 
@@ -195,7 +195,7 @@ def _is_address(source_id: str) -> bool:
 
 async def _recorded(source_id: str, look: Look) -> ContextSourceRef:
     kind = ContextSourceRef.type
-    found = await look.record(Named(kind, source_id, KeptName(kind, source_id)))
+    found = await look.record(RecordRef(kind, source_id, KeptName(kind, source_id)))
     if found is None:
         shown = source_id[:100]
         raise RecordNotFound(f"There is no source ref '{shown}'.", resource_type="record", resource_id=shown)
@@ -242,7 +242,7 @@ async def _named(line_id: str, version: Version, look: Look) -> VersionName:
     return VersionName(past[0].line_id if past else line_id, change.key, change.life, change.version)
 
 
-def _of_item(found: Found | None) -> _Said:
+def _of_item(found: FoundRecord | None) -> _Said:
     if found is None:
         return _Said(None)
     if found.redaction is not None and found.text is None:

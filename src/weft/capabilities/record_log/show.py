@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from weft.capabilities.events.model import Wanted
+from weft.capabilities.events.model import EventQuery
 from weft.capabilities.record_log.item_content import JSON_KEPT, content_of
 from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
-from weft.capabilities.record_log.lookup import Finder, Found, Look
+from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem
 from weft.capabilities.records.record_ids import (
     KeptName,
-    Named,
     PullName,
+    RecordRef,
     event_number,
     item_named,
     named_by,
@@ -115,8 +115,8 @@ async def show_record(request: ShowRecord, finder: Finder) -> RecordShown:
     )
 
 
-async def _find(request: ShowRecord, look: Look) -> Found:
-    found: list[Found] = []
+async def _find(request: ShowRecord, look: Look) -> FoundRecord:
+    found: list[FoundRecord] = []
     for named in (await _derived(request.record_id, look), _kept(request.record_id)):
         wanted = [each for each in named if request.type in {None, each.type}]
         found = found or [each for each in await look.records(wanted) if each is not None]
@@ -132,23 +132,23 @@ async def _find(request: ShowRecord, look: Look) -> Found:
     return found[0]
 
 
-async def _derived(record_id: str, look: Look) -> list[Named]:
+async def _derived(record_id: str, look: Look) -> list[RecordRef]:
     """Return what an id means that the engine itself has given."""
     candidates = (item_named(record_id), surface_named(record_id), source_named(record_id))
     derived = [each for each in candidates if not isinstance(each.origin, KeptName)]
     return derived or await _told(record_id, look)
 
 
-def _kept(record_id: str) -> list[Named]:
+def _kept(record_id: str) -> list[RecordRef]:
     """Return records of every type that can have an id; what was imported keeps the one that it had."""
-    return [Named(kind, record_id, KeptName(kind, record_id)) for kind in RECORD_TYPES]
+    return [RecordRef(kind, record_id, KeptName(kind, record_id)) for kind in RECORD_TYPES]
 
 
-async def _told(record_id: str, look: Look) -> list[Named]:
+async def _told(record_id: str, look: Look) -> list[RecordRef]:
     """Return what an event of the log is called by this id: itself, or what a pull put together and showed."""
     finder, pull = look.finder, PullName.parse(record_id)
     if pull is not None:
-        moment = Wanted(session_id=pull.session_id, subject=pull.owner, since=pull.at, until=pull.at + 1)
+        moment = EventQuery(session_id=pull.session_id, subject=pull.owner, since=pull.at, until=pull.at + 1)
         events = [recorded for recorded in await finder.events.find(moment, 0, 10) if look.may_be_told(recorded)]
         named = {each.id: each for recorded in events for each in named_by(recorded)}
         return [named[record_id]] if record_id in named else []
@@ -160,7 +160,7 @@ async def _told(record_id: str, look: Look) -> list[Named]:
     return [each for named in of_events for each in named if each.id == record_id]
 
 
-def _shown(found: Found, actor: Actor) -> RecordShown:
+def _shown(found: FoundRecord, actor: Actor) -> RecordShown:
     kept = found.kept
     return RecordShown(
         type=found.named.type,
@@ -185,7 +185,7 @@ def _redaction(redaction: Redaction, actor: Actor) -> RedactionInfo:
     )
 
 
-async def _naming(found: Found, look: Look) -> tuple[NamingRecord, ...]:
+async def _naming(found: FoundRecord, look: Look) -> tuple[NamingRecord, ...]:
     """Return the records that name an item, but for itself, as far as the caller may see them."""
     naming = await look.finder.records.of_item(found.named.id)
     others = [kept for kept in naming if (kept.type, kept.record_id) != (found.named.type, found.named.id)]
@@ -193,7 +193,7 @@ async def _naming(found: Found, look: Look) -> tuple[NamingRecord, ...]:
     return tuple(NamingRecord(type=kept.type, id=kept.record_id, seq=kept.seq) for kept in shown)
 
 
-async def _content(found: Found, finder: Finder) -> dict[str, Any]:
+async def _content(found: FoundRecord, finder: Finder) -> dict[str, Any]:
     """Return what an item says, if that is here: of what the engine keeps, or of what was recorded with it."""
     is_redacted = found.redaction is not None and found.redaction.state != "none"
     if found.kept is None or is_redacted:

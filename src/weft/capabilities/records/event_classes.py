@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from weft.capabilities.records.refs import Mapping as NativeIds
-    from weft.kernel.events import Event, Recorded
+    from weft.kernel.events import Event, StoredEvent
 
 # What keeps its own name among Weft's events, and what it is to Agent Context.
 _CLASSES: dict[str, EventClass] = {
@@ -80,7 +80,7 @@ def class_of(event: Event) -> EventClass | None:
     return _CLASSES.get(event.type)
 
 
-def context_event(recorded: Recorded, source: str) -> ContextEvent | None:
+def context_event(recorded: StoredEvent, source: str) -> ContextEvent | None:
     """Return an event as a portable record. ``source`` is what the log it is read from is called."""
     event, during = recorded.event, recorded.during
     event_class = class_of(event)
@@ -102,7 +102,7 @@ def context_event(recorded: Recorded, source: str) -> ContextEvent | None:
     )
 
 
-def cloud_event(recorded: Recorded, source: str) -> CloudEvent:
+def cloud_event(recorded: StoredEvent, source: str) -> CloudEvent:
     """Return an event as others' buses and hooks take it."""
     event, during = recorded.event, recorded.during
     home, number = _identity(recorded, source)
@@ -135,7 +135,7 @@ def _class_of_several(data: Mapping[str, Any]) -> EventClass:
     return "context.item.removed" if done == {"removed"} else "context.item.updated"
 
 
-def _record_ids(recorded: Recorded, event_class: EventClass) -> dict[str, str]:
+def _record_ids(recorded: StoredEvent, event_class: EventClass) -> dict[str, str]:
     """Return the ids by which an event is joined to the records it is about; what changes a session is about that."""
     session_id = recorded.event.session_id
     of_session = event_class.startswith(_OF_SURFACE) and session_id is not None
@@ -143,7 +143,7 @@ def _record_ids(recorded: Recorded, event_class: EventClass) -> dict[str, str]:
     return {**surface, **ids_told_by(recorded)}
 
 
-def _identity(recorded: Recorded, source: str) -> tuple[str, str]:
+def _identity(recorded: StoredEvent, source: str) -> tuple[str, str]:
     """Return the log an event first stood in, and its id there."""
     origin = recorded.origin
     return (source, str(recorded.event.seq)) if origin is None else (origin.source, origin.id)

@@ -18,8 +18,8 @@ from weft.capabilities.records.refs import (
     Mapping,
     Maybe,
     Moment,
-    Part,
     Place,
+    RecordPart,
     Ref,
     Refs,
     Selector,
@@ -45,7 +45,7 @@ Visibility = tuple[Id, ...]
 Policy = Text | dict[str, Any]
 
 
-class Record(Part):
+class Record(RecordPart):
     """What every record can say: which schema it follows, what decided, proves and traces it, what it is elsewhere."""
 
     type: ClassVar[RecordType]
@@ -65,7 +65,7 @@ class Record(Part):
         return identity
 
 
-class Producer(Part):
+class Producer(RecordPart):
     """What made a record."""
 
     id: Id
@@ -132,7 +132,7 @@ class ContextSurface(Record, kw_only=True):
     expires_at: Maybe[Moment] = UNSET
 
 
-class Freshness(Part):
+class Freshness(RecordPart):
     """How current something is."""
 
     as_of: Maybe[Moment] = UNSET
@@ -176,7 +176,7 @@ class ContextItem(Record, kw_only=True):
     created_at: Maybe[Moment] = UNSET
 
 
-class Omission(Part):
+class Omission(RecordPart):
     """An item that was available and not selected, and why."""
 
     item_ref: Ref
@@ -207,7 +207,7 @@ class ContextSelection(Record, kw_only=True):
     model_ref: Maybe[Ref] = UNSET
 
 
-class Truncation(Part):
+class Truncation(RecordPart):
     """What was cut from an item, and how much."""
 
     item_ref: Ref
@@ -218,7 +218,7 @@ class Truncation(Part):
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-class Segment(Part):
+class WindowSegment(RecordPart):
     """A part of a window: what it is for, how much is kept for it, how much it takes."""
 
     name: Id
@@ -251,7 +251,7 @@ class ContextBudget(Record, kw_only=True):
     actual_seconds: Maybe[Place] = UNSET
     overflow_strategy: Maybe[OverflowStrategy] = UNSET
     truncation_records: tuple[Truncation, ...] = ()
-    window_segments: tuple[Segment, ...] = ()
+    window_segments: tuple[WindowSegment, ...] = ()
 
 
 class ContextWindow(Record, kw_only=True):
@@ -263,7 +263,7 @@ class ContextWindow(Record, kw_only=True):
 
     window_id: Id
     target: Id
-    segments: tuple[Segment, ...]
+    segments: tuple[WindowSegment, ...]
     created_at: Moment
     max_tokens: Maybe[Count] = UNSET
     reserved_tokens: Maybe[Count] = UNSET
@@ -271,7 +271,7 @@ class ContextWindow(Record, kw_only=True):
     model_ref: Maybe[Ref] = UNSET
 
 
-class Block(Part):
+class Block(RecordPart):
     """A piece of what a target is shown."""
 
     rules = (Needs(("content", "content_ref", "item_refs")),)
@@ -324,7 +324,7 @@ class ContextInjection(Record, kw_only=True):
     hash: Maybe[Digest] = UNSET
 
 
-class Coverage(Part):
+class Coverage(RecordPart):
     """How much of its sources something stands for."""
 
     items_covered: Maybe[Count] = UNSET
@@ -335,7 +335,7 @@ class Coverage(Part):
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-class Validation(Part):
+class Validation(RecordPart):
     """Whether something was checked, by whom and with what outcome."""
 
     status: Id
@@ -389,7 +389,7 @@ class ContextSummary(Record, kw_only=True):
     redacted_by: Maybe[Ref] = UNSET
 
 
-class CandidateSource(Part):
+class CandidateSource(RecordPart):
     """Where something that is missing may be found."""
 
     kind: Id

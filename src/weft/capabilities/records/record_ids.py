@@ -17,7 +17,7 @@ from weft.kernel.fields import LARGEST
 from weft.kernel.identity import PRINCIPAL
 
 if TYPE_CHECKING:
-    from weft.kernel.events import Event, Recorded
+    from weft.kernel.events import Event, StoredEvent
 
 _SURFACE = "session:"
 _SOURCE = re.compile(r"(?:(board|session)://([^/?#]+)|(agent)://([^/?#]+)/(memory|context|agent))\Z")
@@ -105,17 +105,17 @@ class Pull(NamedTuple):
     taken: str | None
 
 
-class Told(NamedTuple):
+class EventOrigin(NamedTuple):
     """An event itself, and the item it is about: whoever may not see that any more is not told of it either."""
 
-    recorded: Recorded
+    recorded: StoredEvent
     about: VersionAt | MessageName | None
 
 
-Origin = VersionAt | MessageName | SessionName | SourceName | KeptName | Pull | Told
+Origin = VersionAt | MessageName | SessionName | SourceName | KeptName | Pull | EventOrigin
 
 
-class Named(NamedTuple):
+class RecordRef(NamedTuple):
     """A record by its type and id, and where it is to be had."""
 
     type: str
@@ -134,30 +134,30 @@ class Push(NamedTuple):
         return self.line_id.startswith("context:") and self.line_id.count(":") == 1
 
 
-def named_by(recorded: Recorded) -> list[Named]:
+def named_by(recorded: StoredEvent) -> list[RecordRef]:
     """Return the records that an event names by itself."""
     event = recorded.event
     stored = event.data.get("record_type")
     if isinstance(stored, str) and stored in RECORD_TYPES:
-        return [Named(stored, event.subject, KeptName(stored, event.subject))]
+        return [RecordRef(stored, event.subject, KeptName(stored, event.subject))]
     if event.type == "context.redaction.applied":
         return [_redacted(event)]
     if event.type == "context.pulled" and event.session_id is not None:
         return _pulled(event)
     if event.type in _OPENING and event.session_id is not None:
         name = SessionName(event.session_id)
-        return [Named("context_surface", str(name), name)]
+        return [RecordRef("context_surface", str(name), name)]
     about = about_of(recorded)
     return [] if about is None else [_item(about)]
 
 
-def ids_told_by(recorded: Recorded) -> dict[str, str]:
+def ids_told_by(recorded: StoredEvent) -> dict[str, str]:
     """Return the ids of the records that an event names, each under the name that records of its type have for it."""
     named = (each for each in named_by(recorded) if each.type != "context_event")
     return {RECORD_TYPES[each.type].id_field: each.id for each in named}
 
 
-def about_of(recorded: Recorded) -> VersionAt | MessageName | None:
+def about_of(recorded: StoredEvent) -> VersionAt | MessageName | None:
     """Return the item that an event of a key or a message is about."""
     event = recorded.event
     sort, _, done = event.type.partition(".")
@@ -183,27 +183,27 @@ def push_of(event: Event) -> Push | None:
     return None
 
 
-def item_named(item_id: str) -> Named:
+def item_named(item_id: str) -> RecordRef:
     """Return what an id of an item means: something the engine keeps anyway, or an item that is kept as a record."""
     version = VersionName.parse(item_id)
     if version is not None:
         return _item(VersionAt(version))
     message = MessageName.parse(item_id)
-    return Named("context_item", item_id, message or KeptName("context_item", item_id))
+    return RecordRef("context_item", item_id, message or KeptName("context_item", item_id))
 
 
-def surface_named(surface_id: str) -> Named:
+def surface_named(surface_id: str) -> RecordRef:
     """Return what an id of a surface means."""
     kind = "context_surface"
     if surface_id.startswith(_SURFACE):
-        return Named(kind, surface_id, SessionName(surface_id.removeprefix(_SURFACE)))
-    return Named(kind, surface_id, KeptName(kind, surface_id))
+        return RecordRef(kind, surface_id, SessionName(surface_id.removeprefix(_SURFACE)))
+    return RecordRef(kind, surface_id, KeptName(kind, surface_id))
 
 
-def source_named(source_id: str) -> Named:
+def source_named(source_id: str) -> RecordRef:
     """Return what an id of a source ref means."""
     kind = "context_source_ref"
-    return Named(kind, source_id, SourceName.parse(source_id) or KeptName(kind, source_id))
+    return RecordRef(kind, source_id, SourceName.parse(source_id) or KeptName(kind, source_id))
 
 
 def is_reserved(record_id: str) -> bool:
@@ -219,7 +219,7 @@ def event_number(event_id: str, source: str) -> int | None:
     return int(number) if number != event_id and is_number(number) else None
 
 
-def subject_of(item: Named) -> tuple[str, str | None]:
+def subject_of(item: RecordRef) -> tuple[str, str | None]:
     """Return what events about an item have as their subject, and in which session they are if that is known."""
     origin = item.origin
     if isinstance(origin, MessageName):
@@ -233,25 +233,25 @@ def subject_of(item: Named) -> tuple[str, str | None]:
     return item.id, None
 
 
-def about_id(told: Told) -> str | None:
+def about_id(told: EventOrigin) -> str | None:
     """Return the id of the item that an event is about."""
     return None if told.about is None else _item(told.about).id
 
 
-def _item(about: VersionAt | MessageName) -> Named:
-    return Named("context_item", str(about.name if isinstance(about, VersionAt) else about), about)
+def _item(about: VersionAt | MessageName) -> RecordRef:
+    return RecordRef("context_item", str(about.name if isinstance(about, VersionAt) else about), about)
 
 
-def _redacted(event: Event) -> Named:
+def _redacted(event: Event) -> RecordRef:
     kind = event.data.get("redacted_type", "context_item")
     return (
         item_named(event.subject)
         if kind == "context_item"
-        else Named(kind, event.subject, KeptName(kind, event.subject))
+        else RecordRef(kind, event.subject, KeptName(kind, event.subject))
     )
 
 
-def _pulled(event: Event) -> list[Named]:
+def _pulled(event: Event) -> list[RecordRef]:
     """Return what a pull put together and showed: of the context of the one it is told of, and of nothing else."""
     version, context_id, taken = _number_in(event, "version"), event.data.get("context_id"), event.data.get("hash")
     if version is None or not isinstance(context_id, str) or trunk_of(context_id) != f"context:{event.subject}":
@@ -259,12 +259,12 @@ def _pulled(event: Event) -> list[Named]:
     name = PullName(event.session_id or "", event.subject, version, to_micros(event.at))
     pull = Pull(name, context_id, taken if isinstance(taken, str) else None)
     return [
-        Named("context_assembly", str(name), pull),
-        Named("context_injection", f"{name}{_INJECTION}", pull),
+        RecordRef("context_assembly", str(name), pull),
+        RecordRef("context_injection", f"{name}{_INJECTION}", pull),
     ]
 
 
-def _line_of(recorded: Recorded, sort: str) -> str:
+def _line_of(recorded: StoredEvent, sort: str) -> str:
     event = recorded.event
     if sort == "memory":
         owner = next(iter(recorded.readable_by)).removeprefix(PRINCIPAL)

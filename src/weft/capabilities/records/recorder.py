@@ -22,7 +22,7 @@ from weft.capabilities.records.model import (
     Record,
 )
 from weft.capabilities.records.refs import Link
-from weft.capabilities.records.store import Kept, RecordStore
+from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.errors import Conflict, NotFound
 from weft.kernel.events import NewEvent, Outbox
@@ -97,7 +97,7 @@ class Recorder(msgspec.Struct, frozen=True):
         *,
         readable_by: tuple[str, ...] | None = None,
         told_as: str | None = None,
-    ) -> Kept:
+    ) -> StoredRecord:
         """Keep a record and tell of it. The same once more is nothing new; another one under its id is refused.
 
         In a session it is for everyone who takes part unless ``readable_by`` says less, without one for the caller.
@@ -111,7 +111,7 @@ class Recorder(msgspec.Struct, frozen=True):
             raise RecordExists(f"There is a {record.type} '{record.id[:100]}' already.", resource_id=record.id[:100])
         told = readable_by or self._usual_readers(session)
         now = to_micros(self.clock.now())
-        kept = Kept(
+        kept = StoredRecord(
             type=record.type,
             record_id=record.id,
             session_id=session.session_id if session else None,
@@ -139,7 +139,7 @@ class Recorder(msgspec.Struct, frozen=True):
         told = readable_by or self._usual_readers(session)
         await self._publish(_BEGINNINGS[record.type], record, session, told, {record.id_field: record.id})
 
-    async def change(self, kept: Kept, record: Record, session: Session | None) -> Kept:
+    async def change(self, kept: StoredRecord, record: Record, session: Session | None) -> StoredRecord:
         """Let a record that has a life say where it is in it now, and tell of that."""
         changed = structs.replace(
             kept,
@@ -172,7 +172,7 @@ class Recorder(msgspec.Struct, frozen=True):
     def _usual_readers(self, session: Session | None) -> tuple[str, ...]:
         return ANYONE if session else (f"{PRINCIPAL}{self.actor.principal_id}",)
 
-    def _may_read(self, kept: Kept, session: Session | None) -> bool:
+    def _may_read(self, kept: StoredRecord, session: Session | None) -> bool:
         return kept.session_id == (session.session_id if session else None) and self.actor.matches(kept.readable_by)
 
 

@@ -25,7 +25,7 @@ Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 Place = Annotated[float, Meta(ge=0)]
 
 
-class Part(Struct, metaclass=Wire, omit_defaults=True, forbid_unknown_fields=True):
+class RecordPart(Struct, metaclass=Wire, omit_defaults=True, forbid_unknown_fields=True):
     """A part of a record. What it does not name is refused; what others want to add belongs in ``metadata``."""
 
     rules: ClassVar[tuple[Rule, ...]] = ()
@@ -35,7 +35,7 @@ class Part(Struct, metaclass=Wire, omit_defaults=True, forbid_unknown_fields=Tru
             rule.check(self)
 
 
-class Link(Part):
+class Link(RecordPart):
     """A reference that says more than an id: of what kind, where, and what exactly."""
 
     rules = (Needs(("id", "uri")),)
@@ -51,7 +51,7 @@ Ref = Id | Link
 Refs = tuple[Ref, ...]
 
 
-class TextQuote(Part, tag_field="type", tag="text_quote"):
+class TextQuote(RecordPart, tag_field="type", tag="text_quote"):
     """A passage by its words, told apart from others like it by what stands around it."""
 
     exact: Annotated[str, Meta(min_length=1, max_length=100_000)]
@@ -59,7 +59,7 @@ class TextQuote(Part, tag_field="type", tag="text_quote"):
     suffix: Text = ""
 
 
-class TextPosition(Part, tag_field="type", tag="text_position"):
+class TextPosition(RecordPart, tag_field="type", tag="text_position"):
     """A passage by its place, counted in characters; ``end`` is behind it."""
 
     rules = (InOrder("start", "end"),)
@@ -68,7 +68,7 @@ class TextPosition(Part, tag_field="type", tag="text_position"):
     end: Count
 
 
-class ByteRange(Part, tag_field="type", tag="byte_range"):
+class ByteRange(RecordPart, tag_field="type", tag="byte_range"):
     """A passage by its place, counted in bytes; ``end`` is behind it."""
 
     rules = (InOrder("start", "end"),)
@@ -77,7 +77,7 @@ class ByteRange(Part, tag_field="type", tag="byte_range"):
     end: Count
 
 
-class LineRange(Part, tag_field="type", tag="line_range"):
+class LineRange(RecordPart, tag_field="type", tag="line_range"):
     """Whole lines, counted from 1, ``end`` among them."""
 
     rules = (InOrder("start", "end"),)
@@ -86,25 +86,25 @@ class LineRange(Part, tag_field="type", tag="line_range"):
     end: Annotated[int, Meta(ge=1, le=LARGEST)]
 
 
-class JsonPointer(Part, tag_field="type", tag="json_pointer"):
+class JsonPointer(RecordPart, tag_field="type", tag="json_pointer"):
     """A value inside a JSON document."""
 
     pointer: Annotated[str, Meta(max_length=2_000, pattern=r"^(/([^~/]|~[01])*)*\Z")]
 
 
-class Css(Part, tag_field="type", tag="css"):
+class Css(RecordPart, tag_field="type", tag="css"):
     """The first element of a page that a CSS selector means."""
 
     selector: Annotated[str, Meta(min_length=1, max_length=2_000)]
 
 
-class XPath(Part, tag_field="type", tag="xpath"):
+class XPath(RecordPart, tag_field="type", tag="xpath"):
     """The first node of a document that an XPath means."""
 
     path: Annotated[str, Meta(min_length=1, max_length=2_000)]
 
 
-class PageRegion(Part, tag_field="type", tag="page_region"):
+class PageRegion(RecordPart, tag_field="type", tag="page_region"):
     """A rectangle on a page, counted from 1, in points from its top left corner."""
 
     page: Annotated[int, Meta(ge=1, le=LARGEST)]
@@ -114,7 +114,7 @@ class PageRegion(Part, tag_field="type", tag="page_region"):
     height: Place
 
 
-class MediaTimeRange(Part, tag_field="type", tag="media_time_range"):
+class MediaTimeRange(RecordPart, tag_field="type", tag="media_time_range"):
     """A stretch of sound or film."""
 
     rules = (InOrder("start_seconds", "end_seconds"),)
@@ -123,7 +123,7 @@ class MediaTimeRange(Part, tag_field="type", tag="media_time_range"):
     end_seconds: Place
 
 
-class CustomSelector(Part, tag_field="type", tag="custom"):
+class CustomSelector(RecordPart, tag_field="type", tag="custom"):
     """A selector of somebody's own, kept as it is."""
 
     name: Id
@@ -144,7 +144,7 @@ Selector = (
 )
 
 
-class McpMapping(Part, tag_field="native", tag="mcp"):
+class McpMapping(RecordPart, tag_field="native", tag="mcp"):
     """What something is called in the Model Context Protocol."""
 
     server_id: Maybe[Id] = UNSET
@@ -156,7 +156,7 @@ class McpMapping(Part, tag_field="native", tag="mcp"):
     jsonrpc_request_id: Maybe[Id | int] = UNSET
 
 
-class A2aMapping(Part, tag_field="native", tag="a2a"):
+class A2aMapping(RecordPart, tag_field="native", tag="a2a"):
     """What something is called in Agent2Agent."""
 
     agent_card_url: Maybe[Uri] = UNSET
@@ -168,7 +168,7 @@ class A2aMapping(Part, tag_field="native", tag="a2a"):
     skill_id: Maybe[Id] = UNSET
 
 
-class OpenTelemetryMapping(Part, tag_field="native", tag="opentelemetry"):
+class OpenTelemetryMapping(RecordPart, tag_field="native", tag="opentelemetry"):
     """Where something is found in traces."""
 
     trace_id: Maybe[Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]] = UNSET
@@ -180,7 +180,7 @@ class OpenTelemetryMapping(Part, tag_field="native", tag="opentelemetry"):
     token_usage: Maybe[dict[str, int]] = UNSET
 
 
-class ModelApiMapping(Part, tag_field="native", tag="model_api"):
+class ModelApiMapping(RecordPart, tag_field="native", tag="model_api"):
     """What a model's provider calls it."""
 
     response_id: Maybe[Id] = UNSET
@@ -191,7 +191,7 @@ class ModelApiMapping(Part, tag_field="native", tag="model_api"):
     cached_input_tokens: Maybe[Count] = UNSET
 
 
-class WebAnnotationMapping(Part, tag_field="native", tag="web_annotation"):
+class WebAnnotationMapping(RecordPart, tag_field="native", tag="web_annotation"):
     """A passage as Web Annotation tells of it."""
 
     target: Maybe[Uri] = UNSET
@@ -203,7 +203,7 @@ class WebAnnotationMapping(Part, tag_field="native", tag="web_annotation"):
     suffix: Maybe[Text] = UNSET
 
 
-class ProvMapping(Part, tag_field="native", tag="prov"):
+class ProvMapping(RecordPart, tag_field="native", tag="prov"):
     """What something is in a W3C PROV document."""
 
     entity: Maybe[Id] = UNSET
@@ -214,7 +214,7 @@ class ProvMapping(Part, tag_field="native", tag="prov"):
     was_generated_by: tuple[Id, ...] = field(default=(), name="wasGeneratedBy")
 
 
-class CloudEventsMapping(Part, tag_field="native", tag="cloudevents"):
+class CloudEventsMapping(RecordPart, tag_field="native", tag="cloudevents"):
     """The event that told of something."""
 
     id: Maybe[Id] = UNSET
@@ -225,7 +225,7 @@ class CloudEventsMapping(Part, tag_field="native", tag="cloudevents"):
     datacontenttype: Maybe[Id] = UNSET
 
 
-class JsonSchemaMapping(Part, tag_field="native", tag="json_schema"):
+class JsonSchemaMapping(RecordPart, tag_field="native", tag="json_schema"):
     """The schema that something follows."""
 
     schema_id: Maybe[Uri] = field(default=UNSET, name="$id")
@@ -237,7 +237,7 @@ class JsonSchemaMapping(Part, tag_field="native", tag="json_schema"):
     additional_properties: Maybe[bool | dict[str, Any]] = field(default=UNSET, name="additionalProperties")
 
 
-class OtherMapping(Part, tag_field="native", tag="custom"):
+class OtherMapping(RecordPart, tag_field="native", tag="custom"):
     """What something is called where Weft does not know the way of calling things."""
 
     system: Id

@@ -28,7 +28,14 @@ from weft.capabilities.records.refs import (
     TextQuote,
     XPath,
 )
-from weft.capabilities.records.selectors import Passage, Source, cut, passage_digest, selectors_for, selectors_of
+from weft.capabilities.records.selectors import (
+    SelectedPassage,
+    SourceContent,
+    cut,
+    passage_digest,
+    selectors_for,
+    selectors_of,
+)
 from weft.capabilities.records.text_quote import find_near, find_quote, likeness, surroundings_at
 from weft.kernel.operation import Response
 
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.records.markup_port import MarkupReader
     from weft.capabilities.records.model import ContextSourceRef
-    from weft.capabilities.records.text_quote import Found
+    from weft.capabilities.records.text_quote import QuoteMatch
 
 Outcome = Literal["exact", "moved", "lost"]
 # Tell of a passage to the character.
@@ -49,7 +56,7 @@ _WORDLESS = (PageRegion, MediaTimeRange, CustomSelector)
 _MOST_WINDOWS, _MOST_HASHED = 20_000, 32 * 2**20
 
 
-class Resolution(Response):
+class PassageResolution(Response):
     """What became of a passage. ``was`` and ``now`` say where it was and is; ``selector`` finds it from now on."""
 
     outcome: Outcome
@@ -67,7 +74,7 @@ class Resolution(Response):
 class _Candidate(NamedTuple):
     """A passage that may be the one: by what it was found, how sure that is, and where it is if not where it was."""
 
-    passage: Passage
+    passage: SelectedPassage
     found_by: str
     confidence: float
     now: Selector | None = None
@@ -76,14 +83,14 @@ class _Candidate(NamedTuple):
 
 def resolve(
     ref: ContextSourceRef, content: bytes | str, media_type: str | None = None, markup: MarkupReader | None = None
-) -> Resolution:
+) -> PassageResolution:
     """Find the passage that a reference means in what its source says now. Without selectors it means all of it."""
-    source = Source.of(content, media_type)
+    source = SourceContent.of(content, media_type)
     return _Search(ref, source, selectors_of(ref), markup).resolution()
 
 
-def lost(reason: str, was: Selector | None = None, *, unchanged: bool | None = None) -> Resolution:
-    return Resolution(outcome="lost", reason=reason, confidence=0.0, was=was, source_unchanged=unchanged)
+def lost(reason: str, was: Selector | None = None, *, unchanged: bool | None = None) -> PassageResolution:
+    return PassageResolution(outcome="lost", reason=reason, confidence=0.0, was=was, source_unchanged=unchanged)
 
 
 @dataclass
@@ -91,14 +98,14 @@ class _Search:
     """One look for a passage."""
 
     ref: ContextSourceRef
-    source: Source
+    source: SourceContent
     selectors: Sequence[Selector]
     markup: MarkupReader | None
     quote: TextQuote | None = field(init=False)
     digest: str | None = field(init=False)
     unchanged: bool | None = field(init=False)
     reading: MarkupReading = field(init=False)
-    best: Found | None = field(init=False)
+    best: QuoteMatch | None = field(init=False)
 
     def __post_init__(self) -> None:
         self.quote = next((each for each in self.selectors if isinstance(each, TextQuote)), None)
@@ -107,7 +114,7 @@ class _Search:
         self.reading = self._read_markup()
         self.best = self._find_quote()
 
-    def resolution(self) -> Resolution:
+    def resolution(self) -> PassageResolution:
         if not self.selectors:
             return self._whole()
         if self.quote and self.digest and passage_digest(self.quote.exact) != self.digest:
@@ -120,9 +127,9 @@ class _Search:
             return self._told("moved", moved, _how_it_moved(moved))
         return self._without_words() or self._lost(self._why())
 
-    def _whole(self) -> Resolution:
+    def _whole(self) -> PassageResolution:
         """Resolve a reference to all of its source."""
-        passage = Passage(self.source.text, self.source.digest)
+        passage = SelectedPassage(self.source.text, self.source.digest)
         if (self.ref.digest if self.ref.digest is not UNSET else self.digest) == self.source.digest:
             return self._told("exact", _Candidate(passage, "digest", 1.0), "The source says what it said.")
         known = self.ref.digest is not UNSET or self.digest is not None
@@ -150,7 +157,7 @@ class _Search:
             return None
         return _Candidate(passage, "text_quote", 1 / self.best.ties, _position(passage))
 
-    def _is_it(self, passage: Passage) -> bool:
+    def _is_it(self, passage: SelectedPassage) -> bool:
         """Tell whether a passage says what it said, and no other that says the same fits better."""
         if self.digest is not None and passage.digest != self.digest:
             return False
@@ -163,21 +170,21 @@ class _Search:
         here = surroundings_at(self.quote, self.source.text or "", passage.span.start)
         return self.best.start == passage.span.start or here >= self.best.surroundings
 
-    def _cut(self, selector: Selector) -> Passage | None:
+    def _cut(self, selector: Selector) -> SelectedPassage | None:
         """Return what a selector means; of a place that is wider than the quote, what is quoted of it."""
         if isinstance(selector, Css | XPath):
             words = dict(zip(self._markup_selectors(), self.reading.texts, strict=False)).get(selector)
-            found = None if words is None else Passage(words, passage_digest(words))
+            found = None if words is None else SelectedPassage(words, passage_digest(words))
         else:
             found = cut(selector, self.source)
         if found is None or found.text is None or self.quote is None or isinstance(selector, _PRECISE):
             return found
         return self._narrowed(found)
 
-    def _narrowed(self, wide: Passage) -> Passage:
+    def _narrowed(self, wide: SelectedPassage) -> SelectedPassage:
         words = self.quote.exact if self.quote else ""
         if wide.span is None:
-            return Passage(words, passage_digest(words)) if words in (wide.text or "") else wide
+            return SelectedPassage(words, passage_digest(words)) if words in (wide.text or "") else wide
         best = self.best
         inside = best is not None and wide.span.start <= best.start and best.end <= wide.span.end
         return self.source.passage(best.start, best.end) or wide if inside and best is not None else wide
@@ -206,7 +213,7 @@ class _Search:
         same = {place: text for place, text in told if self._says_it(text)}
         if same:
             place = max(same, key=lambda each: (_shared(each, pointer), len(each)))
-            passage = Passage(same[place], passage_digest(same[place]))
+            passage = SelectedPassage(same[place], passage_digest(same[place]))
             yield _Candidate(passage, "json_pointer", 1 / len(same), JsonPointer(pointer=place))
 
     def _says_it(self, text: str) -> bool:
@@ -218,7 +225,7 @@ class _Search:
         holder = self.reading.holder
         if holder is not None and self.quote is not None:
             words = self.quote.exact
-            passage = Passage(words, passage_digest(words))
+            passage = SelectedPassage(words, passage_digest(words))
             yield _Candidate(passage, "text_quote", 1 / holder.ties, XPath(path=holder.path))
 
     def _same_digest(self) -> Iterator[_Candidate]:
@@ -263,14 +270,14 @@ class _Search:
         if near is not None and passage is not None:
             yield _Candidate(passage, "text_quote", near.likeness, _position(passage), near.likeness)
 
-    def _without_words(self) -> Resolution | None:
+    def _without_words(self) -> PassageResolution | None:
         """Resolve what has no words, or none that can be compared: it is what it was if the whole source is."""
         wordless = next((each for each in self.selectors if isinstance(each, _WORDLESS)), None)
         contradicted = self.quote is not None and self.source.text is not None
         if wordless is None or not self.unchanged or contradicted:
             return None
         said = "The whole source is what it was, so this part of it is; its words cannot be shown."
-        return Resolution(
+        return PassageResolution(
             outcome="exact",
             reason=said,
             confidence=1.0,
@@ -295,10 +302,10 @@ class _Search:
     def _why_not_unchanged(self) -> str:
         return "the source has changed." if self.unchanged is False else "the source's own digest is not known."
 
-    def _told(self, outcome: Outcome, found: _Candidate, reason: str) -> Resolution:
+    def _told(self, outcome: Outcome, found: _Candidate, reason: str) -> PassageResolution:
         passage, span = found.passage, found.passage.span
         text = self.source.text
-        return Resolution(
+        return PassageResolution(
             outcome=outcome,
             reason=reason,
             confidence=_shortened(found.confidence),
@@ -311,7 +318,7 @@ class _Search:
             selector=() if span is None or text is None else selectors_for(text, span.start, span.end),
         )
 
-    def _lost(self, reason: str) -> Resolution:
+    def _lost(self, reason: str) -> PassageResolution:
         return lost(reason, self._was(None), unchanged=self.unchanged)
 
     def _was(self, kind: str | None) -> Selector | None:
@@ -320,7 +327,7 @@ class _Search:
         same = [each for each in places if _kind(each) == kind]
         return next(iter([*same, *places, *self.selectors]), None)
 
-    def _find_quote(self) -> Found | None:
+    def _find_quote(self) -> QuoteMatch | None:
         if self.quote is None or self.source.text is None:
             return None
         return find_quote(self.quote, self.source.text, self._expected())
@@ -374,7 +381,7 @@ def _shortened(share: float) -> float:
     return math.floor(share * 10_000) / 10_000
 
 
-def _position(passage: Passage) -> Selector | None:
+def _position(passage: SelectedPassage) -> Selector | None:
     return None if passage.span is None else TextPosition(start=passage.span.start, end=passage.span.end)
 
 

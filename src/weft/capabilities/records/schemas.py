@@ -10,7 +10,7 @@ import msgspec
 
 from weft.capabilities.records.field_docs import meaning_of
 from weft.capabilities.records.model import RECORD_TYPES
-from weft.capabilities.records.refs import Part
+from weft.capabilities.records.refs import RecordPart
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.kernel.schema import standalone
 
@@ -32,7 +32,7 @@ def all_schemas() -> dict[str, dict[str, Any]]:
 
 def schema_of(kind: type[Record]) -> dict[str, Any]:
     """Make the schema of a record type, carrying everything it refers to."""
-    ruled = {part.__name__: part for part in _below(Part)}
+    ruled = {part.__name__: part for part in _below(RecordPart)}
     made = _without_discriminators(standalone(kind))
     parts = {name: _abiding(ruled[name], part) for name, part in made.pop("$defs").items()}
     named = {"$schema": DIALECT, "$id": schema_id(kind.type), **_abiding(kind, made)}
@@ -65,7 +65,7 @@ def published_schema(record_type: str) -> dict[str, Any]:
     return msgspec.json.decode(schema_file(record_type), type=dict[str, Any])
 
 
-def _abiding(kind: type[Part], schema: dict[str, Any]) -> dict[str, Any]:
+def _abiding(kind: type[RecordPart], schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a part with what its fields mean and what its rules demand."""
     fields = {
         name: {**field, "description": meaning_of(kind.__name__, name)} for name, field in schema["properties"].items()
@@ -84,7 +84,7 @@ def _without_discriminators(schema: Any) -> Any:  # noqa: ANN401 - any part of a
     return [_without_discriminators(each) for each in schema] if isinstance(schema, list) else schema
 
 
-def _below(kind: type[Part]) -> Iterator[type[Part]]:
+def _below(kind: type[RecordPart]) -> Iterator[type[RecordPart]]:
     for child in kind.__subclasses__():
         yield child
         yield from _below(child)

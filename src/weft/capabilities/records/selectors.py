@@ -38,23 +38,23 @@ _CHARSETS = re.compile(
 )
 
 
-class Span(NamedTuple):
+class CharSpan(NamedTuple):
     """Characters of a text, from ``start`` up to but without ``end``."""
 
     start: int
     end: int
 
 
-class Passage(NamedTuple):
+class SelectedPassage(NamedTuple):
     """A part of a source. What is no text has no words, what is found by structure no place among the characters."""
 
     text: str | None
     digest: str
-    span: Span | None = None
+    span: CharSpan | None = None
 
 
 @dataclass(frozen=True)
-class Source:
+class SourceContent:
     """What a source says at a moment; ``text`` is None if that is no text."""
 
     raw: bytes
@@ -63,7 +63,7 @@ class Source:
     media_type: str | None = None
 
     @classmethod
-    def of(cls, content: bytes | str, media_type: str | None = None) -> Source:
+    def of(cls, content: bytes | str, media_type: str | None = None) -> SourceContent:
         if isinstance(content, str):
             return cls(content.encode(errors="surrogatepass"), content, media_type=media_type)
         charset = _charset(media_type)
@@ -77,15 +77,15 @@ class Source:
         return _digest(self.raw)
 
     @cached_property
-    def lines(self) -> list[Span]:
+    def lines(self) -> list[CharSpan]:
         return line_spans(self.text or "")
 
-    def passage(self, start: int, end: int) -> Passage | None:
+    def passage(self, start: int, end: int) -> SelectedPassage | None:
         """Return what stands between two characters; None if the text is not that long."""
         if self.text is None or end > len(self.text):
             return None
         words = self.text[start:end]
-        return Passage(words, passage_digest(words), Span(start, end))
+        return SelectedPassage(words, passage_digest(words), CharSpan(start, end))
 
     def characters_before(self, byte: int) -> int | None:
         """Return how many characters begin before a byte; None if it is inside of one."""
@@ -100,7 +100,7 @@ def passage_digest(text: str) -> str:
     return _digest(text.encode(errors="surrogatepass"))
 
 
-def cut(selector: Selector, source: Source) -> Passage | None:
+def cut(selector: Selector, source: SourceContent) -> SelectedPassage | None:
     """Return what a selector means in a source; None if there is no such part, or none that can be told in words.
 
     Of a quote that stands in several places, that is the one whose surroundings fit best.
@@ -158,37 +158,37 @@ def selectors_of(ref: ContextSourceRef) -> tuple[Selector, ...]:
     return ref.selector if isinstance(ref.selector, tuple) else (ref.selector,)
 
 
-def line_spans(text: str) -> list[Span]:
+def line_spans(text: str) -> list[CharSpan]:
     """Return where each line stands, without what ends it; behind the last line break there is one if there is text."""
     spans, begin = [], 0
     for found in _LINE_BREAK.finditer(text):
-        spans.append(Span(begin, found.start()))
+        spans.append(CharSpan(begin, found.start()))
         begin = found.end()
-    return spans if begin == len(text) else [*spans, Span(begin, len(text))]
+    return spans if begin == len(text) else [*spans, CharSpan(begin, len(text))]
 
 
-def _cut_bytes(selector: ByteRange, source: Source) -> Passage | None:
+def _cut_bytes(selector: ByteRange, source: SourceContent) -> SelectedPassage | None:
     if selector.end > len(source.raw):
         return None
     if source.text is not None:
         start, end = map(source.characters_before, (selector.start, selector.end))
         if start is not None and end is not None:
             return source.passage(start, end)
-    return Passage(None, _digest(source.raw[selector.start : selector.end]))
+    return SelectedPassage(None, _digest(source.raw[selector.start : selector.end]))
 
 
-def _cut_lines(selector: LineRange, source: Source) -> Passage | None:
+def _cut_lines(selector: LineRange, source: SourceContent) -> SelectedPassage | None:
     if source.text is None or selector.end > len(source.lines):
         return None
     return source.passage(source.lines[selector.start - 1].start, source.lines[selector.end - 1].end)
 
 
-def _cut_value(selector: JsonPointer, source: Source) -> Passage | None:
+def _cut_value(selector: JsonPointer, source: SourceContent) -> SelectedPassage | None:
     value = NOTHING if source.text is None else value_at(source.text, selector.pointer)
     if value is NOTHING:
         return None
     words = value_text(value)
-    return Passage(words, passage_digest(words))
+    return SelectedPassage(words, passage_digest(words))
 
 
 def _quotes(text: str, start: int, end: int) -> tuple[Selector, ...]:

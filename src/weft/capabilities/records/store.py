@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ITEM = "context_item"
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A record as it is kept. ``body`` is its JSON; ``seq`` is the event that last told of it.
 
     ``status`` is an envelope's lifecycle, or that of missing context. ``recorded_by`` is a name, which several may go
@@ -64,37 +64,37 @@ class Redaction(msgspec.Struct, frozen=True):
 class RecordStore(Protocol):
     """The records of the transaction's tenant that nothing else is the source of."""
 
-    async def add(self, record: Kept, items: Iterable[str]) -> bool:
+    async def add(self, record: StoredRecord, items: Iterable[str]) -> bool:
         """Add a record and the items it names; False if the id is taken."""
         ...
 
-    async def add_all(self, records: Sequence[tuple[Kept, Iterable[str]]]) -> None:
+    async def add_all(self, records: Sequence[tuple[StoredRecord, Iterable[str]]]) -> None:
         """Add many records whose ids are not taken, each with the items it names."""
         ...
 
-    async def replace(self, record: Kept, items: Iterable[str]) -> None:
+    async def replace(self, record: StoredRecord, items: Iterable[str]) -> None:
         """Let a record say something else from now on."""
         ...
 
-    async def find(self, record_type: str, record_id: str) -> Kept | None: ...
+    async def find(self, record_type: str, record_id: str) -> StoredRecord | None: ...
 
-    async def find_locked(self, record_type: str, record_id: str) -> Kept | None:
+    async def find_locked(self, record_type: str, record_id: str) -> StoredRecord | None:
         """Return a record, keeping others who would change it waiting."""
         ...
 
-    async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[Kept]:
+    async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[StoredRecord]:
         """Return those of the records, named by type and id, that are there."""
         ...
 
-    async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[Kept]:
+    async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[StoredRecord]:
         """Return the records of a session by the number of their event, behind ``after``."""
         ...
 
-    async def of_item(self, item_id: str) -> Sequence[Kept]:
+    async def of_item(self, item_id: str) -> Sequence[StoredRecord]:
         """Return the records that name an item, oldest first; at most a thousand."""
         ...
 
-    async def open_missing(self, session_id: str | None, limit: int) -> Sequence[Kept]:
+    async def open_missing(self, session_id: str | None, limit: int) -> Sequence[StoredRecord]:
         """Return missing context that is not resolved, oldest first: of one session or of all."""
         ...
 
@@ -102,7 +102,9 @@ class RecordStore(Protocol):
         """Return, for each missing context of a session that is not resolved, who may know of it."""
         ...
 
-    async def missing_from(self, session_id: str | None, after: str, limit: int, *, only_open: bool) -> Sequence[Kept]:
+    async def missing_from(
+        self, session_id: str | None, after: str, limit: int, *, only_open: bool
+    ) -> Sequence[StoredRecord]:
         """Return missing context by its ids, behind one: of one session or of all."""
         ...
 

@@ -27,7 +27,7 @@ _AT_A_TIME, _IN_ALL = 4_000_000, 100_000_000
 _LONG, _END = 1_000, 500
 
 
-class Found(NamedTuple):
+class QuoteMatch(NamedTuple):
     """Where a quote stands; ``surroundings`` is how much of them is as it was, ``ties`` how many places fit as well."""
 
     start: int
@@ -36,7 +36,7 @@ class Found(NamedTuple):
     ties: int = 1
 
 
-class Near(NamedTuple):
+class NearQuote(NamedTuple):
     """What a quote may have become, and how much it is like that."""
 
     start: int
@@ -44,7 +44,7 @@ class Near(NamedTuple):
     likeness: float
 
 
-def find_quote(quote: TextQuote, text: str, near: int | None = None) -> Found | None:
+def find_quote(quote: TextQuote, text: str, near: int | None = None) -> QuoteMatch | None:
     """Return where the words of a quote stand: where the surroundings fit best and, of those, nearest to ``near``."""
     whole = quote.prefix + quote.exact + quote.suffix
     indent, size = len(quote.prefix), len(quote.exact)
@@ -58,7 +58,7 @@ def find_quote(quote: TextQuote, text: str, near: int | None = None) -> Found | 
     if not fitting:
         return None
     start = min(fitting, key=lambda place: (abs(place - expected), place))
-    return Found(start, start + size, surroundings, len(fitting))
+    return QuoteMatch(start, start + size, surroundings, len(fitting))
 
 
 def surroundings_at(quote: TextQuote, text: str, start: int) -> float:
@@ -72,7 +72,7 @@ def surroundings_at(quote: TextQuote, text: str, start: int) -> float:
     return (before + after) / (len(prefix) + len(suffix))
 
 
-def find_near(exact: str, text: str, near: int | None = None) -> Near | None:
+def find_near(exact: str, text: str, near: int | None = None) -> NearQuote | None:
     """Return what a quote has become: what is nearly like it close to where it was, or most like it anywhere else.
 
     Of a long text only so much is looked through as can be in a second or two.
@@ -97,7 +97,7 @@ def _reach(exact: str, text: str, at: int) -> tuple[int, int]:
     return start, start + width
 
 
-def _aligned(exact: str, text: str, start: int, end: int) -> Near | None:
+def _aligned(exact: str, text: str, start: int, end: int) -> NearQuote | None:
     """Return what is most like a quote in a part of a text, looked through piece by piece."""
     end, best = min(end, len(text)), None
     step = max(len(exact), _AT_A_TIME // len(exact))
@@ -109,21 +109,21 @@ def _aligned(exact: str, text: str, start: int, end: int) -> Near | None:
     return best
 
 
-def _in_piece(exact: str, piece: str, begin: int) -> Near | None:
+def _in_piece(exact: str, piece: str, begin: int) -> NearQuote | None:
     if len(piece) < len(exact):
         alike = likeness(exact, piece)
-        return Near(begin, begin + len(piece), alike) if alike else None
+        return NearQuote(begin, begin + len(piece), alike) if alike else None
     found = fuzz.partial_ratio_alignment(exact, piece, score_cutoff=NEAR * 100)
-    return None if found is None else Near(begin + found.dest_start, begin + found.dest_end, found.score / 100)
+    return None if found is None else NearQuote(begin + found.dest_start, begin + found.dest_end, found.score / 100)
 
 
-def _between_ends(exact: str, text: str, start: int, end: int) -> Near | None:
+def _between_ends(exact: str, text: str, start: int, end: int) -> NearQuote | None:
     first = _aligned(exact[:_END], text, start, end)
     last = None if first is None else _aligned(exact[-_END:], text, first.end, first.start + 2 * len(exact))
     if first is None or last is None:
         return None
     alike = likeness(exact, text[first.start : last.end])
-    return Near(first.start, last.end, alike) if alike else None
+    return NearQuote(first.start, last.end, alike) if alike else None
 
 
 def _places(words: str, text: str, near: int) -> list[int]:

@@ -58,7 +58,7 @@ class Problem(NamedTuple):
     reason: str
 
 
-class Checked(NamedTuple):
+class ValidationReport(NamedTuple):
     """How many records a document holds, and everything that is wrong with them."""
 
     records: int
@@ -73,7 +73,7 @@ class _Piece(NamedTuple):
     raw: bytes
 
 
-def check_document(document: bytes) -> Checked:
+def check_document(document: bytes) -> ValidationReport:
     """Check one record, a JSON array of records or one record a line; each bare, or as ``{"type", "record"}``."""
     problems: list[Problem] = []
     records = 0
@@ -83,7 +83,7 @@ def check_document(document: bytes) -> Checked:
             problems += _problems_of(piece)
     except Misfit as found:
         problems.append(Problem(_line(document, found.offset), found.path, found.reason))
-    return Checked(records, problems)
+    return ValidationReport(records, problems)
 
 
 def check_record(raw: bytes, record_type: str | None = None) -> Record:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class Span(NamedTuple):
+class DetectedSpan(NamedTuple):
     """A part of a text that must not leave: what it is, and what makes two of them the same."""
 
     start: int
@@ -34,10 +34,10 @@ class SignFinder(Protocol):
     @property
     def fewest_digits(self) -> int: ...
 
-    def spans(self, text: str) -> Iterator[Span]: ...
+    def spans(self, text: str) -> Iterator[DetectedSpan]: ...
 
 
-class Sign(NamedTuple):
+class Detector(NamedTuple):
     """A pattern whose group ``value`` is what must not leave, if what is found ``holds``.
 
     ``same`` is what is left of a value when it does not matter how it is written.
@@ -50,11 +50,11 @@ class Sign(NamedTuple):
     same: Callable[[str], str] = str
     fewest_digits: int = 0
 
-    def spans(self, text: str) -> Iterator[Span]:
+    def spans(self, text: str) -> Iterator[DetectedSpan]:
         for match in self.pattern.finditer(text):
             if self.holds(match):
                 start, end = match.span("value")
-                yield Span(start, end, self.label, self.same(text[start:end]))
+                yield DetectedSpan(start, end, self.label, self.same(text[start:end]))
 
 
 def not_behind(letters: str) -> str:

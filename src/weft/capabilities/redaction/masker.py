@@ -19,7 +19,7 @@ from weft.capabilities.redaction.secret_detectors import SECRETS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from weft.capabilities.redaction.detector import SignFinder, Span
+    from weft.capabilities.redaction.detector import DetectedSpan, SignFinder
 
 Sort = Literal["secrets", "pii"]
 EVERYTHING: tuple[Sort, ...] = ("secrets", "pii")
@@ -38,7 +38,7 @@ _text = msgspec.json.Decoder(str)
 _FINDERS: dict[Sort, tuple[SignFinder, ...]] = {"secrets": SECRETS, "pii": PERSONAL}
 
 
-class Mask:
+class Masker:
     """Masks texts and JSON of one export. ``found`` counts what was masked, by what it was."""
 
     def __init__(self, sorts: Iterable[Sort] = EVERYTHING) -> None:
@@ -126,7 +126,7 @@ class Mask:
         masked = self._named(name, text)
         return f'"{written}"' if masked == text else _encode(masked).decode()
 
-    def _spans(self, text: str) -> list[Span]:
+    def _spans(self, text: str) -> list[DetectedSpan]:
         """Return what must not leave, in order. Of two that overlap, the one whose sign stands first is kept."""
         found = [span for finder in self._near(text) for span in finder.spans(text)]
         if len(found) < 2:  # noqa: PLR2004 - two are needed to overlap
@@ -146,7 +146,7 @@ class Mask:
         digits = sum(map(text.count, "0123456789"))
         return [finder for finder in map(self._finders.__getitem__, hinted) if finder.fewest_digits <= digits]
 
-    def _replaced(self, text: str, spans: list[Span]) -> str:
+    def _replaced(self, text: str, spans: list[DetectedSpan]) -> str:
         if not spans:
             return text
         pieces, place = [], 0
@@ -155,7 +155,7 @@ class Mask:
             place = span.end
         return "".join((*pieces, text[place:]))
 
-    def _words_for(self, span: Span) -> str:
+    def _words_for(self, span: DetectedSpan) -> str:
         self.found[span.label] += 1
         # Not the value itself: what must not leave has no place in memory either, for longer than it takes.
         same = hashlib.blake2b(f"{span.label}\n{span.same}".encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -6,7 +6,7 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from weft.capabilities.redaction.detector import Sign, SignFinder, Span, digits_of, not_behind
+from weft.capabilities.redaction.detector import DetectedSpan, Detector, SignFinder, digits_of, not_behind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,12 +59,12 @@ class Ibans:
     hints = _ANYWHERE
     fewest_digits = 7
 
-    def spans(self, text: str) -> Iterator[Span]:
+    def spans(self, text: str) -> Iterator[DetectedSpan]:
         for match in _IBAN.finditer(text):
             value = _first_letters(match["value"], _IBAN_LENGTHS.get(match["value"][:2], 0))
             end = match.start("value") + len(value)
             if value and is_iban(value) and not text[end : end + 1].isalnum():
-                yield Span(match.start("value"), end, self.label, value.replace(" ", ""))
+                yield DetectedSpan(match.start("value"), end, self.label, value.replace(" ", ""))
 
 
 def is_card(digits: str) -> bool:
@@ -143,7 +143,7 @@ _APART = r"[ ().\-/]{0,2}"
 
 # Whatever stands first wins where two find the same.
 PERSONAL: tuple[SignFinder, ...] = (
-    Sign(
+    Detector(
         "email",
         ("@",),
         re.compile(
@@ -154,7 +154,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         str.lower,
     ),
     Ibans(),
-    Sign(
+    Detector(
         "card",
         _ANYWHERE,
         re.compile(
@@ -165,7 +165,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         digits_of,
         fewest_digits=13,
     ),
-    Sign(
+    Detector(
         "ssn",
         ("-",),
         re.compile(
@@ -174,7 +174,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         same=digits_of,
         fewest_digits=9,
     ),
-    Sign(
+    Detector(
         "ssn",
         ("ssn", "social"),
         re.compile(
@@ -184,7 +184,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         same=digits_of,
         fewest_digits=9,
     ),
-    Sign(
+    Detector(
         "birth date",
         ("dob", "d.o.b", "birth", "born", "gebor", "geburt"),
         re.compile(
@@ -194,7 +194,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         ),
         fewest_digits=5,
     ),
-    Sign(
+    Detector(
         "phone",
         ("+",),
         re.compile(rf"{not_behind('A-Za-z0-9_+')}(?P<value>\+[1-9](?:{_APART}[0-9]){{6,14}})(?![A-Za-z0-9_])"),
@@ -202,7 +202,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         digits_of,
         fewest_digits=7,
     ),
-    Sign(
+    Detector(
         "phone",
         _ANYWHERE,
         re.compile(
@@ -213,7 +213,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         same=digits_of,
         fewest_digits=9,
     ),
-    Sign(
+    Detector(
         "phone",
         ("phone", "tel", "mobil", "handy", "cell", "fax", "whatsapp", "sms", "call me"),
         re.compile(
@@ -225,7 +225,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         digits_of,
         fewest_digits=7,
     ),
-    Sign(
+    Detector(
         "ip",
         (":",),
         re.compile(
@@ -235,7 +235,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         str.lower,
         fewest_digits=1,
     ),
-    Sign(
+    Detector(
         "mac",
         (":", "-", "."),
         re.compile(
@@ -245,7 +245,7 @@ PERSONAL: tuple[SignFinder, ...] = (
         _is_hardware,
         str.lower,
     ),
-    Sign(
+    Detector(
         "ip",
         (".",),
         re.compile(

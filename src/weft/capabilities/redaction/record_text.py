@@ -15,15 +15,15 @@ from msgspec import NODEFAULT, UNSET, structs
 
 from weft.capabilities.record_log.engine_items import digest_of
 from weft.capabilities.records.model import Block, ContextAssembly, ContextItem, ContextSourceRef, ContextSummary
-from weft.capabilities.records.refs import Link, Part
+from weft.capabilities.records.refs import Link, RecordPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from weft.capabilities.records.model import Record
-    from weft.capabilities.redaction.masker import Mask
+    from weft.capabilities.redaction.masker import Masker
 
-P = TypeVar("P", bound=Part)
+P = TypeVar("P", bound=RecordPart)
 R = TypeVar("R", bound="Record")
 Sort = Literal["text", "uri", "name", "digest", "json", "parts"]
 _SORTS: tuple[Sort, ...] = get_args(Sort)
@@ -48,7 +48,9 @@ class Field(NamedTuple):
     empty: Any
 
 
-def changed(part: P, words: Callable[[Field, Any], Any], then: Callable[[Part], dict[str, Any]] | None = None) -> P:
+def changed(
+    part: P, words: Callable[[Field, Any], Any], then: Callable[[RecordPart], dict[str, Any]] | None = None
+) -> P:
     """Return a record, or a part of one, with its words as ``words`` has them; what becomes UNSET is left out.
 
     What ``then`` returns for a part of which anything has changed is changed as well.
@@ -64,7 +66,7 @@ def changed(part: P, words: Callable[[Field, Any], Any], then: Callable[[Part], 
     return new_part if then is None else structs.replace(new_part, **then(new_part))
 
 
-def masked(part: P, mask: Mask) -> P:
+def masked(part: P, mask: Masker) -> P:
     """Return a record without what a mask takes away, and without digests by which that could be tried."""
 
     def words(field: Field, value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
@@ -116,7 +118,7 @@ def _by_name(part: Block | ContextSummary, name: str, *, digests: bool) -> dict[
     return {"content_ref": structs.replace(part.content_ref, digest=UNSET), "token_estimate": UNSET}
 
 
-def _without_digests(part: Part) -> dict[str, Any]:
+def _without_digests(part: RecordPart) -> dict[str, Any]:
     """Return what takes the digests away from a part whose words are not those they were taken of.
 
     What an item says is masked for itself, and then has a digest of its own.
@@ -139,9 +141,9 @@ def _walk(
     field: Field,
     value: Any,  # noqa: ANN401 - JSON of any shape
     words: Callable[[Field, Any], Any],
-    then: Callable[[Part], dict[str, Any]] | None,
+    then: Callable[[RecordPart], dict[str, Any]] | None,
 ) -> Any:  # noqa: ANN401 - likewise
-    if isinstance(value, Part):
+    if isinstance(value, RecordPart):
         return changed(value, words, then)
     if isinstance(value, tuple):
         walked = (_walk(field, inner, words, then) for inner in value)
@@ -150,7 +152,7 @@ def _walk(
 
 
 @cache
-def _fields(kind: type[Part]) -> tuple[Field, ...]:
+def _fields(kind: type[RecordPart]) -> tuple[Field, ...]:
     """Return those fields of a type that can hold words."""
     info = msgspec.inspect.type_info(kind)
     assert isinstance(info, msgspec.inspect.StructType)  # noqa: S101 - a part is a struct

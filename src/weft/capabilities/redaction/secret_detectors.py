@@ -10,7 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from weft.capabilities.access.model import KEY_PREFIX, parse_key
-from weft.capabilities.redaction.detector import Sign, SignFinder, Span, not_behind
+from weft.capabilities.redaction.detector import DetectedSpan, Detector, SignFinder, not_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -61,7 +61,7 @@ class PrivateKeys:
     hints = ("private key",)
     fewest_digits = 0
 
-    def spans(self, text: str) -> Iterator[Span]:
+    def spans(self, text: str) -> Iterator[DetectedSpan]:
         place, ends = 0, [match.end() for match in _END.finditer(text)]
         ends.reverse()
         while begin := _BEGIN.search(text, place):
@@ -70,7 +70,7 @@ class PrivateKeys:
             whole = ends and ends[-1] - begin.start() <= _LONGEST_PEM
             rest = _REST_OF_PEM.match(text, begin.end())
             place = ends[-1] if whole or rest is None else rest.end()
-            yield Span(begin.start(), place, self.label, text[begin.start() : place])
+            yield DetectedSpan(begin.start(), place, self.label, text[begin.start() : place])
 
 
 def _bits_per_letter(value: str) -> float:
@@ -113,11 +113,11 @@ def _is_our_key(match: re.Match[str]) -> bool:
     return parse_key(match["value"]) is not None
 
 
-def _made(label: str, hints: str, pattern: str, holds: Callable[[re.Match[str]], bool] = lambda _: True) -> Sign:
+def _made(label: str, hints: str, pattern: str, holds: Callable[[re.Match[str]], bool] = lambda _: True) -> Detector:
     """Return the sign of something that has a form of its own; its hints are written with spaces between them."""
     begin = not_behind("A-Za-z0-9_-")
     compiled = re.compile(rf"{begin}(?P<value>{pattern})(?![A-Za-z0-9_])", re.ASCII)
-    return Sign(label, tuple(hints.split()), compiled, holds)
+    return Detector(label, tuple(hints.split()), compiled, holds)
 
 
 _PASSWORD_IS = r"(?:passw(?:or)?d|passphrase|passcode|pwd)"  # noqa: S105 - what passwords go by
@@ -140,12 +140,12 @@ SECRETS: tuple[SignFinder, ...] = (
     _made("aws key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
     _made("google key", "aiza ya29 gocspx", r"AIza[\w-]{35}|ya29\.[\w-]{20,}|GOCSPX-[\w-]{28}"),
     _made("azure key", "q~", r"[\w~.]{3}\dQ~[\w~.-]{31,34}"),
-    Sign(
+    Detector(
         "azure key",
         ("accountkey=", "sharedaccesskey="),
         re.compile(r"(?:AccountKey|SharedAccessKey)=(?P<value>[A-Za-z0-9+/]{40,90}={1,2})"),
     ),
-    Sign("azure signature", ("sig=",), re.compile(r"[?&;]sig=(?P<value>[A-Za-z0-9%+/]{40,100}={0,2})")),
+    Detector("azure signature", ("sig=",), re.compile(r"[?&;]sig=(?P<value>[A-Za-z0-9%+/]{40,100}={0,2})")),
     _made("github token", "ghp_ gho_ ghu_ ghs_ ghr_", r"gh[pousr]_[A-Za-z0-9]{30,255}"),
     _made("github token", "github_pat_", r"github_pat_\w{22,255}"),
     _made(
@@ -154,7 +154,7 @@ SECRETS: tuple[SignFinder, ...] = (
         r"gl(?:pat|ptt|dt|rt|cbt|oas|agent|ft|imt|soat)-[\w-]{20,100}(?:\.[\w.]{2,40})?",
     ),
     _made("slack token", "xox xapp-", r"xox[abceoprs]-[A-Za-z0-9-]{10,250}|xapp-\d-[A-Za-z0-9-]{20,250}"),
-    Sign(
+    Detector(
         "slack hook",
         ("hooks.slack",),
         re.compile(r"hooks\.slack\.com/(?:services|workflows|triggers)/(?P<value>[A-Za-z0-9+/]{20,100})"),
@@ -166,7 +166,7 @@ SECRETS: tuple[SignFinder, ...] = (
     _made("pypi token", "pypi-", r"pypi-[\w-]{50,300}"),
     _made("mail key", "sg.", r"SG\.[\w-]{22}\.[\w-]{43}"),
     _made("bot token", ":aa", r"\d{8,10}:AA[\w-]{33}"),
-    Sign(
+    Detector(
         "authorization",
         ("authorization",),
         re.compile(
@@ -175,7 +175,7 @@ SECRETS: tuple[SignFinder, ...] = (
         ),
         _is_authorization,
     ),
-    Sign(
+    Detector(
         "authorization",
         ("bearer", "basic"),
         re.compile(
@@ -183,7 +183,7 @@ SECRETS: tuple[SignFinder, ...] = (
         ),
         _is_authorization,
     ),
-    Sign(
+    Detector(
         "password",
         ("://",),
         re.compile(
@@ -192,8 +192,8 @@ SECRETS: tuple[SignFinder, ...] = (
         ),
         _is_password,
     ),
-    Sign("password", ("pass", "pwd"), re.compile(rf"(?i){_PASSWORD_IS}{_GIVEN}"), _is_chosen),
-    Sign(
+    Detector("password", ("pass", "pwd"), re.compile(rf"(?i){_PASSWORD_IS}{_GIVEN}"), _is_chosen),
+    Detector(
         "secret", ("secret", "token", "credential", "auth", "key"), re.compile(rf"(?i){_KEY_IS}{_GIVEN}"), _is_assigned
     ),
 )

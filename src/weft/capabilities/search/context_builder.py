@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weft.capabilities.search.context_renderer import weave
+from weft.capabilities.search.context_renderer import render_context
 from weft.capabilities.search.neighbours import strands_around
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.search.context_renderer import Count, Woven
-    from weft.capabilities.search.retriever import Asked, Found, Hit, Outlook, Retriever
+    from weft.capabilities.search.context_renderer import Count, RenderedContext
+    from weft.capabilities.search.retriever import Retriever, SearchHit, SearchRequest, SearchResult, SearchScope
     from weft.kernel.identity import Actor
 
 # A turn of a conversation is rarely shorter than this, so no more of them can be needed.
@@ -28,16 +28,18 @@ _SHARE_OF_PINS = 1 / 3
 TOKEN_PRICE = 0.001
 
 
-class Gathering(NamedTuple):
+class BuiltContext(NamedTuple):
     """A text, and what it was made of: ``scores`` are those of what was found, by chunk_id."""
 
-    woven: Woven
+    woven: RenderedContext
     scores: dict[str, float]
-    outlook: Outlook
-    found: Found | None
+    outlook: SearchScope
+    found: SearchResult | None
 
 
-async def gather(retriever: Retriever, actor: Actor, asked: Asked, most_tokens: int, count: Count) -> Gathering:
+async def gather(
+    retriever: Retriever, actor: Actor, asked: SearchRequest, most_tokens: int, count: Count
+) -> BuiltContext:
     """Return the best passages for a question with their surroundings, in at most so many tokens."""
     enough = min(_MOST, max(_FEWEST, most_tokens // _SHORTEST_PASSAGE))
     wider = structs.replace(asked.question, top_k=enough)
@@ -48,12 +50,14 @@ async def gather(retriever: Retriever, actor: Actor, asked: Asked, most_tokens: 
     around = partial(strands_around, passages, _REACH, alone=len(pins))
     strands = await retriever.libraries.read(actor, around)
     scores = {hit.passage.chunk_id: hit.ranked.score for hit in found.hits}
-    woven = weave(strands, most_tokens, count)
+    woven = render_context(strands, most_tokens, count)
     complete = woven.complete and len(passages) == len(found.hits)
-    return Gathering(woven._replace(complete=complete), scores, found.outlook, found)
+    return BuiltContext(woven._replace(complete=complete), scores, found.outlook, found)
 
 
-def in_order(hits: Sequence[Hit], floor: float, room: int, count: Count) -> tuple[list[Hit], list[Hit]]:
+def in_order(
+    hits: Sequence[SearchHit], floor: float, room: int, count: Count
+) -> tuple[list[SearchHit], list[SearchHit]]:
     """Return what is pinned, as far as there is room for it, and what else goes into the text, the best first.
 
     What is pinned and has no room must be as relevant as anything else.
@@ -70,6 +74,6 @@ def in_order(hits: Sequence[Hit], floor: float, room: int, count: Count) -> tupl
     return pins, others
 
 
-def _price(hit: Hit) -> float:
+def _price(hit: SearchHit) -> float:
     """Sort by evidence beside what it costs, the best first."""
     return TOKEN_PRICE * hit.passage.chunk.tokens - hit.ranked.evidence

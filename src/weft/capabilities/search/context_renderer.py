@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import structs
 
-from weft.capabilities.search.passages import Passage
+from weft.capabilities.search.passages import ChunkPassage
 from weft.kernel.clock import from_micros
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _GAP = "\n\n"
 _SHARE_OF_FOUND = 0.85
 
 
-class Line(NamedTuple):
+class TextLine(NamedTuple):
     """What passages are parts of that can be read one behind the other: a document, a transcript, a value."""
 
     shelf: str
@@ -29,41 +29,43 @@ class Line(NamedTuple):
     item: str
 
 
-class Strand(NamedTuple):
+class PassageRef(NamedTuple):
     """A passage with its place in its line. ``distance`` is how far it is from what was found: 0 for that itself."""
 
-    line: Line
+    line: TextLine
     position: tuple[int, int]
-    passage: Passage
+    passage: ChunkPassage
     rank: int
     distance: int = 0
 
 
-class Stretch(NamedTuple):
+class Section(NamedTuple):
     """Passages that follow each other, and what they say together."""
 
-    passages: list[Passage]
+    passages: list[ChunkPassage]
     text: str
     rank: int
 
 
-class Woven(NamedTuple):
+class RenderedContext(NamedTuple):
     """One text, and the stretches it is made of, as they are numbered. ``complete`` if nothing was left out."""
 
     text: str
     tokens: int
-    stretches: list[Stretch]
+    stretches: list[Section]
     complete: bool
 
 
-def strand_of(passage: Passage, rank: int, distance: int = 0) -> Strand:
+def strand_of(passage: ChunkPassage, rank: int, distance: int = 0) -> PassageRef:
     chunk = passage.chunk
     if chunk.source == "message":
-        return Strand(Line(chunk.shelf, chunk.place, ""), (int(chunk.item), chunk.ordinal), passage, rank, distance)
-    return Strand(Line(chunk.shelf, chunk.place, chunk.item), (chunk.ordinal, 0), passage, rank, distance)
+        return PassageRef(
+            TextLine(chunk.shelf, chunk.place, ""), (int(chunk.item), chunk.ordinal), passage, rank, distance
+        )
+    return PassageRef(TextLine(chunk.shelf, chunk.place, chunk.item), (chunk.ordinal, 0), passage, rank, distance)
 
 
-def weave(strands: Sequence[Strand], most_tokens: int, count: Count) -> Woven:
+def render_context(strands: Sequence[PassageRef], most_tokens: int, count: Count) -> RenderedContext:
     """Return as much of the strands as fits, the best of what was found first, then what is nearest to it."""
     ordered = _in_order_of_need(_each_once(strands))
     taken = _as_many_as_fit(ordered, most_tokens, count)
@@ -71,18 +73,18 @@ def weave(strands: Sequence[Strand], most_tokens: int, count: Count) -> Woven:
         return _cut_to_fit(ordered[0], most_tokens, count)
     stretches = _stretches(taken)
     text = _text_of(stretches)
-    return Woven(text, count(text), stretches, complete=len(taken) == len(ordered))
+    return RenderedContext(text, count(text), stretches, complete=len(taken) == len(ordered))
 
 
-def _each_once(strands: Sequence[Strand]) -> list[Strand]:
+def _each_once(strands: Sequence[PassageRef]) -> list[PassageRef]:
     """Return each passage once: as what was found itself, if it was, or else as near to the best of it as it stands."""
-    best: dict[tuple[Line, tuple[int, int]], Strand] = {}
+    best: dict[tuple[TextLine, tuple[int, int]], PassageRef] = {}
     for strand in sorted(strands, key=lambda each: (each.distance, each.rank)):
         best.setdefault((strand.line, strand.position), strand)
     return list(best.values())
 
 
-def _in_order_of_need(strands: Sequence[Strand]) -> list[Strand]:
+def _in_order_of_need(strands: Sequence[PassageRef]) -> list[PassageRef]:
     """Return what was found, the best first, then what is nearest to it.
 
     One more passage that was found is worth more than what stands around the others: measured on conversations.
@@ -92,9 +94,9 @@ def _in_order_of_need(strands: Sequence[Strand]) -> list[Strand]:
     return [*found, *around]
 
 
-def _as_many_as_fit(ordered: Sequence[Strand], most_tokens: int, count: Count) -> list[Strand]:
+def _as_many_as_fit(ordered: Sequence[PassageRef], most_tokens: int, count: Count) -> list[PassageRef]:
     """Return the strands that fit together; one that is too long does not keep shorter ones out."""
-    taken: list[Strand] = []
+    taken: list[PassageRef] = []
     used = 0
     for strand in ordered:
         alone = count(strand.passage.text)
@@ -107,11 +109,11 @@ def _as_many_as_fit(ordered: Sequence[Strand], most_tokens: int, count: Count) -
     return taken
 
 
-def _cut_to_fit(strand: Strand, most_tokens: int, count: Count) -> Woven:
+def _cut_to_fit(strand: PassageRef, most_tokens: int, count: Count) -> RenderedContext:
     """Return the beginning of one passage that is too long as a whole; nothing if not even that fits."""
     passage = strand.passage
 
-    def cut(characters: int) -> Strand:
+    def cut(characters: int) -> PassageRef:
         chunk = structs.replace(passage.chunk, end=passage.chunk.start + characters)
         return strand._replace(passage=structs.replace(passage, chunk=chunk, text=passage.text[:characters]))
 
@@ -120,45 +122,45 @@ def _cut_to_fit(strand: Strand, most_tokens: int, count: Count) -> Woven:
 
     fitting = bisect_left(range(1, len(passage.text) + 1), True, key=is_too_long)  # noqa: FBT003 - what is looked for
     if fitting == 0:
-        return Woven("", 0, [], complete=False)
+        return RenderedContext("", 0, [], complete=False)
     stretches = _stretches([cut(fitting)])
     text = _text_of(stretches)
-    return Woven(text, count(text), stretches, complete=False)
+    return RenderedContext(text, count(text), stretches, complete=False)
 
 
-def _stretches(strands: Sequence[Strand]) -> list[Stretch]:
+def _stretches(strands: Sequence[PassageRef]) -> list[Section]:
     """Join what follows each other: lines in the order of the best of each, and in a line everything as it stands."""
-    lines: defaultdict[Line, list[Strand]] = defaultdict(list)
+    lines: defaultdict[TextLine, list[PassageRef]] = defaultdict(list)
     for strand in strands:
         lines[strand.line].append(strand)
     ordered = sorted(lines.values(), key=lambda members: min(each.rank for each in members))
     return [stretch for members in ordered for stretch in _of_line(sorted(members, key=lambda each: each.position))]
 
 
-def _of_line(strands: Sequence[Strand]) -> list[Stretch]:
-    runs: list[list[Strand]] = []
+def _of_line(strands: Sequence[PassageRef]) -> list[Section]:
+    runs: list[list[PassageRef]] = []
     for strand in strands:
         if runs and _follows(runs[-1][-1], strand):
             runs[-1].append(strand)
         else:
             runs.append([strand])
     return [
-        Stretch([each.passage for each in run], _joined([each.passage for each in run]), min(each.rank for each in run))
+        Section([each.passage for each in run], _joined([each.passage for each in run]), min(each.rank for each in run))
         for run in runs
     ]
 
 
-def _follows(one: Strand, other: Strand) -> bool:
+def _follows(one: PassageRef, other: PassageRef) -> bool:
     if one.passage.chunk.source == "message" and one.position[0] != other.position[0]:
         # Numbers that are missing between two are of messages for others, or of what is not in here.
         return other.position[0] == one.position[0] + 1
     return one.passage.chunk.end >= other.passage.chunk.start
 
 
-def _joined(passages: Sequence[Passage]) -> str:
+def _joined(passages: Sequence[ChunkPassage]) -> str:
     """Return what passages say one behind the other, what they share only once."""
     parts: list[str] = []
-    before: Passage | None = None
+    before: ChunkPassage | None = None
     for passage in passages:
         if before is None or before.chunk.item != passage.chunk.item:
             parts.append(("\n" if parts else "") + _spoken(passage))
@@ -168,13 +170,13 @@ def _joined(passages: Sequence[Passage]) -> str:
     return "".join(parts)
 
 
-def _spoken(passage: Passage) -> str:
+def _spoken(passage: ChunkPassage) -> str:
     if passage.chunk.source != "message":
         return passage.text
     return f"{passage.chunk.speaker}: {passage.text}"
 
 
-def _text_of(stretches: Sequence[Stretch]) -> str:
+def _text_of(stretches: Sequence[Section]) -> str:
     headings = ["", *map(heading_of, stretches)]
     return _GAP.join(
         # What stands under the same heading as the one before it need not repeat it: tokens are dear.
@@ -183,7 +185,7 @@ def _text_of(stretches: Sequence[Stretch]) -> str:
     )
 
 
-def heading_of(stretch: Stretch) -> str:
+def heading_of(stretch: Section) -> str:
     """Return in a few words where a stretch is from."""
     passage = stretch.passages[0]
     chunk = passage.chunk

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.capabilities.search.index_view import Floats
-    from weft.capabilities.search.scoring import Evidence
+    from weft.capabilities.search.scoring import Scores
 
 # Of copies only those near the top can be in the way there.
 _LOOKED_AT = 100
@@ -23,7 +23,7 @@ _IS_OF_THE_SAME = -0.15
 _FEW_PARTS = 5
 
 
-def let_stand_back(evidence: Evidence) -> None:
+def penalise_duplicates(evidence: Scores) -> None:
     """Let it count against a candidate that a better one says the same, or is of the same short document."""
     order = np.argsort(-evidence.total, kind="stable")
     against = np.zeros(len(order), np.float32)

@@ -36,7 +36,7 @@ class Postings(Protocol):
         ...
 
 
-class Near(NamedTuple):
+class NearestRows(NamedTuple):
     """Rows whose vectors are nearest, and their cosines, the nearest first."""
 
     rows: Rows
@@ -110,7 +110,7 @@ class View(Protocol):
         """Return the rows of the latest moments that are pinned, newest first."""
         ...
 
-    async def nearest(self, vector: Floats, limit: int) -> Near: ...
+    async def nearest(self, vector: Floats, limit: int) -> NearestRows: ...
 
     async def cosines(self, rows: Rows, questions: Floats) -> Floats:
         """Return for each question how near its vector is to those of rows; 0 where a row has none."""
@@ -121,7 +121,7 @@ class View(Protocol):
         ...
 
 
-class Unfinished(NamedTuple):
+class IncompleteItem(NamedTuple):
     """A document of which only the chunks of one version are to be found (0: of none), though there may be others."""
 
     domain: str
@@ -129,7 +129,7 @@ class Unfinished(NamedTuple):
     found_version: int
 
 
-class Wish(NamedTuple):
+class CollectionQuery(NamedTuple):
     """Which part of a shelf to look at: None and empty mean all.
 
     ``places`` are those the caller may look into, ``items`` those that filters left; scopes are looked at as well.
@@ -143,7 +143,7 @@ class Wish(NamedTuple):
     sources: frozenset[str] = frozenset()
     since: int | None = None
     until: int | None = None
-    unfinished: frozenset[Unfinished] = frozenset()
+    unfinished: frozenset[IncompleteItem] = frozenset()
     without: frozenset[int] = frozenset()
     pins: bool = True
 
@@ -151,7 +151,7 @@ class Wish(NamedTuple):
 class Views(Protocol):
     """Makes views of shelves that are up to date with what was committed."""
 
-    async def open(self, tenant: str, wish: Wish, audiences: Audiences, model: str) -> View:
+    async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
         """Return a view of everything that was committed before this call."""
         ...
 

@@ -15,7 +15,7 @@ DEFAULT_IMPORTANCE_WEIGHT = 0.15
 DEFAULT_HALF_LIFE_DAYS = 30.0
 
 
-class Weighing(msgspec.Struct, frozen=True, kw_only=True):
+class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
     """What counts beside relevance, and from which relevance on something is a result: tunable by whoever asks."""
 
     floor: float = DEFAULT_FLOOR
@@ -24,7 +24,7 @@ class Weighing(msgspec.Struct, frozen=True, kw_only=True):
     half_life_days: float = DEFAULT_HALF_LIFE_DAYS
 
 
-class Question(msgspec.Struct, frozen=True, kw_only=True):
+class Query(msgspec.Struct, frozen=True, kw_only=True):
     """What is looked for, at which moment (microseconds), and how many results are wanted.
 
     There may be more than ``top_k``, in doubt or because they are pinned, but never more than ``most``.
@@ -34,7 +34,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     asked_at: int
     top_k: int = DEFAULT_TOP_K
     most: int | None = None
-    weighing: Weighing = Weighing()
+    weighing: RankingWeights = RankingWeights()
 
 
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):

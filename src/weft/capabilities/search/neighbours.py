@@ -9,15 +9,15 @@ from weft.capabilities.indexing.collections.model import SESSIONS, Chunk
 from weft.capabilities.records.item_ids import MessageName
 from weft.capabilities.search.context_renderer import strand_of
 from weft.capabilities.search.items import text_of_message
-from weft.capabilities.search.passages import Passage, not_redacted, read_chunks, visible_messages
+from weft.capabilities.search.passages import ChunkPassage, not_redacted, read_chunks, visible_messages
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.messages.model import Message
-    from weft.capabilities.search.context_renderer import Strand
-    from weft.capabilities.search.stores import Library
+    from weft.capabilities.search.context_renderer import PassageRef
+    from weft.capabilities.search.stores import SearchStores
 
 # Stands for no chunk: what only stands around something was not looked for.
 _NO_NUMBER = 0
@@ -30,7 +30,9 @@ class _Near(NamedTuple):
     rank: int
 
 
-async def strands_around(found: Sequence[Passage], reach: int, library: Library, *, alone: int = 0) -> list[Strand]:
+async def strands_around(
+    found: Sequence[ChunkPassage], reach: int, library: SearchStores, *, alone: int = 0
+) -> list[PassageRef]:
     """Return what was found, best first, and what stands up to ``reach`` places before and behind each of it.
 
     The first ``alone`` of it come without what stands around them.
@@ -44,7 +46,7 @@ async def strands_around(found: Sequence[Passage], reach: int, library: Library,
     return strands
 
 
-async def _in_document(passage: Passage, rank: int, reach: int, library: Library) -> list[Strand]:
+async def _in_document(passage: ChunkPassage, rank: int, reach: int, library: SearchStores) -> list[PassageRef]:
     chunk = passage.chunk
     first, last = max(0, chunk.ordinal - reach), chunk.ordinal + reach
     chunks = await library.shelves.stretch(chunk.shelf, chunk.place, chunk.item, chunk.version, first, last)
@@ -52,7 +54,9 @@ async def _in_document(passage: Passage, rank: int, reach: int, library: Library
     return [strand_of(each, rank, abs(each.chunk.ordinal - chunk.ordinal)) for each in others.values()]
 
 
-async def _in_transcripts(found: Sequence[Passage], reach: int, alone: int, library: Library) -> list[Strand]:
+async def _in_transcripts(
+    found: Sequence[ChunkPassage], reach: int, alone: int, library: SearchStores
+) -> list[PassageRef]:
     strands = []
     for session_id, near in _wanted(found, reach, alone).items():
         messages = await visible_messages(session_id, near, library)
@@ -63,7 +67,7 @@ async def _in_transcripts(found: Sequence[Passage], reach: int, alone: int, libr
     return strands
 
 
-def _wanted(found: Iterable[Passage], reach: int, alone: int) -> dict[str, dict[int, _Near]]:
+def _wanted(found: Iterable[ChunkPassage], reach: int, alone: int) -> dict[str, dict[int, _Near]]:
     """Return for each session the numbers of messages that stand near what was found, and are not that themselves."""
     wanted: defaultdict[str, dict[int, _Near]] = defaultdict(dict)
     themselves: defaultdict[str, set[int]] = defaultdict(set)
@@ -83,7 +87,7 @@ def _wanted(found: Iterable[Passage], reach: int, alone: int) -> dict[str, dict[
     }
 
 
-def _whole(session_id: str, message: Message) -> Passage:
+def _whole(session_id: str, message: Message) -> ChunkPassage:
     """Return a whole message as a passage."""
     text = text_of_message(message)
     chunk = Chunk(
@@ -102,7 +106,7 @@ def _whole(session_id: str, message: Message) -> Passage:
         speaker=message.sender,
         text=text,
     )
-    return Passage(
+    return ChunkPassage(
         chunk=chunk,
         text=text,
         title="",

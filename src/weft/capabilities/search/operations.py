@@ -16,23 +16,23 @@ from weft.capabilities.knowledge.documents import Value
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
 from weft.capabilities.messages.search.by_sender_and_time import Moment, moment_meant
 from weft.capabilities.records.model import ContextSourceRef
-from weft.capabilities.search.context_builder import Gathering, gather
-from weft.capabilities.search.context_renderer import Stretch, heading_of
+from weft.capabilities.search.context_builder import BuiltContext, gather
+from weft.capabilities.search.context_renderer import Section, heading_of
 from weft.capabilities.search.model import (
     DEFAULT_FLOOR,
     DEFAULT_HALF_LIFE_DAYS,
     DEFAULT_IMPORTANCE_WEIGHT,
     DEFAULT_RECENCY_WEIGHT,
     DEFAULT_TOP_K,
-    Question,
-    Weighing,
+    Query,
+    RankingWeights,
 )
 from weft.capabilities.search.passages import ref_to
-from weft.capabilities.search.results import FoundIn, FoundPassage, Pending, passage_shown, pending_in, where
-from weft.capabilities.search.retriever import Asked, Found, Retriever
-from weft.capabilities.search.scope import Part
+from weft.capabilities.search.results import FoundIn, FoundPassage, PendingItems, passage_shown, pending_in, where
+from weft.capabilities.search.retriever import Retriever, SearchRequest, SearchResult
+from weft.capabilities.search.scope import RequestedScope
 from weft.capabilities.search.search_records import record_search
-from weft.capabilities.search.similar import ChunkNotFound, Likeness
+from weft.capabilities.search.similar import ChunkNotFound, SimilarSearch
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput, PermissionDenied
@@ -43,7 +43,7 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 
 _MOST_CHARACTERS = 2_000
 _DEFAULT_TOKENS = 2_000
-Query = Annotated[
+QueryText = Annotated[
     str,
     msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS, description="A question, or words that should be there."),
 ]
@@ -97,7 +97,7 @@ class Filtered(Request):
     ] = None
 
 
-class Weighed(Filtered, kw_only=True):
+class WeightOptions(Filtered, kw_only=True):
     """What counts beside relevance, and from which relevance on something is a result."""
 
     floor: Annotated[
@@ -118,10 +118,10 @@ class Weighed(Filtered, kw_only=True):
     ] = DEFAULT_IMPORTANCE_WEIGHT
 
 
-class SearchEverything(Weighed, kw_only=True):
+class SearchEverything(WeightOptions, kw_only=True):
     """What to look for."""
 
-    query: Query
+    query: QueryText
     top_k: TopK = DEFAULT_TOP_K
     explain: Annotated[bool, msgspec.Meta(description="Say of each result what its score is made of.")] = True
     record: Annotated[
@@ -144,16 +144,16 @@ class EverythingFound(Response, kw_only=True, omit_defaults=False):
     fallback: Literal["recency"] | None
     floor: float
     searched: int
-    pending: Pending
+    pending: PendingItems
     model: str | None
     took_ms: float
     selection_id: str | msgspec.UnsetType = UNSET
 
 
-class GetContext(Weighed, kw_only=True):
+class GetContext(WeightOptions, kw_only=True):
     """What to gather context for: a question, or something that was found."""
 
-    query: Query | None = None
+    query: QueryText | None = None
     chunk_id: Annotated[ChunkId | None, msgspec.Meta(description="Or: what stands around this.")] = None
     max_tokens: Annotated[
         int, msgspec.Meta(ge=16, le=200_000, description="The text has at most this many tokens.")
@@ -191,7 +191,7 @@ class ContextGathered(Response, kw_only=True, omit_defaults=False):
     widened: bool
     fallback: Literal["recency"] | None
     searched: int
-    pending: Pending
+    pending: PendingItems
     model: str | None
     took_ms: float
 
@@ -214,7 +214,7 @@ class SimilarFound(Response, kw_only=True, omit_defaults=False):
     success: Literal[True] = True
     results: list[FoundPassage]
     searched: int
-    pending: Pending
+    pending: PendingItems
     model: str
     took_ms: float
 
@@ -276,7 +276,7 @@ async def get_context(
         asked = _asked(request, actor, request.query, DEFAULT_TOP_K, retriever)
         gathered = await gather(retriever, actor, asked, request.max_tokens, count)
     else:
-        likeness = Likeness(retriever, actor, _part(request))
+        likeness = SimilarSearch(retriever, actor, _part(request))
         gathered = await likeness.surroundings(request.chunk_id or "", request.max_tokens, count)
     return _gathered(request, gathered, started)
 
@@ -295,7 +295,7 @@ async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever)
     started = timing.perf_counter()
     if (request.text is None) == (request.chunk_id is None):
         raise InvalidInput("text: give either chunk_id or text", field="text")
-    likeness = Likeness(retriever, actor, _part(request))
+    likeness = SimilarSearch(retriever, actor, _part(request))
     similar = await likeness.find(request.chunk_id, _said("text", request.text), request.top_k, request.floor)
     return SimilarFound(
         results=[passage_shown(hit, explain=False) for hit in similar.hits],
@@ -306,18 +306,18 @@ async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever)
     )
 
 
-def _asked(request: Weighed, actor: Actor, query: str, top_k: int, retriever: Retriever) -> Asked:
-    weighing = Weighing(
+def _asked(request: WeightOptions, actor: Actor, query: str, top_k: int, retriever: Retriever) -> SearchRequest:
+    weighing = RankingWeights(
         floor=_floor(request, actor),
         recency_weight=request.recency_weight,
         importance_weight=request.importance_weight,
         half_life_days=request.half_life_days,
     )
     text = _said("query", query) or ""
-    return Asked(Question(text=text, asked_at=retriever.now(), top_k=top_k, weighing=weighing), _part(request))
+    return SearchRequest(Query(text=text, asked_at=retriever.now(), top_k=top_k, weighing=weighing), _part(request))
 
 
-def _floor(request: Weighed, actor: Actor) -> float:
+def _floor(request: WeightOptions, actor: Actor) -> float:
     floors = (request.floor, actor.relevance_floor, DEFAULT_FLOOR)
     return next(floor for floor in floors if floor is not None)
 
@@ -331,7 +331,7 @@ def _said(name: str, text: str | None) -> str | None:
     return text
 
 
-def _part(request: Filtered) -> Part:
+def _part(request: Filtered) -> RequestedScope:
     if request.domain is not None and request.domains is not None:
         raise InvalidInput("domains: give either domain or domains", field="domains")
     named = [request.domain] if request.domain is not None else request.domains or []
@@ -342,7 +342,7 @@ def _part(request: Filtered) -> Part:
         raise InvalidInput("since: later than until", field="since")
     if request.metadata:
         encode_given("metadata", request.metadata)
-    return Part(
+    return RequestedScope(
         domains=tuple(named),
         session_id=request.session_id,
         sources=None if request.sources is None else frozenset(request.sources),
@@ -359,14 +359,14 @@ def _check_record(request: SearchEverything, actor: Actor) -> None:
 
 
 async def _recorded(
-    request: SearchEverything, actor: Actor, found: Found, retriever: Retriever
+    request: SearchEverything, actor: Actor, found: SearchResult, retriever: Retriever
 ) -> str | msgspec.UnsetType:
     if not request.record:
         return UNSET
     return await record_search(retriever, actor, request.query, request.session_id, found)
 
 
-def _gathered(request: GetContext, gathered: Gathering, started: float) -> ContextGathered:
+def _gathered(request: GetContext, gathered: BuiltContext, started: float) -> ContextGathered:
     woven, found = gathered.woven, gathered.found
     ranking = None if found is None else found.ranking
     return ContextGathered(
@@ -385,7 +385,7 @@ def _gathered(request: GetContext, gathered: Gathering, started: float) -> Conte
     )
 
 
-def _citation(number: int, stretch: Stretch, gathered: Gathering) -> Citation:
+def _citation(number: int, stretch: Section, gathered: BuiltContext) -> Citation:
     scores = [gathered.scores[each.chunk_id] for each in stretch.passages if each.chunk_id in gathered.scores]
     said: dict[str, Any] = where(stretch.passages[0])
     return Citation(

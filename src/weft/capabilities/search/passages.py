@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from weft.capabilities.messages.model import Message
-    from weft.capabilities.search.stores import Library
+    from weft.capabilities.search.stores import SearchStores
 
 _DOCUMENT = re.compile(r"knowledge://([^/?#]+)/([^?#]+)(?:\?version=[0-9]+)?\Z")
 _KINDS = {
@@ -48,7 +48,7 @@ _KINDS = {
 }
 
 
-class Passage(msgspec.Struct, frozen=True, kw_only=True):
+class ChunkPassage(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk as its caller may read it now. ``uri`` is where it is from, with the version that it is part of."""
 
     chunk: Chunk
@@ -64,7 +64,7 @@ class Passage(msgspec.Struct, frozen=True, kw_only=True):
         return self.chunk.chunk_id
 
 
-def ref_to(passage: Passage) -> ContextSourceRef:
+def ref_to(passage: ChunkPassage) -> ContextSourceRef:
     """Return a reference to a passage: by its place and its digest, which find it again without repeating it."""
     chunk = passage.chunk
     return ContextSourceRef(
@@ -77,14 +77,14 @@ def ref_to(passage: Passage) -> ContextSourceRef:
     )
 
 
-async def read_numbers(found: Iterable[tuple[str, int]], library: Library) -> dict[str, Passage]:
+async def read_numbers(found: Iterable[tuple[str, int]], library: SearchStores) -> dict[str, ChunkPassage]:
     """Return, by their ids, those of the chunks that there are for the caller: named by shelf and number."""
     numbers = _by_shelf(found)
     chunks = [chunk for shelf, some in numbers.items() for chunk in await library.shelves.find(shelf, some)]
     return await read_chunks(chunks, library)
 
 
-async def read_siblings(found: Iterable[tuple[str, int]], library: Library) -> set[tuple[str, int]]:
+async def read_siblings(found: Iterable[tuple[str, int]], library: SearchStores) -> set[tuple[str, int]]:
     """Return all chunks of the versions that some are part of: whoever cannot read one can read none of them."""
     numbers = _by_shelf(found)
     versions = {
@@ -102,7 +102,7 @@ def _by_shelf(found: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     return numbers
 
 
-async def read_chunks(chunks: Sequence[Chunk], library: Library) -> dict[str, Passage]:
+async def read_chunks(chunks: Sequence[Chunk], library: SearchStores) -> dict[str, ChunkPassage]:
     """Return, by their ids, what chunks say: those that the caller may read now."""
     by_place: defaultdict[tuple[str, str], list[Chunk]] = defaultdict(list)
     for chunk in chunks:
@@ -113,14 +113,14 @@ async def read_chunks(chunks: Sequence[Chunk], library: Library) -> dict[str, Pa
     return {each.chunk_id: each for each in await not_redacted(found, library)}
 
 
-async def not_redacted(passages: Sequence[Passage], library: Library) -> list[Passage]:
+async def not_redacted(passages: Sequence[ChunkPassage], library: SearchStores) -> list[ChunkPassage]:
     """Return the passages of which nothing was redacted: what must not be shown is not found by its words either."""
     items = {each.uri for each in passages if each.chunk.source != "document"}
     redacted = await library.records.redactions(sorted(items))
     return [each for each in passages if each.uri not in redacted]
 
 
-async def _documents(domain: str, chunks: Sequence[Chunk], library: Library) -> list[Passage]:
+async def _documents(domain: str, chunks: Sequence[Chunk], library: SearchStores) -> list[ChunkPassage]:
     if await visible_domain(domain, library) is None:
         return []
     found = []
@@ -131,7 +131,7 @@ async def _documents(domain: str, chunks: Sequence[Chunk], library: Library) -> 
             continue
         uri = document_uri(domain, document.document_id, document.indexed_version)
         title = document.indexed_title or document.document_id
-        found.append(Passage(chunk=chunk, text=chunk.text, title=title, uri=uri))
+        found.append(ChunkPassage(chunk=chunk, text=chunk.text, title=title, uri=uri))
     return found
 
 
@@ -144,7 +144,7 @@ def is_address_of_document(uri: str) -> bool:
     return _DOCUMENT.match(uri) is not None
 
 
-async def text_at(uri: str, library: Library) -> str | None:
+async def text_at(uri: str, library: SearchStores) -> str | None:
     """Return what a document, or a key of the caller's memory, says now; None if it is not there for the caller."""
     document = _DOCUMENT.match(uri)
     if document is not None:
@@ -161,7 +161,7 @@ async def text_at(uri: str, library: Library) -> str | None:
     return text_of_memory(said)
 
 
-async def _text_of_document(domain: str, document_id: str, library: Library) -> str | None:
+async def _text_of_document(domain: str, document_id: str, library: SearchStores) -> str | None:
     if await visible_domain(domain, library) is None:
         return None
     document = await library.documents.find(domain, document_id)
@@ -169,13 +169,13 @@ async def _text_of_document(domain: str, document_id: str, library: Library) -> 
     return None if kept is None else text_of(*kept)
 
 
-async def _messages(session_id: str, chunks: Sequence[Chunk], library: Library) -> list[Passage]:
+async def _messages(session_id: str, chunks: Sequence[Chunk], library: SearchStores) -> list[ChunkPassage]:
     numbers = {int(chunk.item) for chunk in chunks}
     messages = {str(each.message_id): each for each in await visible_messages(session_id, numbers, library)}
     return [_of_message(session_id, messages[chunk.item], chunk) for chunk in chunks if chunk.item in messages]
 
 
-async def visible_messages(session_id: str, numbers: Iterable[int], library: Library) -> list[Message]:
+async def visible_messages(session_id: str, numbers: Iterable[int], library: SearchStores) -> list[Message]:
     """Return those of a session's messages that there are for the caller."""
     if not await _admits(session_id, library):
         return []
@@ -184,13 +184,13 @@ async def visible_messages(session_id: str, numbers: Iterable[int], library: Lib
     return [message for message in found if message.audience in audiences]
 
 
-async def _admits(session_id: str, library: Library) -> bool:
+async def _admits(session_id: str, library: SearchStores) -> bool:
     session = await library.sessions.find(session_id)
     return session is not None and session.admits(library.actor)
 
 
-def _of_message(session_id: str, message: Message, chunk: Chunk) -> Passage:
-    return Passage(
+def _of_message(session_id: str, message: Message, chunk: Chunk) -> ChunkPassage:
+    return ChunkPassage(
         chunk=chunk,
         text=text_of_message(message)[chunk.start : chunk.end],
         title="",
@@ -200,7 +200,7 @@ def _of_message(session_id: str, message: Message, chunk: Chunk) -> Passage:
     )
 
 
-async def _entries(session_id: str, chunks: Sequence[Chunk], library: Library) -> list[Passage]:
+async def _entries(session_id: str, chunks: Sequence[Chunk], library: SearchStores) -> list[ChunkPassage]:
     if not await _admits(session_id, library):
         return []
     keys = sorted({key_of_item(chunk.item) for chunk in chunks})
@@ -215,18 +215,18 @@ async def _entries(session_id: str, chunks: Sequence[Chunk], library: Library) -
             text = text_of_entry(said)[chunk.start : chunk.end]
             uri = str(VersionName(line_of(session_id), entry.key, entry.life, entry.version))
             found.append(
-                Passage(chunk=chunk, text=text, title=entry.key, uri=uri, key=entry.key, session_id=session_id)
+                ChunkPassage(chunk=chunk, text=text, title=entry.key, uri=uri, key=entry.key, session_id=session_id)
             )
     return found
 
 
-async def _memories(owner: str, chunks: Sequence[Chunk], library: Library) -> list[Passage]:
+async def _memories(owner: str, chunks: Sequence[Chunk], library: SearchStores) -> list[ChunkPassage]:
     if owner != library.actor.principal_id:
         return []
     return [passage for chunk in chunks if (passage := await _memory(owner, chunk, library)) is not None]
 
 
-async def _memory(owner: str, chunk: Chunk, library: Library) -> Passage | None:
+async def _memory(owner: str, chunk: Chunk, library: SearchStores) -> ChunkPassage | None:
     name = MemoryKey.parse(chunk.item)
     if name.session_id is not None and not await _admits(name.session_id, library):
         return None
@@ -234,7 +234,7 @@ async def _memory(owner: str, chunk: Chunk, library: Library) -> Passage | None:
     said = await library.memories.read(scope, name.key)
     if said is None or not said.entry.lives_at(library.now) or version_of(said.entry) != chunk.version:
         return None
-    return Passage(
+    return ChunkPassage(
         chunk=chunk,
         text=text_of_memory(said)[chunk.start : chunk.end],
         title=name.key,
@@ -244,7 +244,7 @@ async def _memory(owner: str, chunk: Chunk, library: Library) -> Passage | None:
     )
 
 
-_READERS: dict[str, Callable[[str, Sequence[Chunk], Library], Awaitable[list[Passage]]]] = {
+_READERS: dict[str, Callable[[str, Sequence[Chunk], SearchStores], Awaitable[list[ChunkPassage]]]] = {
     "document": _documents,
     "message": _messages,
     "board": _entries,

@@ -31,7 +31,7 @@ class Understood(NamedTuple):
     speaker: str | None
 
 
-def understand(text: str, speakers: Collection[str]) -> Understood:
+def parse_query(text: str, speakers: Collection[str]) -> Understood:
     """Return what a question asks, in a conversation of these speakers (or in none)."""
     asked, named = _without_names(_shortened(text), {name.casefold() for name in speakers} - _ROLES)
     return Understood(_parts(asked), named.pop() if len(named) == 1 else None)

@@ -64,7 +64,7 @@ def plain_words(name: str) -> str:
 
 def _words(text: str) -> list[str]:
     found = []
-    for word in _WORD.findall(_HUMP.sub(" ", folded(text)).lower().translate(_APOSTROPHE)):
+    for word in _WORD.findall(_HUMP.sub(" ", strip_marks(text)).lower().translate(_APOSTROPHE)):
         if word.isascii() or not _UNSPACED.search(word):
             if len(word) <= LONGEST_WORD:
                 found += [word, *_pieces(word)]
@@ -85,7 +85,7 @@ def _pairs(word: str) -> list[str]:
     return [run[at : at + 2] for run in _UNSPACED.findall(word) for at in range(max(1, len(run) - 1))]
 
 
-def folded(text: str) -> str:
+def strip_marks(text: str) -> str:
     """Return a text without accents and other marks on letters."""
     if text.isascii():
         return text

@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weft.capabilities.search.bm25 import Lexicon
-from weft.capabilities.search.dedup import let_stand_back
-from weft.capabilities.search.query_parser import understand
+from weft.capabilities.search.dedup import penalise_duplicates
+from weft.capabilities.search.query_parser import parse_query
 from weft.capabilities.search.scoring import add_speaker, add_weighing, evidence_in
-from weft.capabilities.search.selection import Weighed, choose
+from weft.capabilities.search.selection import ScoredCandidates, choose
 from weft.kernel.thread_pools import SEARCHING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.search.index_view import Floats, View
-    from weft.capabilities.search.model import Question, Ranking
+    from weft.capabilities.search.model import Query, Ranking
     from weft.capabilities.search.retriever import Embed
-    from weft.capabilities.search.scoring import Evidence
+    from weft.capabilities.search.scoring import Scores
 
 # Of a question of many parts these are looked for, those that say most in words that are there.
 _MOST_PARTS = 16
@@ -41,20 +41,20 @@ class _Asked(NamedTuple):
     speaker: str | None
 
 
-async def rank(question: Question, views: Sequence[View], embed: Embed) -> Ranking:
+async def rank(question: Query, views: Sequence[View], embed: Embed) -> Ranking:
     """Return what has most to do with a question. ``embed`` gives the meaning of texts, or None if it cannot now."""
     weighed = await weigh(question, views, embed)
     return await SEARCHING.run(choose, question, views, weighed)
 
 
-async def weigh(question: Question, views: Sequence[View], embed: Embed) -> Weighed:
+async def weigh(question: Query, views: Sequence[View], embed: Embed) -> ScoredCandidates:
     """Return everything worth a close look, and what speaks for each of it."""
     texts, asked, lexicon = await SEARCHING.run(_understood, question.text, views)
     vectors = await _meanings(texts, {part for each in asked for part in each.parts}, embed)
     found = await asyncio.gather(
         *(_evidence(place, each, question, lexicon, vectors) for place, each in enumerate(asked) if each.view.size)
     )
-    return Weighed(found, vectors is not None)
+    return ScoredCandidates(found, vectors is not None)
 
 
 def _understood(text: str, views: Sequence[View]) -> tuple[list[str], list[_Asked], Lexicon]:
@@ -62,25 +62,23 @@ def _understood(text: str, views: Sequence[View]) -> tuple[list[str], list[_Aske
     texts: dict[str, int] = {}
     asked = []
     for view in views:
-        parts, speaker = understand(text, view.present_speakers() if view.is_conversation else ())
+        parts, speaker = parse_query(text, view.present_speakers() if view.is_conversation else ())
         told = sorted(parts, key=len, reverse=True)[:_MOST_LOOKED_AT]
         asked.append(_Asked(view, [texts.setdefault(part, len(texts)) for part in parts if part in told], speaker))
     lexicon = Lexicon(views, list(texts))
     return list(texts), [_telling(place, each, lexicon) for place, each in enumerate(asked)], lexicon
 
 
-async def _evidence(
-    place: int, asked: _Asked, question: Question, lexicon: Lexicon, vectors: Floats | None
-) -> Evidence:
+async def _evidence(place: int, asked: _Asked, question: Query, lexicon: Lexicon, vectors: Floats | None) -> Scores:
     evidence = await evidence_in(place, asked.view, lexicon, vectors, asked.parts)
     await SEARCHING.run(_complete, evidence, asked.speaker, question)
     return evidence
 
 
-def _complete(evidence: Evidence, speaker: str | None, question: Question) -> None:
+def _complete(evidence: Scores, speaker: str | None, question: Query) -> None:
     add_speaker(evidence, speaker)
     add_weighing(evidence, question.weighing, question.asked_at)
-    let_stand_back(evidence)
+    penalise_duplicates(evidence)
 
 
 def _telling(place: int, asked: _Asked, lexicon: Lexicon) -> _Asked:

@@ -14,8 +14,8 @@ from weft.kernel.clock import from_micros
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
-    from weft.capabilities.search.passages import Passage
-    from weft.capabilities.search.retriever import Hit, Outlook
+    from weft.capabilities.search.passages import ChunkPassage
+    from weft.capabilities.search.retriever import SearchHit, SearchScope
 
 
 class FoundIn(Response, kw_only=True):
@@ -46,7 +46,7 @@ class FoundPassage(FoundIn, kw_only=True):
     signals: dict[str, Any] | UnsetType = UNSET
 
 
-class Pending(Response, omit_defaults=False):
+class PendingItems(Response, omit_defaults=False):
     """What cannot be found yet of what you may see: documents that are still being indexed, and what events tell of.
 
     ``in_part``: an index is being made anew, so not everything was searched; confidence is lower until it is done.
@@ -57,7 +57,7 @@ class Pending(Response, omit_defaults=False):
     in_part: bool = False
 
 
-def passage_shown(hit: Hit, *, explain: bool) -> FoundPassage:
+def passage_shown(hit: SearchHit, *, explain: bool) -> FoundPassage:
     return FoundPassage(
         chunk_id=hit.passage.chunk_id,
         score=hit.ranked.score,
@@ -68,7 +68,7 @@ def passage_shown(hit: Hit, *, explain: bool) -> FoundPassage:
     )
 
 
-def where(passage: Passage) -> dict[str, Any]:
+def where(passage: ChunkPassage) -> dict[str, Any]:
     """Return the fields that say where a passage is from."""
     chunk = passage.chunk
     is_document = chunk.source == "document"
@@ -86,5 +86,5 @@ def where(passage: Passage) -> dict[str, Any]:
     }
 
 
-def pending_in(outlook: Outlook) -> Pending:
-    return Pending(documents=outlook.pending_documents, events=outlook.pending_events, in_part=outlook.in_part)
+def pending_in(outlook: SearchScope) -> PendingItems:
+    return PendingItems(documents=outlook.pending_documents, events=outlook.pending_events, in_part=outlook.in_part)

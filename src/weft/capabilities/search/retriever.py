@@ -15,9 +15,9 @@ from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, Emb
 from weft.capabilities.indexing.embeddings.model_selection import serving_model
 from weft.capabilities.knowledge.quotas import most_results
 from weft.capabilities.messages.model import ADMINS
-from weft.capabilities.search.model import Question, Ranked, Ranking, Weighing
-from weft.capabilities.search.passages import Passage, read_numbers, read_siblings
-from weft.capabilities.search.scope import sight_of
+from weft.capabilities.search.model import Query, Ranked, Ranking, RankingWeights
+from weft.capabilities.search.passages import ChunkPassage, read_numbers, read_siblings
+from weft.capabilities.search.scope import resolve_scope
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent
 from weft.kernel.identity import PRINCIPAL
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from weft.capabilities.indexing.embeddings.model import Vectors
-    from weft.capabilities.search.index_view import View, Views, Wish
-    from weft.capabilities.search.scope import Part
-    from weft.capabilities.search.stores import Libraries, Library
+    from weft.capabilities.search.index_view import CollectionQuery, View, Views
+    from weft.capabilities.search.scope import RequestedScope
+    from weft.capabilities.search.stores import Libraries, SearchStores
     from weft.kernel.identity import Actor
 
 # What has expired, or belongs to a session that is being deleted, stays on its shelf for moments. So many of what is
@@ -44,7 +44,7 @@ Embed = Callable[["Sequence[str]"], Awaitable["Vectors | None"]]
 class Rank(Protocol):
     """How what a caller may see is ranked."""
 
-    async def __call__(self, question: Question, views: Sequence[View], embed: Embed) -> Ranking: ...
+    async def __call__(self, question: Query, views: Sequence[View], embed: Embed) -> Ranking: ...
 
 
 class Unanswered(Protocol):
@@ -53,27 +53,27 @@ class Unanswered(Protocol):
     async def tell(self, actor: Actor, event: NewEvent) -> None: ...
 
 
-class Asked(NamedTuple):
+class SearchRequest(NamedTuple):
     """A question as a caller asks it: of which part of everything."""
 
-    question: Question
-    part: Part
+    question: Query
+    part: RequestedScope
 
 
-class Hit(NamedTuple):
+class SearchHit(NamedTuple):
     """Something that was found, and why."""
 
     ranked: Ranked
-    passage: Passage
+    passage: ChunkPassage
 
 
-class Outlook(NamedTuple):
+class SearchScope(NamedTuple):
     """What is there for a caller to be searched, and by which model. ``most`` is what its plan allows of results.
 
     ``in_part`` tells that a copy of it is being made anew, so that not all of it can be found yet.
     """
 
-    wishes: Sequence[Wish]
+    wishes: Sequence[CollectionQuery]
     model: str
     most: int | None
     pending_documents: int
@@ -81,12 +81,12 @@ class Outlook(NamedTuple):
     in_part: bool = False
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search came to. ``model`` is None if it could not ask for meaning."""
 
-    hits: list[Hit]
+    hits: list[SearchHit]
     ranking: Ranking
-    outlook: Outlook
+    outlook: SearchScope
     model: str | None
 
 
@@ -103,7 +103,7 @@ class Retriever:
     note: Callable[[str, str, str], None]
     unanswered: Unanswered
 
-    async def find(self, actor: Actor, asked: Asked) -> Found:
+    async def find(self, actor: Actor, asked: SearchRequest) -> SearchResult:
         """Return what answers a question best, the best first; the most recent if nothing does."""
         outlook, views = await self.look(actor, asked.part)
         question = _within(asked.question, outlook)
@@ -113,22 +113,24 @@ class Retriever:
         ranking, hits = await self._ranked(actor, question, outlook, views, embed)
         if ranking.fallback is not None and not outlook.in_part:
             await self.unanswered.tell(actor, _low_relevance(actor, asked, ranking))
-        return Found(hits, ranking, outlook, outlook.model if ranking.by_meaning else None)
+        return SearchResult(hits, ranking, outlook, outlook.model if ranking.by_meaning else None)
 
-    async def look(self, actor: Actor, part: Part) -> tuple[Outlook, list[View]]:
+    async def look(self, actor: Actor, part: RequestedScope) -> tuple[SearchScope, list[View]]:
         """Open all that a caller may see of a part of everything."""
         outlook = await self.libraries.read(actor, partial(self._outlook, part))
         views = await self._opened(actor, outlook)
         return outlook._replace(in_part=any(view.behind for view in views)), views
 
-    async def read(self, actor: Actor, ranked: Iterable[Ranked]) -> list[Hit]:
+    async def read(self, actor: Actor, ranked: Iterable[Ranked]) -> list[SearchHit]:
         """Return those of the chunks that the caller may read now, in the same order."""
         wanted = list(ranked)
         named = [(each.shelf, each.number) for each in wanted]
         passages = await self.libraries.read(actor, partial(read_numbers, named))
-        return [Hit(each, passages[name]) for each in wanted if (name := f"{each.shelf}/{each.number}") in passages]
+        return [
+            SearchHit(each, passages[name]) for each in wanted if (name := f"{each.shelf}/{each.number}") in passages
+        ]
 
-    async def _opened(self, actor: Actor, outlook: Outlook, gone: Iterable[tuple[str, int]] = ()) -> list[View]:
+    async def _opened(self, actor: Actor, outlook: SearchScope, gone: Iterable[tuple[str, int]] = ()) -> list[View]:
         """Open what there is to be searched, without what has turned out to be gone."""
         without: defaultdict[str, set[int]] = defaultdict(set)
         for shelf, number in gone:
@@ -140,11 +142,11 @@ class Retriever:
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    async def _outlook(self, part: Part, library: Library) -> Outlook:
-        sight = await sight_of(part, library)
+    async def _outlook(self, part: RequestedScope, library: SearchStores) -> SearchScope:
+        sight = await resolve_scope(part, library)
         model = serving_model(await library.models.listed(), self.embeddings.models())
         most = most_results(await library.domains.plan())
-        return Outlook(
+        return SearchScope(
             sight.wishes, model.name, most, sight.pending_documents, await library.lag.events(library.actor, part)
         )
 
@@ -158,8 +160,8 @@ class Retriever:
         return stack(found)
 
     async def _ranked(
-        self, actor: Actor, question: Question, outlook: Outlook, views: Sequence[View], embed: Embed
-    ) -> tuple[Ranking, list[Hit]]:
+        self, actor: Actor, question: Query, outlook: SearchScope, views: Sequence[View], embed: Embed
+    ) -> tuple[Ranking, list[SearchHit]]:
         """Rank, and rank anew without what was found and has gone: neither a place nor a figure is left to it."""
         ranking = await self.rank(question, views, embed)
         hits = await self.read(actor, ranking.ranked)
@@ -168,9 +170,9 @@ class Retriever:
             hits = await self.read(actor, ranking.ranked)
         return ranking, hits
 
-    async def _still_there(self, actor: Actor, question: Question, outlook: Outlook, embed: Embed) -> list[View]:
+    async def _still_there(self, actor: Actor, question: Query, outlook: SearchScope, embed: Embed) -> list[View]:
         """Open what there is, without what is near to a question and cannot be read any more."""
-        near = structs.replace(question, top_k=_PROBED, most=None, weighing=Weighing(floor=0.0))
+        near = structs.replace(question, top_k=_PROBED, most=None, weighing=RankingWeights(floor=0.0))
         views, gone = await self._opened(actor, outlook), set[tuple[str, int]]()
         for _ in range(_PROBES):
             ranking = await self.rank(near, views, embed)
@@ -183,7 +185,7 @@ class Retriever:
         return views
 
 
-def _within(question: Question, outlook: Outlook) -> Question:
+def _within(question: Query, outlook: SearchScope) -> Query:
     allowed = question.top_k if outlook.most is None else min(question.top_k, outlook.most)
     return structs.replace(question, top_k=allowed, most=outlook.most)
 
@@ -192,7 +194,7 @@ def _names(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
     return {(each.shelf, each.number) for each in ranked}
 
 
-def _low_relevance(actor: Actor, asked: Asked, ranking: Ranking) -> NewEvent:
+def _low_relevance(actor: Actor, asked: SearchRequest, ranking: Ranking) -> NewEvent:
     """Return what is told to those who see to it that searches find something, without what was asked."""
     part = asked.part
     return NewEvent(

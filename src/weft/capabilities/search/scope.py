@@ -9,7 +9,7 @@ import msgspec
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, Source, shelf_of_domain
 from weft.capabilities.knowledge.model import may_look_into
 from weft.capabilities.memory.model import KeyRange, MemoryScope
-from weft.capabilities.search.index_view import Unfinished, Wish
+from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
 from weft.capabilities.search.items import MemoryKey
 from weft.capabilities.sessions.model import find_session
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.knowledge.model import Domain
-    from weft.capabilities.search.stores import Library
+    from weft.capabilities.search.stores import SearchStores
 
 _EVERY_SOURCE: frozenset[Source] = frozenset({"document", "message", "board", "memory"})
 _DOCUMENTS: frozenset[Source] = frozenset({"document"})
@@ -25,7 +25,7 @@ _IN_SESSIONS: frozenset[Source] = frozenset({"message", "board"})
 _AT_ONCE = 500
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True):
+class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
     """Which part of everything is looked at: all of it, as far as nothing is said.
 
     Who names domains, metadata or types means documents, unless sources say otherwise. Who names a session means no
@@ -59,14 +59,14 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
         return self.session_id is None or session_id in {None, self.session_id}
 
 
-class Sight(NamedTuple):
+class VisibleScope(NamedTuple):
     """What a caller may look at, shelf by shelf, and how many documents on these shelves cannot be found yet."""
 
-    wishes: list[Wish]
+    wishes: list[CollectionQuery]
     pending_documents: int
 
 
-async def sight_of(part: Part, library: Library) -> Sight:
+async def resolve_scope(part: RequestedScope, library: SearchStores) -> VisibleScope:
     """Return what to look at: nothing that the caller may not look into.
 
     To whoever may not look into a domain or a session it does not exist.
@@ -83,33 +83,33 @@ async def sight_of(part: Part, library: Library) -> Sight:
         wishes.append(await _of_sessions(part, library))
     if "memory" in wanted:
         wishes.append(await _of_memory(part, library))
-    return Sight(wishes, pending)
+    return VisibleScope(wishes, pending)
 
 
-async def visible_domain(name: str, library: Library) -> Domain | None:
+async def visible_domain(name: str, library: SearchStores) -> Domain | None:
     domain = await library.domains.domains.find(name)
     return domain if domain is not None and may_look_into(domain, library.actor) else None
 
 
-async def _domains(part: Part, library: Library) -> Sequence[Domain]:
+async def _domains(part: RequestedScope, library: SearchStores) -> Sequence[Domain]:
     if part.domains:
         return [await library.domains.find(name) for name in dict.fromkeys(part.domains)]
     return await library.domains.admitting()
 
 
-async def _of_domain(domain: Domain, part: Part, library: Library) -> Wish:
+async def _of_domain(domain: Domain, part: RequestedScope, library: SearchStores) -> CollectionQuery:
     items = None
     if part.metadata or part.types:
         items = frozenset(await library.documents.matching(domain.domain, part.metadata, part.types))
     unfinished = frozenset(
-        Unfinished(domain.domain, *each) for each in await library.documents.unfinished(domain.domain)
+        IncompleteItem(domain.domain, *each) for each in await library.documents.unfinished(domain.domain)
     )
     shelf = shelf_of_domain(domain.domain)
-    return Wish(shelf, items=items, since=part.since, until=part.until, unfinished=unfinished)
+    return CollectionQuery(shelf, items=items, since=part.since, until=part.until, unfinished=unfinished)
 
 
-async def _of_sessions(part: Part, library: Library) -> Wish:
-    return Wish(
+async def _of_sessions(part: RequestedScope, library: SearchStores) -> CollectionQuery:
+    return CollectionQuery(
         SESSIONS,
         places=await _sessions(part, library),
         sources=frozenset(part.in_sessions),
@@ -120,7 +120,7 @@ async def _of_sessions(part: Part, library: Library) -> Wish:
     )
 
 
-async def _sessions(part: Part, library: Library) -> frozenset[str] | None:
+async def _sessions(part: RequestedScope, library: SearchStores) -> frozenset[str] | None:
     if part.session_id is not None:
         return frozenset({part.session_id})
     if library.actor.is_admin:
@@ -128,13 +128,13 @@ async def _sessions(part: Part, library: Library) -> frozenset[str] | None:
     return await library.known_sessions.admitting(library.actor)
 
 
-async def _of_memory(part: Part, library: Library) -> Wish:
+async def _of_memory(part: RequestedScope, library: SearchStores) -> CollectionQuery:
     own = frozenset({library.actor.principal_id})
     items = None if part.session_id is None else await _memories_within(part, library)
-    return Wish(MEMORY, places=own, items=items, since=part.since, until=part.until)
+    return CollectionQuery(MEMORY, places=own, items=items, since=part.since, until=part.until)
 
 
-async def _memories_within(part: Part, library: Library) -> frozenset[str] | None:
+async def _memories_within(part: RequestedScope, library: SearchStores) -> frozenset[str] | None:
     """Return what the caller remembers of the session that is meant and of none; None if that is all there is."""
     owner, now = library.actor.principal_id, library.now
     scopes = [size.session_id for size in await library.memories.sizes(owner, now)]
@@ -147,7 +147,7 @@ async def _memories_within(part: Part, library: Library) -> frozenset[str] | Non
     return frozenset(found)
 
 
-async def _keys(scope: MemoryScope, now: int, library: Library) -> list[str]:
+async def _keys(scope: MemoryScope, now: int, library: SearchStores) -> list[str]:
     found: list[str] = []
     while True:
         page = await library.memories.page(scope, KeyRange.of("", after=found[-1] if found else ""), now, _AT_ONCE)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from weft.capabilities.search.bm25 import said_of
-from weft.capabilities.search.index_view import Columns, Near
+from weft.capabilities.search.index_view import Columns, NearestRows
 from weft.capabilities.search.neighbour_windows import windows_around, with_neighbours
 from weft.kernel.clock import DAY_MICROS
 from weft.kernel.thread_pools import SEARCHING
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.search.bm25 import Lexicon, Weights
     from weft.capabilities.search.index_view import Floats, View
-    from weft.capabilities.search.model import Weighing
+    from weft.capabilities.search.model import RankingWeights
     from weft.capabilities.search.neighbour_windows import Windows
 
 # So many are taken by words and so many by meaning; of a question of many parts, fewer for each of them.
@@ -52,7 +52,7 @@ _NOTHING = 1e-6
 
 
 @dataclass(slots=True)
-class Evidence:
+class Scores:
     """Candidates of one view, and what speaks for each: ``signals`` add up to ``total``.
 
     ``vectors`` are what they mean; None if that is not known. ``beside`` is how many rows stand in the window of each.
@@ -91,9 +91,7 @@ class _Part:
     vector: Floats | None
 
 
-async def evidence_in(
-    place: int, view: View, lexicon: Lexicon, vectors: Floats | None, parts: Sequence[int]
-) -> Evidence:
+async def evidence_in(place: int, view: View, lexicon: Lexicon, vectors: Floats | None, parts: Sequence[int]) -> Scores:
     """Return the candidates of a view for some parts of a question, and how words and meaning speak for each."""
     asked = [_Part(lexicon.weights(part), None if vectors is None else vectors[part]) for part in parts]
     limit = max(_CANDIDATES // max(len(asked), 1), _CANDIDATES_OF_PART)
@@ -106,7 +104,7 @@ async def evidence_in(
     return await SEARCHING.run(_weighed, view, close, near)
 
 
-def add_speaker(evidence: Evidence, speaker: str | None) -> None:
+def add_speaker(evidence: Scores, speaker: str | None) -> None:
     """Let it count that something was said by the one whose words are meant."""
     if speaker is None:
         return
@@ -114,25 +112,25 @@ def add_speaker(evidence: Evidence, speaker: str | None) -> None:
     evidence.add("speaker", _SPEAKER_BONUS * np.isin(evidence.columns.speaker, codes))
 
 
-def add_weighing(evidence: Evidence, weighing: Weighing, asked_at: int) -> None:
+def add_weighing(evidence: Scores, weighing: RankingWeights, asked_at: int) -> None:
     """Let it count that something is new or important, as much as whoever asks wants it to."""
     columns = evidence.columns
     evidence.add("recency", weighing.recency_weight * recency(columns.moment, asked_at, weighing))
     evidence.add("importance", weighing.importance_weight * (columns.importance - _MIDDLING))
 
 
-def recency(moment: NDArray[np.int64], asked_at: int, weighing: Weighing) -> NDArray[np.float64]:
+def recency(moment: NDArray[np.int64], asked_at: int, weighing: RankingWeights) -> NDArray[np.float64]:
     """Return how new something is: 1 at this moment, and half as much after each half-life."""
     days = np.maximum(asked_at - moment, 0) / DAY_MICROS
     halved: NDArray[np.float64] = 0.5 ** (days / weighing.half_life_days)
     return halved
 
 
-def _by_words(place: int, lexicon: Lexicon, parts: Sequence[_Part], limit: int) -> list[Near]:
-    return [Near(*lexicon.strongest(place, part.weights, limit)) for part in parts]
+def _by_words(place: int, lexicon: Lexicon, parts: Sequence[_Part], limit: int) -> list[NearestRows]:
+    return [NearestRows(*lexicon.strongest(place, part.weights, limit)) for part in parts]
 
 
-def _windows(view: View, *found: Sequence[Near]) -> Windows:
+def _windows(view: View, *found: Sequence[NearestRows]) -> Windows:
     """Return the surroundings of what is worth a close look: what was found, what is next to it, what is pinned."""
     promising: dict[int, float] = {}
     for rows, strength in chain(*found):
@@ -168,14 +166,14 @@ def _close(
     )
 
 
-def _weighed(view: View, close: _Close, near: Floats | None) -> Evidence:
+def _weighed(view: View, close: _Close, near: Floats | None) -> Scores:
     """Return what speaks for each, now that the vectors are at hand and lengths are known."""
     windows, signals = close.windows, _best_parts(close.signals)
     if near is not None:
         taken_for = close.lengths / np.maximum(windows.lengths(near), _NOTHING)
         signals[_MEANT_AROUND] *= taken_for.astype(np.float32)
     vectors = None if near is None else near[windows.centres]
-    return Evidence(view, close.columns, vectors, windows.beside, signals, np.sum(list(signals.values()), axis=0))
+    return Scores(view, close.columns, vectors, windows.beside, signals, np.sum(list(signals.values()), axis=0))
 
 
 def _by_said(counts: Floats, lengths: Floats, windows: Windows, weights: Weights) -> dict[str, Floats]:

@@ -12,15 +12,17 @@ from weft.kernel.identity import PRINCIPAL
 from weft.kernel.ids import new_id
 
 if TYPE_CHECKING:
-    from weft.capabilities.search.retriever import Found, Retriever
-    from weft.capabilities.search.stores import Library
+    from weft.capabilities.search.retriever import Retriever, SearchResult
+    from weft.capabilities.search.stores import SearchStores
     from weft.kernel.identity import Actor
 
 
-async def record_search(retriever: Retriever, actor: Actor, query: str, session_id: str | None, found: Found) -> str:
+async def record_search(
+    retriever: Retriever, actor: Actor, query: str, session_id: str | None, found: SearchResult
+) -> str:
     """Put a search on record, for the caller alone: what it may see is not for all. Return the record's id."""
 
-    async def keep(library: Library) -> str:
+    async def keep(library: SearchStores) -> str:
         session = None
         if session_id is not None:
             session, _ = await lock_active_session(session_id, actor, library.sessions)
@@ -33,7 +35,7 @@ async def record_search(retriever: Retriever, actor: Actor, query: str, session_
     return await retriever.libraries.write(actor, keep)
 
 
-def _selection(query: str, session_id: str | None, found: Found, library: Library) -> ContextSelection:
+def _selection(query: str, session_id: str | None, found: SearchResult, library: SearchStores) -> ContextSelection:
     scores = {hit.passage.uri: hit.ranked.score for hit in reversed(found.hits)}
     named = tuple(dict.fromkeys(hit.passage.uri for hit in found.hits))
     return ContextSelection(

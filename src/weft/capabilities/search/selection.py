@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from weft.capabilities.search.index_view import Floats, View
-    from weft.capabilities.search.model import Question
-    from weft.capabilities.search.scoring import Evidence
+    from weft.capabilities.search.model import Query
+    from weft.capabilities.search.scoring import Scores
 
 _MOST_PINNED = 20
 _WIDER = 2
@@ -25,10 +25,10 @@ _IN_PART = 0.5
 _DIGITS = 4
 
 
-class Weighed(NamedTuple):
+class ScoredCandidates(NamedTuple):
     """Candidates of each view with what speaks for them, and whether meaning counted, or words alone."""
 
-    found: Sequence[Evidence]
+    found: Sequence[Scores]
     by_meaning: bool
 
 
@@ -39,7 +39,7 @@ class _Best(NamedTuple):
     places: NDArray[np.int64]
 
 
-def choose(question: Question, views: Sequence[View], weighed: Weighed) -> Ranking:
+def choose(question: Query, views: Sequence[View], weighed: ScoredCandidates) -> Ranking:
     """Return the best of what was weighed; more than was asked for, and less relevant, if that may not be enough."""
     best = _best_first(weighed.found)
     likely = confidence(best.totals, _beside_words(best, weighed)) * _share_there(views)
@@ -64,7 +64,7 @@ def _share_there(views: Sequence[View]) -> float:
     return _IN_PART if any(view.behind for view in views) else 1.0
 
 
-def _best_first(found: Sequence[Evidence]) -> _Best:
+def _best_first(found: Sequence[Scores]) -> _Best:
     """Return all candidates in order; of equals the one on the first shelf by name that came first there."""
     if not found:
         return _Best(np.empty(0, np.float32), np.empty((0, 2), np.int64))
@@ -81,7 +81,7 @@ def _places(view: int, count: int) -> NDArray[np.int64]:
     return np.stack([np.full(count, view), np.arange(count)], axis=1)
 
 
-def _beside_words(best: _Best, weighed: Weighed) -> float:
+def _beside_words(best: _Best, weighed: ScoredCandidates) -> float:
     """Return what speaks for the best candidate beside its words; half of everything if only words are known."""
     if not len(best.totals):
         return 0.0
@@ -92,7 +92,7 @@ def _beside_words(best: _Best, weighed: Weighed) -> float:
     return float(best.totals[0] - signals["lexical"][place] - signals["lexical_around"][place])
 
 
-def _pins(found: Sequence[Evidence]) -> list[Ranked]:
+def _pins(found: Sequence[Scores]) -> list[Ranked]:
     """Return what is pinned: that for which most speaks, and of equals the newest."""
     pinned = [
         (-evidence.total[place], -evidence.columns.moment[place], view, place)
@@ -116,7 +116,7 @@ def _name(ranked: Ranked) -> tuple[str, int]:
     return ranked.shelf, ranked.number
 
 
-def _ranked(evidence: Evidence, place: int) -> Ranked:
+def _ranked(evidence: Scores, place: int) -> Ranked:
     signals: dict[str, Any] = {name: round(float(values[place]), _DIGITS) for name, values in evidence.signals.items()}
     signals["pinned"] = bool(evidence.columns.pinned[place])
     return Ranked(
@@ -128,7 +128,7 @@ def _ranked(evidence: Evidence, place: int) -> Ranked:
     )
 
 
-def _newest(question: Question, views: Sequence[View]) -> list[Ranked]:
+def _newest(question: Query, views: Sequence[View]) -> list[Ranked]:
     """Return the most recent of all views, for want of anything relevant."""
     found = []
     for view in views:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.search.context_builder import Gathering
-from weft.capabilities.search.context_renderer import weave
+from weft.capabilities.search.context_builder import BuiltContext
+from weft.capabilities.search.context_renderer import render_context
 from weft.capabilities.search.model import Ranked
 from weft.capabilities.search.neighbours import strands_around
 from weft.capabilities.search.passages import read_numbers
@@ -17,10 +17,10 @@ from weft.kernel.fields import LARGEST
 if TYPE_CHECKING:
     from weft.capabilities.search.context_renderer import Count
     from weft.capabilities.search.index_view import Floats, View
-    from weft.capabilities.search.passages import Passage
-    from weft.capabilities.search.retriever import Hit, Outlook, Retriever
-    from weft.capabilities.search.scope import Part
-    from weft.capabilities.search.stores import Library
+    from weft.capabilities.search.passages import ChunkPassage
+    from weft.capabilities.search.retriever import Retriever, SearchHit, SearchScope
+    from weft.capabilities.search.scope import RequestedScope
+    from weft.capabilities.search.stores import SearchStores
     from weft.kernel.identity import Actor
 
 # Some of what is nearest may be gone when it is read: if it is more than a few, more is looked at.
@@ -39,18 +39,18 @@ class ChunkNotFound(NotFound):
 class Similar(NamedTuple):
     """What is like something, the most alike first."""
 
-    hits: list[Hit]
+    hits: list[SearchHit]
     searched: int
-    outlook: Outlook
+    outlook: SearchScope
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class SimilarSearch:
     """Looks for what is like something, or near to it, in a part of what a caller may see."""
 
     retriever: Retriever
     actor: Actor
-    part: Part
+    part: RequestedScope
 
     async def find(self, chunk_id: str | None, text: str | None, top_k: int, floor: float) -> Similar:
         """Return what means nearly the same as a chunk or a text, that itself left out."""
@@ -59,7 +59,7 @@ class Likeness:
         said = text if itself is None else itself.chunk.embedded
         vector = await self.retriever.embeddings.of_query(self.actor, said or "", outlook.model)
         most = top_k if outlook.most is None else min(top_k, outlook.most)
-        hits: list[Hit] = []
+        hits: list[SearchHit] = []
         for spare in _SPARE:
             found = [ranked for view in views for ranked in await _nearest(view, vector, most + spare)]
             found.sort(key=lambda each: (-each.score, each.shelf, each.number))
@@ -69,21 +69,21 @@ class Likeness:
                 break
         return Similar(hits[:most], sum(view.size for view in views), outlook)
 
-    async def surroundings(self, chunk_id: str, most_tokens: int, count: Count) -> Gathering:
+    async def surroundings(self, chunk_id: str, most_tokens: int, count: Count) -> BuiltContext:
         """Return what stands around a chunk, as much as fits."""
         itself = await self._passage(chunk_id)
         outlook, _ = await self.retriever.look(self.actor, self.part)
         strands = await self.retriever.libraries.read(self.actor, partial(strands_around, [itself], _FURTHEST))
-        return Gathering(weave(strands, most_tokens, count), {chunk_id: 1.0}, outlook, None)
+        return BuiltContext(render_context(strands, most_tokens, count), {chunk_id: 1.0}, outlook, None)
 
-    async def _passage(self, chunk_id: str) -> Passage:
+    async def _passage(self, chunk_id: str) -> ChunkPassage:
         passage = await self.retriever.libraries.read(self.actor, partial(_passage, chunk_id))
         if passage is None or not self.part.reaches(passage.session_id):
             raise ChunkNotFound(resource_type="chunk", resource_id=chunk_id[:100])
         return passage
 
 
-async def _passage(chunk_id: str, library: Library) -> Passage | None:
+async def _passage(chunk_id: str, library: SearchStores) -> ChunkPassage | None:
     shelf, _, number = chunk_id.rpartition("/")
     if not (number.isascii() and number.isdigit() and len(number) <= len(str(LARGEST))):
         return None

@@ -23,7 +23,7 @@ from weft.kernel.identity import Actor
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from weft.capabilities.search.scope import Part
+    from weft.capabilities.search.scope import RequestedScope
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class Lag(Protocol):
     """How far what is searched is behind what was said."""
 
-    async def events(self, actor: Actor, part: Part) -> int:
+    async def events(self, actor: Actor, part: RequestedScope) -> int:
         """Return how many events were not looked at yet that a caller may be told of and this part has to do with.
 
         What they tell of may not be found. Of very many only the first are counted.
@@ -47,7 +47,7 @@ class KnownSessions(Protocol):
         ...
 
 
-class Library(msgspec.Struct, frozen=True):
+class SearchStores(msgspec.Struct, frozen=True):
     """What searching reads, gathered for the caller of one operation."""
 
     actor: Actor
@@ -74,10 +74,10 @@ class Library(msgspec.Struct, frozen=True):
 class Libraries(Protocol):
     """Transactions of their own, for what embeds and ranks between reading and reading."""
 
-    async def read(self, actor: Actor, work: Callable[[Library], Awaitable[T]]) -> T:
+    async def read(self, actor: Actor, work: Callable[[SearchStores], Awaitable[T]]) -> T:
         """Run ``work`` on one consistent view, as this caller."""
         ...
 
-    async def write(self, actor: Actor, work: Callable[[Library], Awaitable[T]]) -> T:
+    async def write(self, actor: Actor, work: Callable[[SearchStores], Awaitable[T]]) -> T:
         """Do the work and keep what it changed."""
         ...

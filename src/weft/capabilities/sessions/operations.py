@@ -20,7 +20,7 @@ from weft.capabilities.sessions.model import (
     lock_active_session,
     lock_session,
 )
-from weft.capabilities.sessions.store import Position, SessionStore
+from weft.capabilities.sessions.store import SessionCursor, SessionStore
 from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.events import NewEvent, Outbox
@@ -172,7 +172,7 @@ async def list_sessions(request: ListSessions, actor: Actor, sessions: SessionSt
         admitted += [session for session in page if session.admits(actor)]
         if len(page) <= request.limit:
             break
-        position = Position(page[-1].created_at, page[-1].session_id)
+        position = SessionCursor(page[-1].created_at, page[-1].session_id)
     shown = admitted[: request.limit]
     has_more = len(admitted) > request.limit
     return Sessions(
@@ -259,10 +259,10 @@ def _event(event_type: str, session: Session, actor: Actor) -> NewEvent:
     )
 
 
-def _parse_cursor(cursor: str | None) -> Position | None:
+def _parse_cursor(cursor: str | None) -> SessionCursor | None:
     if cursor is None:
         return None
     created_at, _, session_id = cursor.partition(".")
     if not created_at.isascii() or not created_at.isdigit() or len(created_at) > 18:  # noqa: PLR2004 - fits 64 bits
         raise InvalidInput("cursor: not a next_cursor of list_sessions", field="cursor")
-    return Position(int(created_at), session_id)
+    return SessionCursor(int(created_at), session_id)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
 
 
-class Position(NamedTuple):
+class SessionCursor(NamedTuple):
     """Where a page of sessions ended."""
 
     created_at: int
@@ -31,7 +31,7 @@ class SessionStore(Protocol):
         """Return a session with the head of its line, keeping other writers of either waiting."""
         ...
 
-    async def newest(self, before: Position | None, limit: int, *, archived: bool) -> Sequence[Session]:
+    async def newest(self, before: SessionCursor | None, limit: int, *, archived: bool) -> Sequence[Session]:
         """Return sessions newest first, older than ``before``; archived ones only if asked for."""
         ...
 

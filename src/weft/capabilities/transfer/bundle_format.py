@@ -50,11 +50,11 @@ class BundleDamaged(Rejected):
     related = ("import_context", "export_context")
 
 
-class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"):
+class BundleEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"):
     """What one line of a bundle says."""
 
 
-class Header(Entry, frozen=True, kw_only=True, tag="header"):
+class Header(BundleEntry, frozen=True, kw_only=True, tag="header"):
     """What the bundle is, and of what. ``history``: of all that was, not only of what stands."""
 
     format: Literal["weft-bundle"]
@@ -75,7 +75,7 @@ class Header(Entry, frozen=True, kw_only=True, tag="header"):
     history: bool = True
 
 
-class SessionEntry(Entry, frozen=True, kw_only=True, tag="session"):
+class SessionEntry(BundleEntry, frozen=True, kw_only=True, tag="session"):
     """What it takes to open the session elsewhere."""
 
     session_id: Name
@@ -96,7 +96,7 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
     changed_at: Moment
 
 
-class RecordEntry(Entry, frozen=True, kw_only=True, tag="record"):
+class RecordEntry(BundleEntry, frozen=True, kw_only=True, tag="record"):
     """One record. One that is ``stored`` was made as such; others tell of what the engine keeps anyway."""
 
     type: RecordType
@@ -105,7 +105,7 @@ class RecordEntry(Entry, frozen=True, kw_only=True, tag="record"):
     stored: Maybe[Stored] = UNSET
 
 
-class Content(Entry, frozen=True, kw_only=True, tag="content"):
+class BundleContent(BundleEntry, frozen=True, kw_only=True, tag="content"):
     """What the item right before names by digest."""
 
     digest: Digest
@@ -113,7 +113,7 @@ class Content(Entry, frozen=True, kw_only=True, tag="content"):
     base64: Maybe[str] = UNSET
 
     @classmethod
-    def of(cls, content: bytes) -> Content:
+    def of(cls, content: bytes) -> BundleContent:
         """Return the entry for some bytes: as text if they are any."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         try:
@@ -127,7 +127,7 @@ class Content(Entry, frozen=True, kw_only=True, tag="content"):
         return base64.b64decode(self.base64 or "", validate=True)
 
 
-class Snapshot(Entry, frozen=True, kw_only=True, tag="snapshot"):
+class BundleSnapshot(BundleEntry, frozen=True, kw_only=True, tag="snapshot"):
     """A named moment of the board."""
 
     label: Name
@@ -137,16 +137,23 @@ class Snapshot(Entry, frozen=True, kw_only=True, tag="snapshot"):
     automatic: bool = False
 
 
-class Seal(Entry, frozen=True, kw_only=True, tag="seal"):
+class Seal(BundleEntry, frozen=True, kw_only=True, tag="seal"):
     """The end: how many entries there are before it, and the digest of the last, which stands for them all."""
 
     entries: Count
     digest: Digest
 
 
-AnyEntry = Header | SessionEntry | RecordEntry | Content | Snapshot | Seal
+AnyEntry = Header | SessionEntry | RecordEntry | BundleContent | BundleSnapshot | Seal
 # In which order the kinds come; a content is part of the record before it.
-_PLACES: dict[type[Entry], int] = {Header: 0, SessionEntry: 1, RecordEntry: 2, Content: 2, Snapshot: 3, Seal: 4}
+_PLACES: dict[type[BundleEntry], int] = {
+    Header: 0,
+    SessionEntry: 1,
+    RecordEntry: 2,
+    BundleContent: 2,
+    BundleSnapshot: 3,
+    Seal: 4,
+}
 _entry = msgspec.json.Decoder(AnyEntry)
 _records: dict[str, msgspec.json.Decoder[Any]] = {
     name: msgspec.json.Decoder(kind) for name, kind in RECORD_TYPES.items()
@@ -199,7 +206,7 @@ class BundleWriter:
         self.bytes += len(line)
 
 
-class Line(NamedTuple):
+class BundleLine(NamedTuple):
     """One entry as it was read: where it stands, and its record if it is one."""
 
     number: int
@@ -233,7 +240,7 @@ class BundleReader:
         self.records = 0
         self.digest: str | None = None
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[BundleLine]:
         """Yield every entry but the seal; whoever got them all without an error has a whole bundle."""
         self._begin()
         while self.digest is None:
@@ -275,7 +282,7 @@ class BundleReader:
             raise self._damaged("the digest does not match")
         return body
 
-    def _checked(self, body: bytes) -> Line:
+    def _checked(self, body: bytes) -> BundleLine:
         entry = self._decoded(_entry, body)
         self._check_order(entry)
         record = None
@@ -283,12 +290,12 @@ class BundleReader:
             record = self._decoded(_records[entry.type], entry.record, "record: ")
             self._check_record(record)
             self.records += 1
-        elif isinstance(entry, Content):
+        elif isinstance(entry, BundleContent):
             self._check_content(entry)
         if not isinstance(entry, Seal):
             self.entries += 1
         self._named = _content_named(record)
-        return Line(self._number, self._offset, entry, record)
+        return BundleLine(self._number, self._offset, entry, record)
 
     def _decoded(self, decoder: msgspec.json.Decoder[Any], text: bytes | Raw, where: str = "") -> Any:  # noqa: ANN401
         try:
@@ -316,7 +323,7 @@ class BundleReader:
         if not is_own:
             raise self._damaged("the first record is not the bundle's own envelope")
 
-    def _check_content(self, content: Content) -> None:
+    def _check_content(self, content: BundleContent) -> None:
         if content.digest != self._named:
             raise self._damaged("the content is not what the item before it names")
         if (content.text is UNSET) == (content.base64 is UNSET):

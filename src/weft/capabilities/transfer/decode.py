@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Struct, structs
 
-from weft.capabilities.history.model import Act, Change, ChangeMeta, Version, blob_hash, trunk_of
+from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash, trunk_of
 from weft.capabilities.messages.model import Message, Visibility, audience_for
 from weft.capabilities.records.event_classes import class_of
 from weft.capabilities.records.item_ids import MessageName, VersionName
@@ -21,7 +21,7 @@ from weft.capabilities.records.store import Redaction
 from weft.capabilities.records.vocabulary import EVENT_CLASSES, RecordType
 from weft.capabilities.sessions.model import Pattern, line_of
 from weft.kernel.correlation import UNRELATED, Correlation
-from weft.kernel.events import Event, Origin, Recorded
+from weft.kernel.events import Event, Origin, StoredEvent
 from weft.kernel.fields import Count, Name, Ordinal, ShortText
 from weft.kernel.json_input import NO_METADATA
 from weft.kernel.tokens import approximate_tokens
@@ -52,7 +52,7 @@ class _NativeVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     key: _Key
     life: Ordinal
     version: Ordinal
-    act: Act
+    act: ChangeKind
     seq: Ordinal
     author: Id
     principal_id: ShortText
@@ -102,7 +102,7 @@ class BoardVersion(NamedTuple):
 
     @property
     def is_silent(self) -> bool:
-        return self.version.change.act is Act.WRITE and self.version.value is None
+        return self.version.change.act is ChangeKind.WRITE and self.version.value is None
 
 
 def board_version(item: ContextItem, text: str | None, session_id: str) -> BoardVersion | None:
@@ -110,7 +110,7 @@ def board_version(item: ContextItem, text: str | None, session_id: str) -> Board
     native = _native(item, _NativeVersion)
     if native is None or native.line != line_of(session_id):
         return None
-    written = native.act is Act.WRITE
+    written = native.act is ChangeKind.WRITE
     if item.item_id != str(VersionName(native.line, native.key, native.life, native.version, not written)):
         return None
     value = text if written else None
@@ -147,7 +147,7 @@ def message(item: ContextItem, text: str | None, session_id: str) -> Message | N
     )
 
 
-def event(record: ContextEvent, participants: tuple[str, ...], readable_by: tuple[str, ...]) -> Recorded | None:
+def event(record: ContextEvent, participants: tuple[str, ...], readable_by: tuple[str, ...]) -> StoredEvent | None:
     """Return the event of a session's log that a record tells of; None if it is none of those."""
     facts, during = _converted(record.data, _EventFacts), _during(record)
     number = record.event_id.removeprefix(f"{record.source}#")
@@ -164,7 +164,7 @@ def event(record: ContextEvent, participants: tuple[str, ...], readable_by: tupl
     )
     if class_of(told) != record.event_type or not _is_of_session(told, facts):
         return None
-    recorded = Recorded(told, participants, readable_by, during, Origin(record.source, number))
+    recorded = StoredEvent(told, participants, readable_by, during, Origin(record.source, number))
     # What an event is about is told with it, and follows from what it says.
     ids = ids_told_by(recorded)
     data = {name: value for name, value in told.data.items() if name not in ids or ids[name] != value}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypedDict
 import msgspec
 from msgspec import UNSET, structs
 
-from weft.capabilities.events.model import Wanted
+from weft.capabilities.events.model import EventQuery
 from weft.capabilities.history.line_ids import ReviewNotFound
 from weft.capabilities.history.model import trunk_of
 from weft.capabilities.record_log.engine_items import digest_of
@@ -22,7 +22,7 @@ from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_se
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.transfer.bundle_format import FORMAT, LONGEST_PURPOSE, WITH_SESSION, Header, SessionEntry, Stored
 from weft.capabilities.transfer.envelope_ids import Mentions
-from weft.capabilities.transfer.export_collector import Gathering, Sources, add_event
+from weft.capabilities.transfer.export_collector import ExportRun, ExportSources, add_event
 from weft.capabilities.transfer.ports import Policies
 from weft.kernel.clock import Clock, from_micros
 from weft.kernel.correlation import NativeId
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.line_ids import Review
     from weft.capabilities.sessions.model import Session
-    from weft.capabilities.transfer.bundle_format import Snapshot
-    from weft.capabilities.transfer.export_collector import Given, Sink
+    from weft.capabilities.transfer.bundle_format import BundleSnapshot
+    from weft.capabilities.transfer.export_collector import ExportedItem, Sink
     from weft.capabilities.transfer.ports import Applied
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
 
 Format = Literal["ndjson", "json", "prov"]
 ExportScope = Literal["session", "turn", "task", "tool_invocation", "review", "handoff"]
@@ -180,7 +180,7 @@ class Export:
     applied: Applied
     shown: tuple[ContextAssembly | ContextInjection, ...] = ()
     shown_to: tuple[str, ...] = ANYONE
-    snapshots: Sequence[Snapshot] = ()
+    snapshots: Sequence[BundleSnapshot] = ()
 
     @property
     def bundle_id(self) -> str:
@@ -213,7 +213,7 @@ class Export:
         return structs.replace(told, **counted, masked=self.applied.masked, omitted=self.applied.omitted)
 
 
-def finished(export: Export, told: Sequence[Recorded], sink: Sink) -> ContextExported:
+def finished(export: Export, told: Sequence[StoredEvent], sink: Sink) -> ContextExported:
     """End an export that is on record, and return what became of it."""
     if export.tells_of_itself:
         for recorded in told:
@@ -226,7 +226,7 @@ def finished(export: Export, told: Sequence[Recorded], sink: Sink) -> ContextExp
 class Exports(msgspec.Struct, frozen=True):
     """Everything an export needs, gathered for its caller."""
 
-    sources: Sources
+    sources: ExportSources
     sessions: SessionStore
     recorder: Recorder
     policies: Policies
@@ -249,12 +249,12 @@ class Exports(msgspec.Struct, frozen=True):
         """Return an envelope that names what the export is of, having looked at all that."""
         mentions = Mentions()
         applied = await self.policies.prepare(export.request.policy, self.recorder.actor)
-        await self._gather(export, Gathering(self.sources, applied, mentions, export.session, remember=True))
+        await self._gather(export, ExportRun(self.sources, applied, mentions, export.session, remember=True))
         return mentions.in_envelope(export.envelope)
 
     async def write(self, export: Export, sink: Sink) -> None:
         """Write what an export is of, up to what is known only when it is on record."""
-        gathering = Gathering(self.sources, export.applied, sink, export.session, remember=export.hands_over)
+        gathering = ExportRun(self.sources, export.applied, sink, export.session, remember=export.hands_over)
         sink.add(export.header)
         if export.session is not None and export.header.scope in WITH_SESSION:
             sink.add(_entry(export.session, export.applied))
@@ -263,7 +263,7 @@ class Exports(msgspec.Struct, frozen=True):
         await gathering.surface()
         await self._gather(export, gathering)
 
-    async def put_on_record(self, export: Export) -> Sequence[Recorded]:
+    async def put_on_record(self, export: Export) -> Sequence[StoredEvent]:
         """Put on record that something leaves, before anyone gets it, and return the events that tell of it."""
         session = await self._still_there(export)
         envelope = await self.recorder.add(export.envelope, session, told_as=EXPORTED)
@@ -282,11 +282,11 @@ class Exports(msgspec.Struct, frozen=True):
             )
         return session
 
-    async def _gather(self, export: Export, gathering: Gathering) -> None:
+    async def _gather(self, export: Export, gathering: ExportRun) -> None:
         request, session = export.request, export.session
         if export.review is not None:
             await gathering.review(export.review)
-            await gathering.events(Wanted(session_id=_id(session), subject=export.review.review_id))
+            await gathering.events(EventQuery(session_id=_id(session), subject=export.review.review_id))
         elif session is not None and request.scope == "handoff":
             await self._hand_off(export, gathering, session)
         elif session is not None and request.scope == "session":
@@ -296,16 +296,16 @@ class Exports(msgspec.Struct, frozen=True):
             await gathering.about(await gathering.named(wanted))
             await gathering.events(wanted)
 
-    async def _whole(self, export: Export, gathering: Gathering, session: Session) -> None:
+    async def _whole(self, export: Export, gathering: ExportRun, session: Session) -> None:
         with_history = export.request.with_history
         await (gathering.board(session.session_id) if with_history else gathering.standing(session.session_id))
         await gathering.messages(session.session_id)
         await gathering.records(session.session_id)
         if with_history:
-            await gathering.events(Wanted(session_id=session.session_id))
+            await gathering.events(EventQuery(session_id=session.session_id))
             export.snapshots = await gathering.snapshots(session.session_id)
 
-    async def _hand_off(self, export: Export, gathering: Gathering, session: Session) -> None:
+    async def _hand_off(self, export: Export, gathering: ExportRun, session: Session) -> None:
         """Write what a peer needs to go on, with what it is shown and by which way."""
         session_id, request = session.session_id, export.request
         if request.task_id is None:
@@ -320,7 +320,7 @@ class Exports(msgspec.Struct, frozen=True):
             if request.task_id is None:
                 export.snapshots = await gathering.snapshots(session_id)
 
-    async def _hand_off_task(self, export: Export, gathering: Gathering, session: Session) -> None:
+    async def _hand_off_task(self, export: Export, gathering: ExportRun, session: Session) -> None:
         names = await gathering.named(_wanted(export.request))
         await gathering.standing(session.session_id, names.keys)
         await gathering.named_messages(list(names.messages.values()))
@@ -329,7 +329,7 @@ class Exports(msgspec.Struct, frozen=True):
             names.stored.setdefault((gap.type, gap.record_id))
         await gathering.stored(await gathering.kept(names))
 
-    def _show(self, export: Export, gathering: Gathering) -> None:
+    def _show(self, export: Export, gathering: ExportRun) -> None:
         """Write what the recipient is shown, and that it is."""
         assembly_id, injection_id = _shown_as(export.bundle_id)
         target, now = export.request.recipient or "", self.clock.now()
@@ -440,13 +440,13 @@ def _entry(session: Session, applied: Applied) -> SessionEntry:
     )
 
 
-def _wanted(request: ExportContext) -> Wanted:
+def _wanted(request: ExportContext) -> EventQuery:
     """Return which events an export is about."""
     by_scope = {"turn": "turn_id", "tool_invocation": "tool_call_id"}.get(request.scope, "task_id")
-    return Wanted(session_id=request.session_id, **{by_scope: getattr(request, by_scope)})
+    return EventQuery(session_id=request.session_id, **{by_scope: getattr(request, by_scope)})
 
 
-def _blocks(items: Sequence[Given]) -> Iterator[Block]:
+def _blocks(items: Sequence[ExportedItem]) -> Iterator[Block]:
     """Yield what a recipient is shown, in order: every key for itself, then what was said."""
     for item in items:
         if item.kind != "message":

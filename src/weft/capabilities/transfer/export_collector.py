@@ -11,16 +11,16 @@ import msgspec
 from msgspec import UNSET
 
 from weft.capabilities.board.read_acl import Saying
-from weft.capabilities.board.version_acl import RulesOfNow
-from weft.capabilities.events.model import EventStore, Interest, Wanted
+from weft.capabilities.board.version_acl import VersionAcl
+from weft.capabilities.events.model import EventQuery, EventStore, Interest
 from weft.capabilities.history.composite_lines import entry_at
 from weft.capabilities.history.model import LATEST
-from weft.capabilities.history.service import Timelines
-from weft.capabilities.history.store import Spot
-from weft.capabilities.messages.model import Part
+from weft.capabilities.history.service import History
+from weft.capabilities.history.store import ChangeRef
+from weft.capabilities.messages.model import TranscriptRange
 from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.record_log.engine_items import (
-    Item,
+    EngineItem,
     message_item,
     session_surface,
     source_record,
@@ -36,11 +36,11 @@ from weft.capabilities.records.item_ids import MessageName
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, Record
 from weft.capabilities.records.record_ids import KeptName, Pull, VersionAt, about_of, item_named, named_by
 from weft.capabilities.records.recorder import items_of
-from weft.capabilities.records.store import Kept, RecordStore
+from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.capabilities.sessions.model import line_of, session_of
-from weft.capabilities.transfer.bundle_format import Content, Snapshot, Stored
+from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapshot, Stored
 from weft.kernel.clock import from_micros
-from weft.kernel.cooperative import Turns
+from weft.kernel.cooperative import Cooperative
 from weft.kernel.errors import Forbidden, NotFound
 from weft.kernel.identity import ANYONE, PRINCIPAL, Actor
 
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from weft.capabilities.history.line_ids import Review
     from weft.capabilities.history.model import Version
     from weft.capabilities.messages.model import Message
-    from weft.capabilities.records.record_ids import Named
+    from weft.capabilities.records.record_ids import RecordRef
     from weft.capabilities.records.refs import Maybe
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.transfer.bundle_format import AnyEntry
     from weft.capabilities.transfer.ports import Applied
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
 
 # So much is in memory at once, however much there is.
 PAGE = 500
@@ -87,16 +87,16 @@ class Sink(Protocol):
         ...
 
 
-class Sources(msgspec.Struct, frozen=True):
+class ExportSources(msgspec.Struct, frozen=True):
     """Everything that an export is read from, as its caller may see it."""
 
     actor: Actor
-    timelines: Timelines
+    timelines: History
     transcripts: Transcripts
     events: EventStore
     records: RecordStore
     finder: Finder
-    turns: Turns
+    turns: Cooperative
 
 
 @dataclass(slots=True)
@@ -111,14 +111,14 @@ class Names:
     def keys(self) -> set[str]:
         return {version.name.key for version in self.versions.values()}
 
-    def add(self, recorded: Recorded) -> None:
+    def add(self, recorded: StoredEvent) -> None:
         for named in named_by(recorded):
             self._note(named)
 
     def add_item(self, item_id: str) -> None:
         self._note(item_named(item_id))
 
-    def _note(self, named: Named) -> None:
+    def _note(self, named: RecordRef) -> None:
         origin = named.origin
         if isinstance(origin, VersionAt) and origin.name.line_id.startswith(_BOARD):
             self.versions.setdefault(named.id, origin)
@@ -128,15 +128,15 @@ class Names:
             self.stored.setdefault((origin.type, origin.record_id))
 
 
-class Leaving(NamedTuple):
+class ExportItem(NamedTuple):
     """An item on its way out: all who may read it here and, if it is kept as a record, by whom and when it was made."""
 
-    item: Item
+    item: EngineItem
     readable_by: tuple[str, ...] = ANYONE
     stored: Maybe[Stored] = UNSET
 
 
-class Given(NamedTuple):
+class ExportedItem(NamedTuple):
     """An item that left, without what it said."""
 
     item_id: str
@@ -145,26 +145,26 @@ class Given(NamedTuple):
     is_open: bool
 
     @classmethod
-    def of(cls, item: ContextItem, readable_by: tuple[str, ...]) -> Given:
+    def of(cls, item: ContextItem, readable_by: tuple[str, ...]) -> ExportedItem:
         is_open = item.sensitivity == "internal" and readable_by == ANYONE
         return cls(item.item_id, item.context_kind, item.token_estimate, is_open)
 
 
 @dataclass(slots=True)
-class Gathering:
+class ExportRun:
     """One export under way. ``given`` are the items that left, where that is to be remembered."""
 
-    sources: Sources
+    sources: ExportSources
     applied: Applied
     sink: Sink
     session: Session | None
-    given: list[Given] = field(default_factory=list)
+    given: list[ExportedItem] = field(default_factory=list)
     remember: bool = False
-    rules: RulesOfNow = field(init=False)
+    rules: VersionAcl = field(init=False)
     worked: int = 0
 
     def __post_init__(self) -> None:
-        self.rules = RulesOfNow(self.sources.actor, self.sources.timelines.lines)
+        self.rules = VersionAcl(self.sources.actor, self.sources.timelines.lines)
 
     async def surface(self) -> None:
         """Write the session as the surface it is, and where what it holds comes from."""
@@ -203,14 +203,14 @@ class Gathering:
         transcript = await self.sources.transcripts.to_read(session_id)
         after, more = 0, True
         while more:
-            page = await transcript.page(Part(after=after, limit=PAGE))
+            page = await transcript.page(TranscriptRange(after=after, limit=PAGE))
             await self._messages(session_id, page.messages)
             after, more = page.messages[-1].message_id if page.messages else 0, page.has_more
 
-    async def snapshots(self, session_id: str) -> list[Snapshot]:
+    async def snapshots(self, session_id: str) -> list[BundleSnapshot]:
         """Return the snapshots of a session, which stand behind all records."""
         return [
-            Snapshot(
+            BundleSnapshot(
                 label=self.applied.name(tag.label),
                 seq=tag.seq,
                 created_by=tag.created_by,
@@ -231,7 +231,7 @@ class Gathering:
         """Write a record that the export itself makes."""
         self._write(record, readable_by, Stored(self.sources.actor.participant, at, at))
 
-    async def events(self, wanted: Wanted) -> None:
+    async def events(self, wanted: EventQuery) -> None:
         """Write events, each page behind what they tell of an agent's own memory: nothing else names that."""
         source = await self.sources.events.source()
         async for page in self.told(wanted):
@@ -240,14 +240,14 @@ class Gathering:
                 add_event(recorded, source, self.applied, self.sink)
                 await self._give_way()
 
-    async def told(self, wanted: Wanted) -> AsyncIterator[Sequence[Recorded]]:
+    async def told(self, wanted: EventQuery) -> AsyncIterator[Sequence[StoredEvent]]:
         """Yield the events that the caller may be told of, a page at a time."""
         interest, after = Interest(wanted.session_id), 0
         while page := await self.sources.events.find(wanted, after, PAGE):
             after = page[-1].event.seq
             yield await self._still_open([each for each in page if interest.covers(each, self.sources.actor)])
 
-    async def named(self, wanted: Wanted) -> Names:
+    async def named(self, wanted: EventQuery) -> Names:
         """Return what events are about, with what stored records among it name."""
         names = Names()
         async for page in self.told(wanted):
@@ -282,9 +282,9 @@ class Gathering:
             sides = [await entry_at(lines, line_id, sides.key, seq) for sides in review.conflicts]
             for version, readers in await self._seen(line, [version for version in sides if version is not None]):
                 home = (await lines.past(line_id, version.seq))[0].line_id
-                await self.items([Leaving(version_item(home, version), readers)])
+                await self.items([ExportItem(version_item(home, version), readers)])
 
-    async def items(self, items: Sequence[Leaving]) -> None:
+    async def items(self, items: Sequence[ExportItem]) -> None:
         """Write items as far as they may leave, each with what it says behind it."""
         redactions = await self.sources.records.redactions([each.item.record.item_id for each in items])
         for item, readable_by, stored in items:
@@ -294,17 +294,19 @@ class Gathering:
                 continue
             self.sink.add_record(leaving.record, readable_by, stored)
             if leaving.record.content is UNSET and leaving.text is not None:
-                self.sink.add(Content.of(leaving.text.encode()))
+                self.sink.add(BundleContent.of(leaving.text.encode()))
             if self.remember:
-                self.given.append(Given.of(leaving.record, readable_by))
+                self.given.append(ExportedItem.of(leaving.record, readable_by))
 
-    async def stored(self, kept: Iterable[Kept]) -> None:
+    async def stored(self, kept: Iterable[StoredRecord]) -> None:
         """Write stored records that the caller may read, with nothing in them of what was redacted since."""
         for each in await as_shown([each for each in kept if self._readable(each)], self.sources.records):
             record = _record(each)
             made = Stored(each.recorded_by, from_micros(each.recorded_at), from_micros(each.changed_at))
             if isinstance(record, ContextItem):
-                await self.items([Leaving(Item(record, await self._said(each, record)), each.readable_by, made)])
+                await self.items(
+                    [ExportItem(EngineItem(record, await self._said(each, record)), each.readable_by, made)]
+                )
             else:
                 self._write(record, each.readable_by, made)
 
@@ -313,7 +315,7 @@ class Gathering:
         here = [version for version in versions if not version.change.meta.left_behind]
         seen = await self.rules.seen(line_id, here)
         seen.sort(key=lambda each: (each[0].seq, each[0].change.key))
-        await self.items([Leaving(version_item(line_id, version), readers) for version, readers in seen])
+        await self.items([ExportItem(version_item(line_id, version), readers) for version, readers in seen])
 
     async def _seen(self, line: OpenLine, versions: Sequence[Version]) -> list[tuple[Version, tuple[str, ...]]]:
         """Return what the caller may read of a line of any sort; but for a board, lines are for their owners alone."""
@@ -323,7 +325,7 @@ class Gathering:
         own = (f"{PRINCIPAL}{self.sources.actor.principal_id}",)
         return [(version, own) for version in await line.visible(versions)]
 
-    async def _still_open(self, told: Sequence[Recorded]) -> list[Recorded]:
+    async def _still_open(self, told: Sequence[StoredEvent]) -> list[StoredEvent]:
         """Leave out events of keys that were closed to the caller since."""
         by_line: dict[str, list[tuple[int, Saying]]] = defaultdict(list)
         for recorded in told:
@@ -337,7 +339,7 @@ class Gathering:
             closed |= {seq for (seq, _), is_open in zip(said, known, strict=True) if not is_open}
         return [recorded for recorded in told if recorded.event.seq not in closed]
 
-    async def _of_memory(self, page: Sequence[Recorded]) -> None:
+    async def _of_memory(self, page: Sequence[StoredEvent]) -> None:
         """Write what events tell of an agent's own memory: what it took into the session, and that it noted something.
 
         What it noted never leaves, not even with itself.
@@ -357,7 +359,7 @@ class Gathering:
                 continue
             record: Record = _decoders[each.type].decode(found.body)
             if isinstance(record, ContextItem):
-                await self.items([Leaving(Item(bare(record), None), readers)])
+                await self.items([ExportItem(EngineItem(bare(record), None), readers)])
             else:
                 self._write(record, readers)
 
@@ -372,7 +374,7 @@ class Gathering:
         """Return versions that a line made itself: what it has from elsewhere goes by another name."""
         lines = self.sources.timelines.lines
         base = (await lines.past(line_id, LATEST))[0].after
-        spots = [Spot(line_id, at.name.key, at.commit) for at in wanted if at.commit is not None]
+        spots = [ChangeRef(line_id, at.name.key, at.commit) for at in wanted if at.commit is not None]
         found = [version for version in (await lines.versions_at(spots)).values() if version.seq > base]
         for at in wanted:
             if at.commit is None:
@@ -389,14 +391,14 @@ class Gathering:
             await self._messages(some[0].session_id, visible)
 
     async def _messages(self, session_id: str, messages: Sequence[Message]) -> None:
-        await self.items([Leaving(message_item(session_id, message), (message.audience,)) for message in messages])
+        await self.items([ExportItem(message_item(session_id, message), (message.audience,)) for message in messages])
 
     async def _opened(self, line_id: str) -> OpenLine | None:
         with contextlib.suppress(NotFound, Forbidden):
             return await self.sources.timelines.to_read(line_id)
         return None
 
-    async def _said(self, kept: Kept, item: ContextItem) -> str | None:
+    async def _said(self, kept: StoredRecord, item: ContextItem) -> str | None:
         """Return what a stored item says: in itself, or kept beside it."""
         if isinstance(item.content, str):
             return item.content
@@ -406,7 +408,7 @@ class Gathering:
         except UnicodeDecodeError:
             return None
 
-    async def kept(self, names: Names) -> list[Kept]:
+    async def kept(self, names: Names) -> list[StoredRecord]:
         """Return those stored records among what was named that are of this session, or of none."""
         found = await self.sources.records.find_several([*names.stored])
         return [kept for kept in found if self._readable(kept) and self._is_here(kept.session_id)]
@@ -416,9 +418,9 @@ class Gathering:
         self.worked += 1 + characters // _LIKE_AN_ITEM
         if self.worked >= _AT_A_STRETCH:
             self.worked = 0
-            await self.sources.turns.give_way()
+            await self.sources.turns.yield_to_loop()
 
-    def _readable(self, kept: Kept) -> bool:
+    def _readable(self, kept: StoredRecord) -> bool:
         return kept.readable_by == ANYONE or self.sources.actor.matches(kept.readable_by)
 
     def _is_here(self, session_id: str | None) -> bool:
@@ -430,7 +432,7 @@ class Gathering:
             self.sink.add_record(leaving, readable_by, stored)
 
 
-def add_event(recorded: Recorded, source: str, applied: Applied, sink: Sink) -> None:
+def add_event(recorded: StoredEvent, source: str, applied: Applied, sink: Sink) -> None:
     """Write an event as far as it may leave."""
     event = context_event(recorded, source)
     leaving = None if event is None else applied.event(event, recorded.readable_by)
@@ -438,12 +440,12 @@ def add_event(recorded: Recorded, source: str, applied: Applied, sink: Sink) -> 
         sink.add_record(leaving, recorded.readable_by)
 
 
-def _record(kept: Kept) -> Record:
+def _record(kept: StoredRecord) -> Record:
     record: Record = _decoders[kept.type].decode(kept.body)
     return record
 
 
-def _sources_of(kept: Iterable[Kept]) -> Iterable[str]:
+def _sources_of(kept: Iterable[StoredRecord]) -> Iterable[str]:
     """Return the sources that stored items name."""
     for each in kept:
         record = _record(each)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import msgspec
 from msgspec import UNSET, structs
 
-from weft.capabilities.events.model import Wanted
+from weft.capabilities.events.model import EventQuery
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.records.recorder import Recorder, RecordExists
 from weft.capabilities.records.refs import Digest
@@ -16,7 +16,7 @@ from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.restore_session import (
     IMPORTED,
     Reopening,
-    Stores,
+    RestoreStores,
     count_unknown,
     in_groups,
     keep_content,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from weft.capabilities.transfer.bundle_format import SessionEntry
-    from weft.capabilities.transfer.validate_bundle import Piece, Survey
+    from weft.capabilities.transfer.validate_bundle import BundlePiece, Survey
 
 _PAGE = 500
 
@@ -111,7 +111,7 @@ async def import_context(request: ImportContext, actor: Actor, desk: ImportDesk)
 class Imports(msgspec.Struct, frozen=True):
     """Everything an import needs, gathered for its caller."""
 
-    stores: Stores
+    stores: RestoreStores
     recorder: Recorder
 
     async def take(
@@ -156,14 +156,14 @@ class Imports(msgspec.Struct, frozen=True):
     async def _count(self, file: BinaryIO) -> dict[str, int]:
         return await count_unknown(self._records_in(file), self.stores.records)
 
-    async def _records_in(self, file: BinaryIO) -> AsyncIterator[Piece]:
+    async def _records_in(self, file: BinaryIO) -> AsyncIterator[BundlePiece]:
         async for piece in pieces_by_turns(file, self.stores.turns):
             if piece.line.record is not None:
                 yield piece
 
     async def _check_is_here(self, found: Survey, session_id: str) -> None:
         """Refuse a bundle whose session is here, unless it came with this very bundle."""
-        wanted, after = Wanted(session_id=session_id, subject=session_id), 0
+        wanted, after = EventQuery(session_id=session_id, subject=session_id), 0
         while page := await self.stores.events.find(wanted, after, _PAGE):
             after = page[-1].event.seq
             if any(each.event.type == IMPORTED and each.event.data.get("digest") == found.digest for each in page):

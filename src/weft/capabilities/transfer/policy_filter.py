@@ -9,13 +9,13 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.messages.model import ADMINS
 from weft.capabilities.record_log import redacted_items as hiding
-from weft.capabilities.record_log.engine_items import Item, Sensitivity, by_reference, digest_of, sensitivity_of
+from weft.capabilities.record_log.engine_items import EngineItem, Sensitivity, by_reference, digest_of, sensitivity_of
 from weft.capabilities.record_log.redacted_records import without_hash
 from weft.capabilities.records.model import RECORD_TYPES, Block, ContextAssembly, ContextEvent, ContextInjection
 from weft.capabilities.records.recorder import items_of
 from weft.capabilities.records.refs import Link
 from weft.capabilities.redaction import record_text as prose
-from weft.capabilities.redaction.masker import EVERYTHING, Mask, Sort
+from weft.capabilities.redaction.masker import EVERYTHING, Masker, Sort
 from weft.capabilities.sessions.model import Pattern
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import ANYONE
@@ -89,12 +89,14 @@ class AppliedPolicy:
         self.masked = self.omitted = 0
         self._definition = definition
         self._by = f"policy:{name}"
-        self._mask = Mask(definition.mask)
-        self._mask_of_redactions = Mask(EVERYTHING)
+        self._mask = Masker(definition.mask)
+        self._mask_of_redactions = Masker(EVERYTHING)
         # Whose contents others must not give away: by what they quote, or by a digest of it.
         self._hidden: set[str] = set()
 
-    def item(self, item: Item, redaction: Redaction | None, readable_by: tuple[str, ...] = ANYONE) -> Item | None:
+    def item(
+        self, item: EngineItem, redaction: Redaction | None, readable_by: tuple[str, ...] = ANYONE
+    ) -> EngineItem | None:
         """Return an item as it may leave, with what it says as far as that may; None if it may not leave at all."""
         if redaction is not None:
             item = hiding.redacted(item, redaction, self._mask_of_redactions)
@@ -157,17 +159,17 @@ class AppliedPolicy:
             return False
         return not any(_is_above(level, allowed.sensitivity) for level in (_level(record), sensitivity_of(readable_by)))
 
-    def _blocked(self, item: Item) -> Item | None:
+    def _blocked(self, item: EngineItem) -> EngineItem | None:
         self._hidden.add(item.record.item_id)
         if self._definition.on_block == "omit":
             return None
         return self._kept_back(hiding.bare(item.record), "kept back")
 
-    def _kept_back(self, record: ContextItem, how: str) -> Item:
+    def _kept_back(self, record: ContextItem, how: str) -> EngineItem:
         told = hiding.told(record, "policy_blocked", f"{how} by the policy {self.ref.id}", self._by)
-        return Item(structs.replace(told, policy_refs=(*told.policy_refs, self.ref)), None)
+        return EngineItem(structs.replace(told, policy_refs=(*told.policy_refs, self.ref)), None)
 
-    def _masked(self, item: Item) -> Item:
+    def _masked(self, item: EngineItem) -> EngineItem:
         masked = hiding.masked_item(item, self._mask)
         if masked == item:
             return item
@@ -176,9 +178,9 @@ class AppliedPolicy:
         if record.redaction_state in {UNSET, "none"}:
             how = f"{' and '.join(self._definition.mask)} masked by the policy {self.ref.id}"
             record = hiding.told(record, "masked", how, self._by)
-        return Item(record, masked.text)
+        return EngineItem(record, masked.text)
 
-    def _in_form(self, item: Item) -> Item:
+    def _in_form(self, item: EngineItem) -> EngineItem:
         record, text = item
         says_something = text is not None or record.content is not UNSET or record.content_ref is not UNSET
         if self._definition.content == "full" or not says_something:
@@ -191,7 +193,7 @@ class AppliedPolicy:
         if record.content is not UNSET:
             said = text if text is not None else msgspec.json.encode(record.content).decode()
             record = by_reference(record, said)
-        return Item(record, None)
+        return EngineItem(record, None)
 
     def _may_not_be_quoted(self, part: Block | ContextSummary) -> bool:
         """Tell whether something may hold words of an item that do not leave, or do not leave as they are."""

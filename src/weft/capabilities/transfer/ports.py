@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
-    from weft.capabilities.record_log.engine_items import Item
+    from weft.capabilities.record_log.engine_items import EngineItem
     from weft.capabilities.records.model import ContextEvent, Record
     from weft.capabilities.records.refs import Link
     from weft.capabilities.records.store import Redaction
@@ -26,7 +26,9 @@ class Applied(Protocol):
     masked: int
     omitted: int
 
-    def item(self, item: Item, redaction: Redaction | None, readable_by: tuple[str, ...] = ANYONE) -> Item | None:
+    def item(
+        self, item: EngineItem, redaction: Redaction | None, readable_by: tuple[str, ...] = ANYONE
+    ) -> EngineItem | None:
         """Return an item as it may leave, with what it says as far as that may; None if it may not leave at all.
 
         What was redacted stays so under every policy. Items are asked about before the records that name them.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from weft.capabilities.records.model import Record
-    from weft.capabilities.transfer.validate_bundle import Piece
+    from weft.capabilities.transfer.validate_bundle import BundlePiece
 
 _LONGEST_ID = 500
 # Where records are named by their ids alone.
@@ -39,7 +39,7 @@ class Renaming:
         named_after = r"(?:board|session|message|pull):(?://)?|memory:[^:/@\s]+:"
         self._id = re.compile(rf"({named_after}){re.escape(old)}((?:[/@?#]\S*)?)\Z")
 
-    def piece(self, piece: Piece) -> Piece:
+    def piece(self, piece: BundlePiece) -> BundlePiece:
         """Return an entry of the bundle as it is called here."""
         record = piece.line.record
         if record is None:

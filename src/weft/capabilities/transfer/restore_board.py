@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 from msgspec import structs
 
 from weft.capabilities.board.model import Entry
-from weft.capabilities.history.model import SYSTEM, Act, Author, Change, ChangeMeta, Commit, Head, Tag
+from weft.capabilities.history.model import SYSTEM, Author, Change, ChangeKind, ChangeMeta, Commit, Head, Tag
 from weft.capabilities.sessions.model import line_of
 from weft.kernel.clock import to_micros
 from weft.kernel.identity import ANYONE
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.capabilities.board.store import EntryStore
     from weft.capabilities.history.model import Version
     from weft.capabilities.history.store import LineStore
-    from weft.capabilities.transfer.bundle_format import Snapshot
+    from weft.capabilities.transfer.bundle_format import BundleSnapshot
     from weft.capabilities.transfer.decode import BoardVersion
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ _MOST_CHARACTERS = 2**20
 _NOT_HERE = "not in the bundle"
 
 
-class Group(Generic[T]):
+class RowBatch(Generic[T]):
     """Rows on their way into the database, written before they are too many to hold."""
 
     def __init__(self, write: Callable[[Sequence[T]], Awaitable[None]]) -> None:
@@ -67,7 +67,7 @@ class _Step(NamedTuple):
     values: dict[bytes, str]
 
 
-class Board:
+class RestoredBoard:
     """A board that is made again, commit by commit. Its versions come in the order they had."""
 
     def __init__(self, lines: LineStore, entries: EntryStore, session_id: str, *, history: bool) -> None:
@@ -80,7 +80,7 @@ class Board:
         self._weight = 0
         self._standing: dict[str, Entry] = {}
         self._together: list[BoardVersion] = []
-        self._steps = Group[_Step](self._append)
+        self._steps = RowBatch[_Step](self._append)
 
     async def add(self, made: BoardVersion) -> None:
         """Add a change; those of one commit come together."""
@@ -90,7 +90,7 @@ class Board:
             await self._go_past(made.version.seq - 1, made.version.committed_at)
         self._together.append(made)
 
-    async def name(self, snapshot: Snapshot) -> None:
+    async def name(self, snapshot: BundleSnapshot) -> None:
         await self._commit()
         tag = Tag(snapshot.label, snapshot.seq, snapshot.created_by, to_micros(snapshot.created_at), snapshot.automatic)
         await self._go_past(tag.seq, tag.created_at)
@@ -101,7 +101,9 @@ class Board:
         """Put what stands where it is read, and have it end when its time is over. ``lost`` keys end now."""
         await self._commit()
         if lost:
-            ends = tuple(_end(Change(key, *number, Act.WRITE, None, ChangeMeta())) for key, number in lost.items())
+            ends = tuple(
+                _end(Change(key, *number, ChangeKind.WRITE, None, ChangeMeta())) for key, number in lost.items()
+            )
             await self._step(_Why(SYSTEM, now, _NOT_HERE), ends)
         await self._steps.finish()
         await self._entries.put_all(self._session_id, list(self._standing.values()))
@@ -128,7 +130,7 @@ class Board:
 
     async def _step(self, why: _Why, changes: tuple[Change, ...] = (), values: dict[bytes, str] | None = None) -> None:
         for change in changes:
-            if change.act is not Act.WRITE:
+            if change.act is not ChangeKind.WRITE:
                 self._fall(change.key)
         self._seq += 1
         commit = Commit(self._head.line_id, self._seq, why.author, why.at, why.reason, why.step, changes)
@@ -171,4 +173,4 @@ def _values(together: Sequence[BoardVersion]) -> dict[bytes, str]:
 def _end(change: Change) -> Change:
     """Return the end of a key that is known, but not what it said: nothing older may be taken for what stands."""
     readers = ChangeMeta(readable_by=change.meta.readable_by, left_behind=True)
-    return structs.replace(change, act=Act.DELETE, blob_hash=None, meta=readers)
+    return structs.replace(change, act=ChangeKind.DELETE, blob_hash=None, meta=readers)

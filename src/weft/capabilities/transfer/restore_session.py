@@ -16,17 +16,17 @@ from weft.capabilities.messages.model import Message
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.records.model import ContextEvent, ContextItem
 from weft.capabilities.records.recorder import RecordExists, items_of, status_of
-from weft.capabilities.records.store import Kept, RecordStore, Redaction
+from weft.capabilities.records.store import RecordStore, Redaction, StoredRecord
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.transfer import decode as rebuilding
-from weft.capabilities.transfer.bundle_format import RecordEntry, Snapshot
+from weft.capabilities.transfer.bundle_format import BundleSnapshot, RecordEntry
 from weft.capabilities.transfer.rename_session import Renaming
-from weft.capabilities.transfer.restore_board import Board, Group
-from weft.capabilities.transfer.validate_bundle import Piece, made_of, pieces, read
+from weft.capabilities.transfer.restore_board import RestoredBoard, RowBatch
+from weft.capabilities.transfer.validate_bundle import BundlePiece, made_of, pieces, read
 from weft.kernel.clock import Clock, from_micros, to_micros
-from weft.kernel.cooperative import Turns
-from weft.kernel.events import Event, NewEvent, Outbox, Recorded
+from weft.kernel.cooperative import Cooperative
+from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _AT_A_STRETCH = 50
 _encode = msgspec.json.Encoder().encode
 
 
-class Stores(msgspec.Struct, frozen=True):
+class RestoreStores(msgspec.Struct, frozen=True):
     """Everything that a session is made of, as the one who imports it may change it."""
 
     actor: Actor
@@ -58,14 +58,14 @@ class Stores(msgspec.Struct, frozen=True):
     past: PastEvents
     outbox: Outbox
     clock: Clock
-    turns: Turns
+    turns: Cooperative
 
 
 @dataclass(slots=True)
 class Reopening:
     """A bundle of a session, on its way to become that session."""
 
-    needs: Stores
+    needs: RestoreStores
     found: Survey
     session: Session
     renaming: Renaming | None = None
@@ -100,26 +100,26 @@ class Reopening:
             taken |= {each.record_id for each in known}
         self.renaming = Renaming(old, new, taken)
 
-    async def _pieces(self, file: BinaryIO) -> AsyncIterator[Piece]:
+    async def _pieces(self, file: BinaryIO) -> AsyncIterator[BundlePiece]:
         """Yield what is in the bundle as it is called here."""
         async for piece in pieces_by_turns(file, self.needs.turns):
             yield piece if self.renaming is None else self.renaming.piece(piece)
 
-    async def _kept_in(self, file: BinaryIO) -> AsyncIterator[Piece]:
+    async def _kept_in(self, file: BinaryIO) -> AsyncIterator[BundlePiece]:
         """Yield what stays a record."""
         async for piece in self._pieces(file):
             if piece.line.number in self.found.kept:
                 yield piece
 
-    def _made_of(self, piece: Piece) -> Made | None:
+    def _made_of(self, piece: BundlePiece) -> Made | None:
         return made_of(piece, self.found.header, self.session.session_id, self.session.audience)
 
     async def _make(self, file: BinaryIO) -> None:
         """Put versions, messages and snapshots where they were."""
         needs, session_id = self.needs, self.session.session_id
-        board = Board(needs.lines, needs.entries, session_id, history=self.found.header.history)
-        messages = Group[Message](partial(needs.messages.add_all, session_id))
-        redactions = Group[Redaction](lambda some: needs.records.redact(*some))
+        board = RestoredBoard(needs.lines, needs.entries, session_id, history=self.found.header.history)
+        messages = RowBatch[Message](partial(needs.messages.add_all, session_id))
+        redactions = RowBatch[Redaction](lambda some: needs.records.redact(*some))
         sent_at: int | None = None
         async for piece in self._pieces(file):
             made = None if isinstance(piece.line.record, ContextEvent) else self._made_of(piece)
@@ -129,7 +129,7 @@ class Reopening:
                 case Message():
                     sent_at = max(made.sent_at, sent_at or 0)
                     await messages.add(structs.replace(made, sent_at=sent_at), len(made.content))
-                case Snapshot():
+                case BundleSnapshot():
                     await board.name(made)
             redaction = self._redaction(piece, made)
             if redaction is not None:
@@ -139,7 +139,7 @@ class Reopening:
         await needs.messages.go_on_behind(session_id, self.found.last_message, sent_at)
         await board.finish(self.found.lost, to_micros(needs.clock.now()), is_open=self.session.archived_at is None)
 
-    def _redaction(self, piece: Piece, made: Made | None) -> Redaction | None:
+    def _redaction(self, piece: BundlePiece, made: Made | None) -> Redaction | None:
         """Return what was redacted of something that is made again; a record says so itself."""
         item = piece.line.record
         is_silent = isinstance(made, rebuilding.BoardVersion) and made.is_silent
@@ -150,9 +150,9 @@ class Reopening:
     async def _tell(self, file: BinaryIO) -> dict[str, int]:
         """Add events and records to those that are here, a record with the event that told of it last."""
         first = number = await self.needs.past.reserve(self.found.counts["events"])
-        events = Group[Recorded](self.needs.past.republish)
+        events = RowBatch[StoredEvent](self.needs.past.republish)
         counts = {"records": 0, "skipped": 0}
-        records = Group[Piece](partial(self._keep, first, counts))
+        records = RowBatch[BundlePiece](partial(self._keep, first, counts))
         async for piece in self._pieces(file):
             if piece.line.number in self.found.kept:
                 await records.add(piece, len(piece.content or b""))
@@ -163,13 +163,13 @@ class Reopening:
         await records.finish()
         return self.found.counts | counts
 
-    def _numbered(self, piece: Piece, number: int) -> Recorded:
+    def _numbered(self, piece: BundlePiece, number: int) -> StoredEvent:
         made = self._made_of(piece)
-        if not isinstance(made, Recorded):
+        if not isinstance(made, StoredEvent):
             raise piece.line.damaged("the event cannot be told of a session with another id")
         return replace(made, event=structs.replace(made.event, seq=number))
 
-    async def _keep(self, first: int, counts: dict[str, int], some: Sequence[Piece]) -> None:
+    async def _keep(self, first: int, counts: dict[str, int], some: Sequence[BundlePiece]) -> None:
         needs = self.needs
         new = await unknown_of(some, needs.records)
         kept = [self._kept(piece, first) for piece in new]
@@ -188,14 +188,14 @@ class Reopening:
         counts["records"] += len(new)
         counts["skipped"] += len(some) - len(new)
 
-    def _kept(self, piece: Piece, first: int) -> Kept:
+    def _kept(self, piece: BundlePiece, first: int) -> StoredRecord:
         """Return how a record is kept; with no number if no event came with it."""
         entry, record = piece.entry, record_of(piece)
         assert isinstance(entry, RecordEntry)  # noqa: S101 - what is kept is a record
         now = to_micros(self.needs.clock.now())
         stored = None if entry.stored is UNSET else entry.stored
         told = self.found.kept[piece.line.number]
-        return Kept(
+        return StoredRecord(
             type=record.type,
             record_id=record.id,
             session_id=self.session.session_id,
@@ -208,7 +208,7 @@ class Reopening:
             body=_encode(record),
         )
 
-    def _told_now(self, kept: Kept) -> Recorded:
+    def _told_now(self, kept: StoredRecord) -> StoredEvent:
         event = Event(
             seq=kept.seq,
             type=_UNCLASSED,
@@ -218,7 +218,7 @@ class Reopening:
             at=from_micros(kept.recorded_at),
             data={"record_type": kept.type},
         )
-        return Recorded(event, self.session.audience, kept.readable_by)
+        return StoredEvent(event, self.session.audience, kept.readable_by)
 
     async def _announce(self) -> None:
         header, session = self.found.header, self.session
@@ -235,17 +235,17 @@ class Reopening:
         )
 
 
-async def pieces_by_turns(file: BinaryIO, turns: Turns) -> AsyncIterator[Piece]:
+async def pieces_by_turns(file: BinaryIO, turns: Cooperative) -> AsyncIterator[BundlePiece]:
     """Yield the entries of a bundle, and let others have a turn now and then."""
     for number, piece in enumerate(pieces(read(file)), 1):
         if number % _AT_A_STRETCH == 0:
-            await turns.give_way()
+            await turns.yield_to_loop()
         yield piece
 
 
-async def in_groups(found: AsyncIterator[Piece]) -> AsyncIterator[list[Piece]]:
+async def in_groups(found: AsyncIterator[BundlePiece]) -> AsyncIterator[list[BundlePiece]]:
     """Yield entries several at a time, so that many are looked up at once."""
-    some: list[Piece] = []
+    some: list[BundlePiece] = []
     async for piece in found:
         some.append(piece)
         if len(some) == _AT_ONCE:
@@ -255,7 +255,7 @@ async def in_groups(found: AsyncIterator[Piece]) -> AsyncIterator[list[Piece]]:
         yield some
 
 
-async def unknown_of(found: Sequence[Piece], records: RecordStore) -> list[Piece]:
+async def unknown_of(found: Sequence[BundlePiece], records: RecordStore) -> list[BundlePiece]:
     """Return those records that are not here, word for word; refuse one that is here in other words."""
     known = {(each.type, each.record_id): each.body for each in await records.find_several(list(map(name_of, found)))}
     unknown = []
@@ -272,7 +272,7 @@ async def unknown_of(found: Sequence[Piece], records: RecordStore) -> list[Piece
     return unknown
 
 
-async def count_unknown(found: AsyncIterator[Piece], records: RecordStore) -> dict[str, int]:
+async def count_unknown(found: AsyncIterator[BundlePiece], records: RecordStore) -> dict[str, int]:
     """Return how many records would be kept, and how many are here."""
     counts = {"records": 0, "skipped": 0}
     async for some in in_groups(found):
@@ -282,18 +282,18 @@ async def count_unknown(found: AsyncIterator[Piece], records: RecordStore) -> di
     return counts
 
 
-def record_of(piece: Piece) -> Record:
+def record_of(piece: BundlePiece) -> Record:
     record = piece.line.record
     assert record is not None  # noqa: S101 - what is kept is a record
     return record
 
 
-def name_of(piece: Piece) -> tuple[str, str]:
+def name_of(piece: BundlePiece) -> tuple[str, str]:
     record = record_of(piece)
     return record.type, record.id
 
 
-async def keep_content(records: RecordStore, session_id: str | None, piece: Piece) -> None:
+async def keep_content(records: RecordStore, session_id: str | None, piece: BundlePiece) -> None:
     item = piece.line.record
     if piece.content is not None and isinstance(item, ContextItem):
         await records.put_content(session_id, item.item_id, piece.content)

@@ -9,33 +9,33 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.history.model import Act
+from weft.capabilities.history.model import ChangeKind
 from weft.capabilities.messages.model import Message
 from weft.capabilities.records.item_ids import MessageName, VersionName
 from weft.capabilities.records.model import ContextEvent, ContextItem
-from weft.capabilities.records.validation import Checked, Problem, check_record
+from weft.capabilities.records.validation import Problem, ValidationReport, check_record
 from weft.capabilities.records.validation_errors import Misfit
 from weft.capabilities.sessions.model import ALL_SESSIONS, line_of
 from weft.capabilities.transfer import decode as rebuilding
 from weft.capabilities.transfer.bundle_format import (
+    BundleContent,
     BundleDamaged,
     BundleReader,
-    Content,
+    BundleSnapshot,
     Header,
     RecordEntry,
     SessionEntry,
-    Snapshot,
 )
-from weft.kernel.events import Recorded
+from weft.kernel.events import StoredEvent
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from weft.capabilities.transfer.bundle_format import AnyEntry, Line
+    from weft.capabilities.transfer.bundle_format import AnyEntry, BundleLine
 
-Made = rebuilding.BoardVersion | Message | Recorded | Snapshot
+Made = rebuilding.BoardVersion | Message | StoredEvent | BundleSnapshot
 _NO_VERSION = (0, 0, False)
 _MADE = ("versions", "messages", "events", "snapshots")
 # So many commits may be missing before it takes too long to go past them.
@@ -65,10 +65,10 @@ class Survey:
         return None if self.session is None else self.session.session_id
 
 
-class Piece(msgspec.Struct, frozen=True):
+class BundlePiece(msgspec.Struct, frozen=True):
     """An entry of a bundle with the content that belongs to it."""
 
-    line: Line
+    line: BundleLine
     content: bytes | None = None
 
     @property
@@ -117,10 +117,10 @@ def survey(file: BinaryIO, expected_digest: str | None = None) -> Survey:
     return found
 
 
-def made_of(piece: Piece, header: Header, session_id: str, audience: tuple[str, ...] = ANYONE) -> Made | None:
+def made_of(piece: BundlePiece, header: Header, session_id: str, audience: tuple[str, ...] = ANYONE) -> Made | None:
     """Return what an entry was before it was a record; None if it was one, or if nothing else can be made of it."""
     entry, record = piece.entry, piece.line.record
-    if isinstance(entry, Snapshot):
+    if isinstance(entry, BundleSnapshot):
         return entry if header.history else None
     if not isinstance(entry, RecordEntry) or entry.stored is not UNSET:
         return None
@@ -132,7 +132,7 @@ def made_of(piece: Piece, header: Header, session_id: str, audience: tuple[str, 
     return version or rebuilding.message(record, piece.text, session_id)
 
 
-def check_bundle(document: bytes) -> Checked:
+def check_bundle(document: bytes) -> ValidationReport:
     """Check a bundle as any file of records is checked: every record more strictly than an import does."""
     problems: list[Problem] = []
     reader = BundleReader(io.BytesIO(document))
@@ -142,7 +142,7 @@ def check_bundle(document: bytes) -> Checked:
                 problems += _misfits(line.number, line.entry)
     except BundleDamaged as damage:
         problems.append(Problem(damage.context["line"], "$", damage.context["problem"]))
-    return Checked(reader.records, problems)
+    return ValidationReport(reader.records, problems)
 
 
 def read(file: BinaryIO) -> BundleReader:
@@ -151,19 +151,19 @@ def read(file: BinaryIO) -> BundleReader:
     return BundleReader(file)
 
 
-def pieces(reader: BundleReader) -> Iterator[Piece]:
+def pieces(reader: BundleReader) -> Iterator[BundlePiece]:
     """Yield entries, each with the content right behind it."""
-    last: Line | None = None
+    last: BundleLine | None = None
     for line in reader:
-        if isinstance(line.entry, Content) and last is not None:
-            yield Piece(last, line.entry.bytes())
+        if isinstance(line.entry, BundleContent) and last is not None:
+            yield BundlePiece(last, line.entry.bytes())
             last = None
             continue
         if last is not None:
-            yield Piece(last)
+            yield BundlePiece(last)
         last = line
     if last is not None:
-        yield Piece(last)
+        yield BundlePiece(last)
 
 
 def _misfits(number: int, entry: RecordEntry) -> Iterator[Problem]:
@@ -187,16 +187,16 @@ class _Past:
     named: dict[tuple[str, str], int] = field(default_factory=dict)
     unplaced: set[str] = field(default_factory=set)
 
-    def note(self, piece: Piece) -> None:
+    def note(self, piece: BundlePiece) -> None:
         made = made_of(piece, self.found.header, self.session_id)
         match made:
             case rebuilding.BoardVersion():
                 self._follow_board(made, piece)
             case Message():
                 self._follow_transcript(made.message_id, piece)
-            case Recorded():
+            case StoredEvent():
                 self._tell(made)
-            case Snapshot():
+            case BundleSnapshot():
                 self._name(made, piece)
         if made is None or _is_silent(made):
             self._keep(piece, made)
@@ -216,9 +216,9 @@ class _Past:
                 raise piece.line.damaged("two items have one id")
             seen.add(item.item_id)
 
-    def _follow_board(self, made: rebuilding.BoardVersion, piece: Piece) -> None:
+    def _follow_board(self, made: rebuilding.BoardVersion, piece: BundlePiece) -> None:
         version, change = made.version, made.version.change
-        number = (change.life, change.version, change.act is not Act.WRITE)
+        number = (change.life, change.version, change.act is not ChangeKind.WRITE)
         if version.seq != self.seq:
             self.changed.clear()
         if version.seq < self.seq or change.key in self.changed or number <= self.numbers.get(change.key, _NO_VERSION):
@@ -227,30 +227,30 @@ class _Past:
         self.changed.add(change.key)
         self.numbers[change.key] = number
 
-    def _go_to(self, seq: int, missing_upto: int, piece: Piece) -> None:
+    def _go_to(self, seq: int, missing_upto: int, piece: BundlePiece) -> None:
         self.missing += max(0, missing_upto - self.seq)
         if self.found.header.history and self.missing > _MOST_MISSING:
             raise piece.line.damaged("too many versions are missing before this one")
         self.seq = max(seq, self.seq)
 
-    def _follow_transcript(self, message_id: int, piece: Piece) -> None:
+    def _follow_transcript(self, message_id: int, piece: BundlePiece) -> None:
         if message_id <= self.found.last_message:
             raise piece.line.damaged("a message is out of order")
         self.found.last_message = message_id
 
-    def _tell(self, recorded: Recorded) -> None:
+    def _tell(self, recorded: StoredEvent) -> None:
         event = recorded.event
         line = self.named.get((str(event.data.get("record_type")), event.subject))
         if line is not None:
             self.found.kept[line] = self.found.counts["events"]
 
-    def _name(self, snapshot: Snapshot, piece: Piece) -> None:
+    def _name(self, snapshot: BundleSnapshot, piece: BundlePiece) -> None:
         if snapshot.label in self.labels:
             raise piece.line.damaged("two snapshots have one label")
         self.labels.add(snapshot.label)
         self._go_to(snapshot.seq, snapshot.seq, piece)
 
-    def _keep(self, piece: Piece, made: Made | None) -> None:
+    def _keep(self, piece: BundlePiece, made: Made | None) -> None:
         entry, record = piece.entry, piece.line.record
         if not isinstance(entry, RecordEntry) or record is None:
             return
@@ -261,7 +261,7 @@ class _Past:
         if isinstance(record, ContextItem) and made is None:
             self._place(record.item_id, piece, stored=entry.stored is not UNSET)
 
-    def _place(self, item_id: str, piece: Piece, *, stored: bool) -> None:
+    def _place(self, item_id: str, piece: BundlePiece, *, stored: bool) -> None:
         """Note an item of the session of which nothing can be made: its number is never given out again."""
         version, message = VersionName.parse(item_id), MessageName.parse(item_id)
         if version is not None and version.line_id == line_of(self.session_id):
@@ -286,7 +286,7 @@ def _sort(made: Made) -> str:
             return "versions"
         case Message():
             return "messages"
-        case Recorded():
+        case StoredEvent():
             return "events"
-        case Snapshot():
+        case BundleSnapshot():
             return "snapshots"

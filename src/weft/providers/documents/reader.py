@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from weft.capabilities.indexing.chunking.media_types import said_type, type_of_text
-from weft.capabilities.indexing.chunking.model import Named, Reading
+from weft.capabilities.indexing.chunking.model import CodeSymbol, Reading
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decoded
 from weft.capabilities.indexing.chunking.strategies.markdown import title_of_markdown
 from weft.providers.documents.process import WorkerFailed, Workers
@@ -72,7 +72,7 @@ class IsolatedDocumentReader:
             raise DocumentUnreadable(problem, hint=answer.get("hint"))
         return Reading(text=_clean(answer["text"]), media_type=media_type, title=_clean(answer["title"]).strip())
 
-    def _names(self, text: str, kind: str) -> tuple[Named, ...]:
+    def _names(self, text: str, kind: str) -> tuple[CodeSymbol, ...]:
         """Return the named parts of a program; none where its language is not known or it cannot be understood."""
         language = _LANGUAGES.get(kind)
         if language is None or not text:
@@ -85,9 +85,9 @@ class IsolatedDocumentReader:
         return tuple(_named(part) for part in answer.get("names", ()))
 
 
-def _named(part: Any) -> Named:  # noqa: ANN401 - as it came from the worker
+def _named(part: Any) -> CodeSymbol:  # noqa: ANN401 - as it came from the worker
     start, end, name = part
-    return Named(start, end, _clean(name))
+    return CodeSymbol(start, end, _clean(name))
 
 
 def _clean(text: str) -> str:

@@ -50,7 +50,7 @@ class BackupUnusable(Rejected):
     hint = "Nothing was restored. Copy the file again from where it is kept, or use an earlier backup."
 
 
-class Step(msgspec.Struct, frozen=True):
+class SchemaStep(msgspec.Struct, frozen=True):
     """One step of the schema, by name and content."""
 
     name: str
@@ -79,7 +79,7 @@ class Manifest(msgspec.Struct, frozen=True):
     format: int
     weft: str
     created_at: datetime
-    migrations: list[Step]
+    migrations: list[SchemaStep]
     tables: dict[str, TableContent]
     objects: ObjectsContent = ObjectsContent()
 

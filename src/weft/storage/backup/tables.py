@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import apsw
 import msgspec
 
-from weft.storage.backup.archive import Step
+from weft.storage.backup.archive import SchemaStep
 from weft.storage.migrations.runner import known_migrations
 from weft.storage.sql.dialects.sqlite import DIALECT
 
@@ -87,8 +87,8 @@ def object_rows(table: Table, lines: Iterable[bytes]) -> Iterator[ObjectRow]:
         yield ObjectRow(line, *(row[name] for name in ObjectRow._fields[1:]))
 
 
-def known_steps() -> list[Step]:
-    return [Step(step.name, step.checksum) for step in known_migrations()]
+def known_steps() -> list[SchemaStep]:
+    return [SchemaStep(step.name, step.checksum) for step in known_migrations()]
 
 
 def tables_after(steps: int) -> list[Table]:

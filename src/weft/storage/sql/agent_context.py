@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.agent_context.model import holder_in
-from weft.capabilities.agent_context.store import Snapshot
-from weft.capabilities.history.model import BRANCH_MARK, Act
+from weft.capabilities.agent_context.store import PinnedContext
+from weft.capabilities.history.model import BRANCH_MARK, ChangeKind
 from weft.storage.sql.blobs import SqlBlobs
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.history_rows import VERSION, version
@@ -66,7 +66,7 @@ class SqlSnapshotStore:
         self._tx = transaction
         self._tenant = transaction.tenant
 
-    async def find(self, session_id: str, principal_id: str) -> Snapshot | None:
+    async def find(self, session_id: str, principal_id: str) -> PinnedContext | None:
         row = await self._tx.one(
             """
             SELECT session_id, principal_id, line_id, held_line, version, hash, known, known_hash, pulled_at
@@ -76,9 +76,9 @@ class SqlSnapshotStore:
             session_id,
             principal_id,
         )
-        return None if row is None else Snapshot(*row)
+        return None if row is None else PinnedContext(*row)
 
-    async def put(self, snapshot: Snapshot, parts: Iterable[PartAt]) -> None:
+    async def put(self, snapshot: PinnedContext, parts: Iterable[PartAt]) -> None:
         holder = holder_in(snapshot.session_id, snapshot.principal_id)
         await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
         points = [(snapshot.held_line, snapshot.version), *((at.line, at.seq) for at in parts)]
@@ -122,7 +122,7 @@ class SqlSnapshotStore:
             rows = await self._tx.all(_STATES, self._tenant, *some)
             for line_id, of_line in groupby(sorted(rows, key=itemgetter(0)), key=itemgetter(0)):
                 versions = {row[1]: version(row[1:]) for row in of_line}
-                found[line_id] = [each for each in versions.values() if each.change.act is Act.WRITE]
+                found[line_id] = [each for each in versions.values() if each.change.act is ChangeKind.WRITE]
         return [found.get(at.line, []) for at in parts]
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:

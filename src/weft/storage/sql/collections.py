@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import Chunk, Removal, Return, ShelfState, Standing
+from weft.capabilities.indexing.collections.model import Chunk, IndexedChunk, Removal, Return, ShelfState
 from weft.storage.sql.deferred_deletions import CLEARED_AT_ONCE, Deleted, SqlClearings
 from weft.storage.sql.embeddings import SqlVectorStore
 
@@ -35,7 +35,7 @@ _LOOKED_AT_ONCE = 200
 _BIRTH_BITS = 62
 # Beyond every number and version.
 _LAST = 2**62
-_PINNED = Standing.__struct_fields__.index("pinned")
+_PINNED = IndexedChunk.__struct_fields__.index("pinned")
 
 
 class SqlShelfStore:
@@ -230,7 +230,7 @@ class SqlShelfStore:
             before = rows[-1][0]
         return found[:limit]
 
-    async def standing_after(self, shelf: str, number: int, limit: int, model: str | None) -> Sequence[Standing]:
+    async def standing_after(self, shelf: str, number: int, limit: int, model: str | None) -> Sequence[IndexedChunk]:
         if model is None:
             rows = await self._tx.all(
                 f"""
@@ -257,7 +257,7 @@ class SqlShelfStore:
             )
         return [_standing(row) for row in rows]
 
-    async def standing_between(self, shelf: str, first: int, last: int, model: str) -> Sequence[Standing]:
+    async def standing_between(self, shelf: str, first: int, last: int, model: str) -> Sequence[IndexedChunk]:
         rows = await self._tx.all(
             f"""
             {_STANDING}, vector {_VECTOR}
@@ -479,10 +479,10 @@ def in_json(values: Iterable[NumberOrText]) -> str:
     return msgspec.json.encode(sorted(set(values))).decode()
 
 
-def _standing(row: Row) -> Standing:
+def _standing(row: Row) -> IndexedChunk:
     values = list(row)
     values[_PINNED] = bool(values[_PINNED])
-    return Standing(*values)
+    return IndexedChunk(*values)
 
 
 def _values(number: int, chunk: NewChunk) -> tuple[str | int | float | bytes | None, ...]:

@@ -67,7 +67,7 @@ class Transaction(Protocol):
         """Run a statement for its effect, once for each of these rows of values, and wait only once."""
         ...
 
-    async def give_way(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Let whoever else waits for this thread have a turn: what long work does between statements."""
         ...
 

@@ -10,13 +10,13 @@ from msgspec import structs
 
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.correlation import UNRELATED, Correlation
-from weft.kernel.events import Event, NewEvent, Origin, Recorded
+from weft.kernel.events import Event, NewEvent, Origin, StoredEvent
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.events.model import Wanted
+    from weft.capabilities.events.model import EventQuery
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Row, Transaction, Value
 
@@ -102,7 +102,7 @@ class SqlOutbox:
         await self._tx.run(_TAKE_NUMBERS, count, self._tx.tenant)
         return await self.last_seq() - count + 1
 
-    async def republish(self, past: Sequence[Recorded]) -> None:
+    async def republish(self, past: Sequence[StoredEvent]) -> None:
         await self._tx.many(_INSERT_NUMBERED, [self._row_of(recorded) for recorded in past])
 
     async def last_seq(self) -> int:
@@ -125,7 +125,7 @@ class SqlOutbox:
             *told,
         )
 
-    def _row_of(self, recorded: Recorded) -> tuple[Value, ...]:
+    def _row_of(self, recorded: StoredEvent) -> tuple[Value, ...]:
         event = recorded.event
         return (
             self._tx.tenant,
@@ -187,7 +187,7 @@ class SqlEventStore:
         row = await self._tx.one("SELECT event_seq FROM tenants WHERE tenant = $1", self._tx.tenant)
         return 0 if row is None else int(row[0])
 
-    async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[Recorded]:
+    async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[StoredEvent]:
         if session_id is None:
             rows = await self._tx.all(
                 _EVENT + "WHERE tenant = $1 AND seq > $2 ORDER BY seq LIMIT $3", self._tx.tenant, seq, limit
@@ -202,13 +202,13 @@ class SqlEventStore:
             )
         return [_recorded(row) for row in rows]
 
-    async def before(self, seq: int, limit: int) -> Sequence[Recorded]:
+    async def before(self, seq: int, limit: int) -> Sequence[StoredEvent]:
         rows = await self._tx.all(
             _EVENT + "WHERE tenant = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3", self._tx.tenant, seq, limit
         )
         return [_recorded(row) for row in rows]
 
-    async def find(self, wanted: Wanted, after: int, limit: int) -> Sequence[Recorded]:
+    async def find(self, wanted: EventQuery, after: int, limit: int) -> Sequence[StoredEvent]:
         upto = _LAST if wanted.upto is None else wanted.upto
         if wanted.since is not None or wanted.until is not None:
             first, last = await self._span(wanted.since, wanted.until)
@@ -234,8 +234,8 @@ class SqlEventStore:
         )
         return (1, 0) if row is None or row[0] is None else (row[0], row[1])
 
-    async def numbered(self, numbers: Sequence[int]) -> Sequence[Recorded]:
-        found: list[Recorded] = []
+    async def numbered(self, numbers: Sequence[int]) -> Sequence[StoredEvent]:
+        found: list[StoredEvent] = []
         for start in range(0, len(numbers), _AT_ONCE):
             some = [*numbers[start : start + _AT_ONCE]]
             some += [_NO_EVENT] * (_AT_ONCE - len(some))
@@ -264,7 +264,7 @@ def _during(turn_id: str | None, task_id: str | None, tool_call_id: str | None, 
     return structs.replace(rest, turn_id=turn_id, task_id=task_id, tool_call_id=tool_call_id)
 
 
-def _recorded(row: Row) -> Recorded:
+def _recorded(row: Row) -> StoredEvent:
     seq, event_type, session_id, subject, actor, at, data, participants, readable_by, *told, origin = row
     event = Event(
         seq=seq,
@@ -275,7 +275,7 @@ def _recorded(row: Row) -> Recorded:
         at=from_micros(at),
         data=_data.decode(data),
     )
-    return Recorded(
+    return StoredEvent(
         event,
         decode_patterns(participants),
         decode_patterns(readable_by),

@@ -10,10 +10,10 @@ from weft.capabilities.history.model import (
     BRANCH_MARK,
     EMPTY,
     LATEST,
-    Act,
+    ChangeKind,
+    CommitRange,
     Head,
     Line,
-    Stretch,
     Tag,
     branch_of,
     trunk_of,
@@ -31,8 +31,8 @@ from weft.storage.sql.version_lookup import versions_at, versions_numbered, vers
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from weft.capabilities.history.model import Change, Commit, Damage, Point, Recorded, Version
-    from weft.capabilities.history.store import Limits, Place, Pruned, Spot
+    from weft.capabilities.history.model import Change, Commit, Damage, Point, StoredCommit, Version
+    from weft.capabilities.history.store import ChangeRef, Limits, PruneCursor, Pruned
     from weft.storage.sql.database import Row, Transaction, Value
 
 _HEAD = "SELECT line_id, seq, head, weight, next_expiry_at, step FROM lines WHERE tenant = $1 AND line_id = $2 "
@@ -308,7 +308,7 @@ class SqlLineStore:
                 break
         return found
 
-    async def versions_at(self, spots: Sequence[Spot]) -> Mapping[Spot, Version]:
+    async def versions_at(self, spots: Sequence[ChangeRef]) -> Mapping[ChangeRef, Version]:
         return await versions_at(self._tx, spots)
 
     async def versions_of(self, moments: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
@@ -329,13 +329,13 @@ class SqlLineStore:
         authors = {seq: author for seq, *author in rows}
         return [version((*of_change, seq, *authors[seq], content)) for *of_change, seq, content in page]
 
-    async def past(self, line_id: str, at: int) -> Sequence[Stretch]:
-        stretches: list[Stretch] = []
+    async def past(self, line_id: str, at: int) -> Sequence[CommitRange]:
+        stretches: list[CommitRange] = []
         while True:
             base = await self._base(line_id) if BRANCH_MARK in line_id else None
             after = base[1] if base else 0
             if after < at or base is None:
-                stretches.append(Stretch(line_id, after, at))
+                stretches.append(CommitRange(line_id, after, at))
             if base is None:
                 return stretches
             line_id, at = base[0], min(at, after)
@@ -355,11 +355,11 @@ class SqlLineStore:
             )
             if row is not None:
                 found = version(row)
-                return found if found.change.act is Act.WRITE else None
+                return found if found.change.act is ChangeKind.WRITE else None
         return None
 
     async def state_at(
-        self, line_id: str, seq: int, touched: Iterable[Stretch] | None = None, *, values: bool = True
+        self, line_id: str, seq: int, touched: Iterable[CommitRange] | None = None, *, values: bool = True
     ) -> Sequence[Version]:
         standing: dict[str, Version] = {}
         sources = None if touched is None else tuple(touched)
@@ -368,10 +368,10 @@ class SqlLineStore:
             for row in await self._last_changes(stretch, sources, values=values):
                 found = version(row)
                 standing.setdefault(found.change.key, found)
-        return [found for found in standing.values() if found.change.act is Act.WRITE]
+        return [found for found in standing.values() if found.change.act is ChangeKind.WRITE]
 
-    async def log(self, line_id: str, at: int, limit: int, key: str | None = None) -> Sequence[Recorded]:
-        found: list[Recorded] = []
+    async def log(self, line_id: str, at: int, limit: int, key: str | None = None) -> Sequence[StoredCommit]:
+        found: list[StoredCommit] = []
         for stretch in await self.past(line_id, at):
             which = (self._tenant, stretch.line_id, stretch.after, stretch.upto)
             left = limit - len(found)
@@ -383,7 +383,7 @@ class SqlLineStore:
                 break
         return found
 
-    async def commit_at(self, line_id: str, seq: int) -> Recorded | None:
+    async def commit_at(self, line_id: str, seq: int) -> StoredCommit | None:
         stretch = (await self.past(line_id, seq))[0]
         rows = await self._tx.all(_ONE_COMMIT, self._tenant, stretch.line_id, seq)
         return recorded(rows) if rows else None
@@ -400,9 +400,9 @@ class SqlLineStore:
         )
         return None if row is None else row[0]
 
-    async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[Recorded]:
+    async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[StoredCommit]:
         lowest, highest = (bytes.fromhex(prefix.ljust(_HASH_DIGITS, digit)) for digit in "0f")
-        found: list[Recorded] = []
+        found: list[StoredCommit] = []
         for stretch in await self._whole_past(line_id):
             rows = await self._tx.all(
                 """
@@ -439,7 +439,7 @@ class SqlLineStore:
     async def prune(self, line_id: str, key: str, keep: int) -> None:
         await prune_key(self._tx, line_id, key, keep)
 
-    async def prune_some(self, line_id: str, begin: Place, limits: Limits) -> Pruned:
+    async def prune_some(self, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
         return await prune_some(self._tx, line_id, begin, limits)
 
     async def pin(self, line_id: str, seq: int, holder: str) -> None:
@@ -529,7 +529,7 @@ class SqlLineStore:
             await note_branch_gone(self._tx, trunk_of(line_id), branch)
         await self._blobs.forget(row[0] for row in rows if row[0] not in sparing)
 
-    async def _whole_past(self, line_id: str) -> Sequence[Stretch]:
+    async def _whole_past(self, line_id: str) -> Sequence[CommitRange]:
         return await self.past(line_id, LATEST)
 
     async def _base(self, line_id: str) -> tuple[str, int] | None:
@@ -541,7 +541,7 @@ class SqlLineStore:
         return None if row is None else (row[0], row[1])
 
     async def _last_changes(
-        self, stretch: Stretch, sources: tuple[Stretch, ...] | None, *, values: bool
+        self, stretch: CommitRange, sources: tuple[CommitRange, ...] | None, *, values: bool
     ) -> Sequence[Row]:
         """Return the last change up to a stretch's end of every key, or of those that the sources changed."""
         if sources is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.history.model import Act, Author, Change, ChangeMeta, Commit, Point, Recorded, Version
+from weft.capabilities.history.model import Author, Change, ChangeKind, ChangeMeta, Commit, Point, StoredCommit, Version
 from weft.storage.sql.blob_codec import text_of
 
 if TYPE_CHECKING:
@@ -46,16 +46,16 @@ def decode_meta(text: str) -> ChangeMeta:
 
 
 def change(key: str, life: int, number: int, act: str, blob_hash: bytes | None, meta: str) -> Change:
-    return Change(key, life, number, Act(act), blob_hash, _meta.decode(meta))
+    return Change(key, life, number, ChangeKind(act), blob_hash, _meta.decode(meta))
 
 
-def recorded(rows: Sequence[Row]) -> Recorded:
+def recorded(rows: Sequence[Row]) -> StoredCommit:
     """Make a commit of COMMIT followed by CHANGE: a row for each of its changes, or one without."""
     line_id, seq, commit_hash, author, principal_id, committed_at, reason, step, *merged = rows[0][:_COMMIT_COLUMNS]
     changes = tuple(_changes(rows))
     merge = None if merged[0] is None else Point(*merged)
     commit = Commit(line_id, seq, Author(author, principal_id), committed_at, reason, step, changes, merge)
-    return Recorded(commit, commit_hash)
+    return StoredCommit(commit, commit_hash)
 
 
 def by_commit(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from weft.capabilities.history.model import EMPTY, Act, ChangeMeta, Damage, Tag, trunk_of
+from weft.capabilities.history.model import EMPTY, ChangeKind, ChangeMeta, Damage, Tag, trunk_of
 from weft.capabilities.sessions.model import is_main_board, session_of
 from weft.storage.sql.acl_column import decode_patterns
 from weft.storage.sql.blob_codec import unpack
@@ -16,7 +16,7 @@ from weft.storage.sql.history_rows import ALL_KEYS, CHANGE, COMMIT, by_commit, d
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.history.model import Recorded
+    from weft.capabilities.history.model import StoredCommit
     from weft.storage.sql.database import Row, Transaction
 
 _COMMITS_AT_ONCE = 500
@@ -164,7 +164,7 @@ async def _check_entries(transaction: Transaction, line_id: str) -> None:
     for key, life, number, value_hash, tokens, expires_at, readable_by, writable_by, *said in rows:
         *of_change, meta, act = said
         kept = ChangeMeta(tokens, expires_at, _patterns(readable_by), _patterns(writable_by))
-        if act != Act.WRITE or of_change != [life, number, value_hash] or decode_meta(meta) != kept:
+        if act != ChangeKind.WRITE or of_change != [life, number, value_hash] or decode_meta(meta) != kept:
             raise _Damaged(f"the entry '{key}' is not what history says", "an entry is not what history says")
     live = await transaction.one(_LIVE_KEYS, transaction.tenant, line_id)
     if live is not None and live[0] != len(rows):
@@ -212,7 +212,7 @@ def _checked(rows: Sequence[Row], before: _Reached) -> _Reached:
     return _Reached(expected, record.hash, weight, record.commit.step or before.step)
 
 
-def _record(rows: Sequence[Row], expected: int) -> Recorded:
+def _record(rows: Sequence[Row], expected: int) -> StoredCommit:
     try:
         return recorded(rows)
     except (msgspec.MsgspecError, ValueError) as unreadable:

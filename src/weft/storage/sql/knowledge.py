@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.collections.model import shelf_of_domain
 from weft.capabilities.knowledge.model import Document, Domain
-from weft.capabilities.knowledge.store import Backlog, Held, Kept, Requeued, Unfinished, Waiting
+from weft.capabilities.knowledge.store import (
+    Backlog,
+    IncompleteDocument,
+    LeasedDocument,
+    QueuedDocument,
+    Requeued,
+    StoredContent,
+)
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.collections import in_json
 from weft.storage.sql.deferred_deletions import Deleted, SqlClearings
@@ -35,7 +42,7 @@ FROM documents
 """
 _DOCUMENT_FIELDS = Document.__struct_fields__
 _encode = msgspec.json.Encoder().encode
-_cutting = msgspec.json.Decoder(Cutting)
+_cutting = msgspec.json.Decoder(ChunkingOptions)
 _metadata = msgspec.json.Decoder(dict[str, Any])
 _READ_AT_ONCE = 1_000
 # A document may be large.
@@ -291,20 +298,20 @@ class SqlDocumentStore:
             if len(rows) < _READ_AT_ONCE:
                 return found
             after = rows[-1][0]
-            await self._tx.give_way()
+            await self._tx.yield_to_loop()
 
     async def backlog(self, domain: str) -> Backlog:
         return Backlog(await self._count(domain, "pending"), await self._count(domain, "failed"))
 
-    async def unfinished(self, domain: str) -> Sequence[Unfinished]:
+    async def unfinished(self, domain: str) -> Sequence[IncompleteDocument]:
         rows = await self._tx.all(
             "SELECT document_id, indexed_version FROM documents WHERE tenant = $1 AND domain = $2 AND unfinished = 1",
             self._tenant,
             domain,
         )
-        return [Unfinished(*row) for row in rows]
+        return [IncompleteDocument(*row) for row in rows]
 
-    async def kept(self, domain: str, document_id: str, version: int) -> Kept | None:
+    async def kept(self, domain: str, document_id: str, version: int) -> StoredContent | None:
         row = await self._tx.one(
             """
             SELECT content, text FROM document_contents
@@ -315,7 +322,7 @@ class SqlDocumentStore:
             document_id,
             version,
         )
-        return None if row is None else Kept(*row)
+        return None if row is None else StoredContent(*row)
 
     async def delete(self, domain: str, document_id: str) -> None:
         await self._tx.run(
@@ -326,7 +333,7 @@ class SqlDocumentStore:
         )
         await self._forget_contents(domain, document_id, before=2**62)
 
-    async def waiting(self, now: int, limit: int) -> Sequence[Waiting]:
+    async def waiting(self, now: int, limit: int) -> Sequence[QueuedDocument]:
         rows = await self._tx.all(
             """
             SELECT domain, document_id, starts FROM documents
@@ -337,9 +344,9 @@ class SqlDocumentStore:
             now,
             limit,
         )
-        return [Waiting(*row) for row in rows]
+        return [QueuedDocument(*row) for row in rows]
 
-    async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> Held | None:
+    async def claim(self, domain: str, document_id: str, holder: str, now: int, until: int) -> LeasedDocument | None:
         row = await self._tx.one(
             _DOCUMENT
             + """
@@ -367,7 +374,7 @@ class SqlDocumentStore:
         )
         return _held(row)
 
-    async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> Held | None:
+    async def held(self, domain: str, document_id: str, version: int, holder: str, until: int) -> LeasedDocument | None:
         renewed = await self._tx.changed(
             """
             UPDATE documents SET lease_until = $1
@@ -600,8 +607,8 @@ def _document(row: Row) -> Document:
     return Document(**{**values, "pinned": bool(values["pinned"])})
 
 
-def _held(row: Row) -> Held:
-    return Held(_document(row), *row[-2:])
+def _held(row: Row) -> LeasedDocument:
+    return LeasedDocument(_document(row), *row[-2:])
 
 
 def _value(value: Value) -> Value:

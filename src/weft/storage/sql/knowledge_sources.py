@@ -178,14 +178,14 @@ _CHANGING = (
 )
 
 
-class Pending(NamedTuple):
+class DueSource(NamedTuple):
     """A source that is to be looked at, now or every few seconds."""
 
     tenant: str
     source: Source
 
 
-async def sources_to_look_at(transaction: Transaction) -> list[Pending]:
+async def sources_to_look_at(transaction: Transaction) -> list[DueSource]:
     """Return the sources of all tenants that are looked at by themselves, or were asked for."""
     rows = await transaction.all(
         f"""
@@ -194,7 +194,7 @@ async def sources_to_look_at(transaction: Transaction) -> list[Pending]:
         ORDER BY tenant, source_id
         """
     )
-    return [Pending(row[0], _source(row[1:])) for row in rows]
+    return [DueSource(row[0], _source(row[1:])) for row in rows]
 
 
 async def erase_sources(transaction: Transaction, domain: str) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.memory.model import Held, MemoryEntry, MemoryScope, Remembered, ScopeSize
+from weft.capabilities.memory.model import MemoryEntry, MemoryScope, MemoryUsage, Remembered, ScopeSize
 from weft.storage.sql.blob_codec import text_of
 from weft.storage.sql.blobs import SqlBlobs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.memory.model import KeyRange, Position
+    from weft.capabilities.memory.model import KeyRange, MemoryCursor
     from weft.storage.sql.database import Row, Transaction
 
 _COLUMNS = """
@@ -22,7 +22,7 @@ _WITH_VALUE = f"""
 SELECT {_COLUMNS}, b.content FROM memory_entries e JOIN blobs b ON b.tenant = e.tenant AND b.hash = e.blob_hash
 """  # noqa: S608 - our own column names
 _HELD = "SELECT weight, expired FROM memory_owners WHERE tenant = $1 AND principal_id = $2 "
-_NOTHING = Held(0, 0)
+_NOTHING = MemoryUsage(0, 0)
 
 
 class SqlMemoryStore:
@@ -34,7 +34,7 @@ class SqlMemoryStore:
         self._tx = transaction
         self._tenant = transaction.tenant
 
-    async def lock(self, owner: str) -> Held:
+    async def lock(self, owner: str) -> MemoryUsage:
         row = await self._tx.one(_HELD + "{for_update}", self._tenant, owner)
         if row is None:
             await self._tx.run(
@@ -46,11 +46,11 @@ class SqlMemoryStore:
                 owner,
             )
             row = await self._tx.one(_HELD + "{for_update}", self._tenant, owner)
-        return _NOTHING if row is None else Held(*row)
+        return _NOTHING if row is None else MemoryUsage(*row)
 
-    async def held(self, owner: str) -> Held:
+    async def held(self, owner: str) -> MemoryUsage:
         row = await self._tx.one(_HELD, self._tenant, owner)
-        return _NOTHING if row is None else Held(*row)
+        return _NOTHING if row is None else MemoryUsage(*row)
 
     async def adjust(self, owner: str, weight_change: int, expired: int) -> None:
         await self._tx.run(
@@ -150,7 +150,7 @@ class SqlMemoryStore:
         return [_entry(row) for row in rows]
 
     async def page_of_all(
-        self, owner: str, after: Position, keys: KeyRange, now: int, limit: int
+        self, owner: str, after: MemoryCursor, keys: KeyRange, now: int, limit: int
     ) -> Sequence[MemoryEntry]:
         rows = await self._tx.all(
             _ENTRY
@@ -210,7 +210,7 @@ class SqlMemoryStore:
         )
         return None if row is None else row[0]
 
-    async def overdue(self, owner: str, now: int) -> Held:
+    async def overdue(self, owner: str, now: int) -> MemoryUsage:
         row = await self._tx.one(
             """
             SELECT CAST(COALESCE(SUM(weight), 0) AS {bigint}), COUNT(*) FROM memory_entries
@@ -220,7 +220,7 @@ class SqlMemoryStore:
             owner,
             now,
         )
-        return _NOTHING if row is None else Held(*row)
+        return _NOTHING if row is None else MemoryUsage(*row)
 
 
 async def memories_of(transaction: Transaction, session_id: str) -> list[MemoryScope]:

@@ -6,13 +6,13 @@ import secrets
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from weft.capabilities.messages.model import LAST, Message, Tally
+from weft.capabilities.messages.model import LAST, AudienceCount, Message
 from weft.storage.sql.session_index import take_off_message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.messages.model import Excerpt, Part
+    from weft.capabilities.messages.model import Excerpt, TranscriptRange
     from weft.storage.sql.database import Row, Transaction, Value
 
 _MESSAGE = """
@@ -166,7 +166,7 @@ class SqlMessageStore:
         )
         return [_message(row) for row in rows]
 
-    async def read_any(self, session_id: str, part: Part) -> Sequence[Message]:
+    async def read_any(self, session_id: str, part: TranscriptRange) -> Sequence[Message]:
         # Numbers have no gaps, so that many messages further is that much higher a number.
         after, until = part.after, part.until
         if part.newest_first:
@@ -176,7 +176,7 @@ class SqlMessageStore:
         rows = await self._tx.all(_ALL[part.newest_first], self._tenant, session_id, after, until, part.limit)
         return [_message(row) for row in rows]
 
-    async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[Tally]:
+    async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[AudienceCount]:
         rows = await self._tx.all(
             """
             SELECT audience, messages, stamp FROM message_audiences
@@ -186,7 +186,7 @@ class SqlMessageStore:
             session_id,
             *_four(audiences),
         )
-        return [Tally(*row) for row in rows]
+        return [AudienceCount(*row) for row in rows]
 
     async def between(self, session_id: str, start: int, end: int) -> tuple[int, int]:
         first = await self._tx.one(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.object_storage.model import GRACE_MICROS, PENDING_MICROS, ObjectState
-from weft.capabilities.object_storage.store import Begun, Standing, StoredObject
+from weft.capabilities.object_storage.store import Begun, StoredObject, UploadDecision
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,12 +44,12 @@ class SqlObjectIndex:
         )
         found = await self._locked(path)
         if found is None or found.state is ObjectState.DELETING:
-            return Begun(Standing.LEAVING, now)
+            return Begun(UploadDecision.LEAVING, now)
         if found.state is ObjectState.KEPT:
-            return Begun(Standing.THERE, found.at, found.version)
+            return Begun(UploadDecision.THERE, found.at, found.version)
         if found.state is ObjectState.DOOMED or found.at <= now - PENDING_MICROS // 2:
             return await self._begin_anew(found, now)
-        return Begun(Standing.THERE if found.uploaded else Standing.TO_UPLOAD, found.at, found.version)
+        return Begun(UploadDecision.THERE if found.uploaded else UploadDecision.TO_UPLOAD, found.at, found.version)
 
     async def uploaded(self, path: str, begun_at: int, version: str | None) -> bool:
         changed = await self._tx.changed(
@@ -141,7 +141,7 @@ class SqlObjectIndex:
             self._tenant,
             found.path,
         )
-        return Begun(Standing.TO_UPLOAD, at)
+        return Begun(UploadDecision.TO_UPLOAD, at)
 
 
 async def tenants_to_clear(transaction: Transaction, now: int, limit: int) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.history.store import Place, Pruned
+from weft.capabilities.history.store import PruneCursor, Pruned
 from weft.storage.sql.blobs import SqlBlobs
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ async def prune_key(transaction: Transaction, line_id: str, key: str, keep: int)
     await _forget(transaction, line_id, [(key, *row) for row in rows])
 
 
-async def prune_some(transaction: Transaction, line_id: str, begin: Place, limits: Limits) -> Pruned:
+async def prune_some(transaction: Transaction, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
     rows = await transaction.all(_NEXT, transaction.tenant, line_id, begin.key, begin.seq, _CHANGES_AT_ONCE)
     oldest_kept = await _oldest_kept(transaction, line_id, {row[0] for row in rows}, limits.versions)
     going = []
@@ -69,7 +69,7 @@ async def prune_some(transaction: Transaction, line_id: str, begin: Place, limit
             going.append((key, seq, blob_hash))
     freed = await _forget(transaction, line_id, going)
     seqs = [seq for _, seq, _ in going]
-    reached = Place(rows[-1][0], rows[-1][1]) if len(rows) == _CHANGES_AT_ONCE else None
+    reached = PruneCursor(rows[-1][0], rows[-1][1]) if len(rows) == _CHANGES_AT_ONCE else None
     return Pruned(len(going), freed, min(seqs, default=0), max(seqs, default=0), reached)
 
 

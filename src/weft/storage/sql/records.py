@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.records.refs import Ref
-from weft.capabilities.records.store import ITEM, Kept, Redaction
+from weft.capabilities.records.store import ITEM, Redaction, StoredRecord
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.blob_codec import pack, text_of
 
@@ -72,18 +72,18 @@ class SqlRecordStore:
         self._tx = transaction
         self._tenant = transaction.tenant
 
-    async def add(self, record: Kept, items: Iterable[str]) -> bool:
+    async def add(self, record: StoredRecord, items: Iterable[str]) -> bool:
         added = await self._tx.changed(f"{_ADD} ON CONFLICT DO NOTHING", *self._row_of(record))
         if added:
             await self._name_items(record, items)
         return bool(added)
 
-    async def add_all(self, records: Sequence[tuple[Kept, Iterable[str]]]) -> None:
+    async def add_all(self, records: Sequence[tuple[StoredRecord, Iterable[str]]]) -> None:
         await self._tx.many(_ADD, [self._row_of(record) for record, _ in records])
         named = [row for record, items in records for row in self._items_named(record, items)]
         await self._tx.many(_NAME_ITEM, named)
 
-    def _row_of(self, record: Kept) -> tuple[Value, ...]:
+    def _row_of(self, record: StoredRecord) -> tuple[Value, ...]:
         return (
             self._tenant,
             record.type,
@@ -99,7 +99,7 @@ class SqlRecordStore:
             record.principal_id,
         )
 
-    async def replace(self, record: Kept, items: Iterable[str]) -> None:
+    async def replace(self, record: StoredRecord, items: Iterable[str]) -> None:
         await self._tx.run(
             """
             UPDATE records SET status = $1, changed_at = $2, seq = $3, body = $4
@@ -121,23 +121,23 @@ class SqlRecordStore:
         )
         await self._name_items(record, items)
 
-    async def find(self, record_type: str, record_id: str) -> Kept | None:
+    async def find(self, record_type: str, record_id: str) -> StoredRecord | None:
         row = await self._tx.one(_ONE, self._tenant, record_type, record_id)
         return None if row is None else _kept(row)
 
-    async def find_locked(self, record_type: str, record_id: str) -> Kept | None:
+    async def find_locked(self, record_type: str, record_id: str) -> StoredRecord | None:
         row = await self._tx.one(_ONE + "{for_update}", self._tenant, record_type, record_id)
         return None if row is None else _kept(row)
 
-    async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[Kept]:
-        found: list[Kept] = []
+    async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[StoredRecord]:
+        found: list[StoredRecord] = []
         for record_type in sorted({kind for kind, _ in ids}):
             named = [record_id for kind, record_id in ids if kind == record_type]
             for some in _in_groups(named):
                 found += map(_kept, await self._tx.all(_SEVERAL, self._tenant, record_type, *some))
         return found
 
-    async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[Kept]:
+    async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[StoredRecord]:
         rows = await self._tx.all(
             _RECORD + "WHERE tenant = $1 AND session_id = $2 AND seq > $3 ORDER BY seq, type, record_id LIMIT $4",
             self._tenant,
@@ -147,7 +147,7 @@ class SqlRecordStore:
         )
         return [_kept(row) for row in rows]
 
-    async def of_item(self, item_id: str) -> Sequence[Kept]:
+    async def of_item(self, item_id: str) -> Sequence[StoredRecord]:
         rows = await self._tx.all(
             "SELECT type, record_id FROM record_items WHERE tenant = $1 AND item_id = $2 LIMIT $3",
             self._tenant,
@@ -156,7 +156,7 @@ class SqlRecordStore:
         )
         return sorted(await self.find_several([(row[0], row[1]) for row in rows]), key=lambda kept: kept.seq)
 
-    async def open_missing(self, session_id: str | None, limit: int) -> Sequence[Kept]:
+    async def open_missing(self, session_id: str | None, limit: int) -> Sequence[StoredRecord]:
         if session_id is None:
             rows = await self._tx.all(
                 f"{_RECORD} WHERE tenant = $1 AND {_OPEN} ORDER BY recorded_at, record_id LIMIT $2",
@@ -180,7 +180,9 @@ class SqlRecordStore:
         )
         return [decode_patterns(row[0]) for row in rows]
 
-    async def missing_from(self, session_id: str | None, after: str, limit: int, *, only_open: bool) -> Sequence[Kept]:
+    async def missing_from(
+        self, session_id: str | None, after: str, limit: int, *, only_open: bool
+    ) -> Sequence[StoredRecord]:
         where = () if session_id is None else (session_id,)
         rows = await self._tx.all(_MISSING[bool(where), only_open], self._tenant, *where, after, limit)
         return [_kept(row) for row in rows]
@@ -231,10 +233,10 @@ class SqlRecordStore:
             found |= {row[0]: _redaction(row) for row in rows}
         return {record_id: redaction for record_id, redaction in found.items() if redaction.state != "none"}
 
-    async def _name_items(self, record: Kept, items: Iterable[str]) -> None:
+    async def _name_items(self, record: StoredRecord, items: Iterable[str]) -> None:
         await self._tx.many(_NAME_ITEM, self._items_named(record, items))
 
-    def _items_named(self, record: Kept, items: Iterable[str]) -> list[tuple[Value, ...]]:
+    def _items_named(self, record: StoredRecord, items: Iterable[str]) -> list[tuple[Value, ...]]:
         return [(self._tenant, item_id, record.type, record.record_id) for item_id in sorted(set(items))]
 
 
@@ -263,9 +265,9 @@ def _redaction(row: Row) -> Redaction:
     return Redaction(record_id, session_id or None, state, method, reason, by, at, words, refs, record_type)
 
 
-def _kept(row: Row) -> Kept:
+def _kept(row: Row) -> StoredRecord:
     record_type, record_id, session_id, status, by, at, changed_at, seq, readable_by, body, principal_id = row
-    return Kept(
+    return StoredRecord(
         type=record_type,
         record_id=record_id,
         session_id=session_id or None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
 from weft.capabilities.search.items import MemoryKey
-from weft.capabilities.search.session_indexing.cursor import FOLLOWING, REINDEXING, Position, pending_of
+from weft.capabilities.search.session_indexing.cursor import FOLLOWING, REINDEXING, IndexCursor, pending_of
 from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.jobs import SqlJobStore
@@ -14,7 +14,7 @@ from weft.storage.sql.jobs import SqlJobStore
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
     from weft.storage.sql.database import Transaction
 
 
@@ -90,13 +90,13 @@ async def take_off_message(transaction: Transaction, session_id: str, message_id
     await shelves.remove_item(SESSIONS, session_id, str(message_id))
 
 
-async def first_pending(transaction: Transaction, limit: int) -> Sequence[Recorded]:
+async def first_pending(transaction: Transaction, limit: int) -> Sequence[StoredEvent]:
     """Return events of the tenant's log that were not looked at yet, those that are next."""
     jobs, events = SqlJobStore(transaction), SqlEventStore(transaction)
     progress, earlier = await jobs.standing(FOLLOWING), await _unseen_before(jobs)
-    found: Sequence[Recorded] = []
+    found: Sequence[StoredEvent] = []
     if pending_of(progress, await events.last_seq()):
-        found = await events.after(0 if progress is None else Position.of(progress).seq, None, limit)
+        found = await events.after(0 if progress is None else IndexCursor.of(progress).seq, None, limit)
     return [*found, *await events.before(earlier, limit - len(found))] if earlier else found
 
 
@@ -110,5 +110,5 @@ async def events_pending(transaction: Transaction) -> int:
 async def _unseen_before(jobs: SqlJobStore) -> int:
     """Return the event before which none was looked at; 0 if there is no such event, or all is only put up anew."""
     progress = await jobs.standing(REINDEXING)
-    position = Position() if progress is None else Position.of(progress)
+    position = IndexCursor() if progress is None else IndexCursor.of(progress)
     return position.seq if position.anew is None else 0

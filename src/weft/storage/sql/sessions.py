@@ -18,7 +18,7 @@ from weft.storage.sql.session_index import erase_from_shelves
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.sessions.store import Position
+    from weft.capabilities.sessions.store import SessionCursor
     from weft.storage.sql.database import Row, Transaction
 
 _SESSION = """
@@ -99,7 +99,7 @@ class SqlSessionStore:
         row = await self._tx.one(_SESSION_WITH_LINE, self._tx.tenant, line_id, session_id)
         return None if row is None else (_session(row[:_COLUMNS]), Head(line_id, *row[_COLUMNS:]))
 
-    async def newest(self, before: Position | None, limit: int, *, archived: bool) -> Sequence[Session]:
+    async def newest(self, before: SessionCursor | None, limit: int, *, archived: bool) -> Sequence[Session]:
         rows = await self._tx.all(
             _SESSION
             + """

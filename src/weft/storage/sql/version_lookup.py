@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.history.store import Spot
+from weft.capabilities.history.store import ChangeRef
 from weft.storage.sql.history_rows import VERSION, version
 
 if TYPE_CHECKING:
@@ -48,13 +48,13 @@ ORDER BY c.seq
 """  # noqa: S608 - our own column names
 
 
-async def versions_at(transaction: Transaction, spots: Sequence[Spot]) -> dict[Spot, Version]:
+async def versions_at(transaction: Transaction, spots: Sequence[ChangeRef]) -> dict[ChangeRef, Version]:
     """Return what commits made of keys, with values."""
-    found: dict[Spot, Version] = {}
+    found: dict[ChangeRef, Version] = {}
     for some in _batches(list(dict.fromkeys(spots))):
         for line_id, *rest in await transaction.all(_AT, transaction.tenant, *some):
             each = version(rest)
-            found[Spot(line_id, each.change.key, each.seq)] = each
+            found[ChangeRef(line_id, each.change.key, each.seq)] = each
     return found
 
 

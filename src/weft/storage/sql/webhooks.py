@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.events.webhooks.model import Webhook
-from weft.capabilities.events.webhooks.store import Delivery, Due, Tally
+from weft.capabilities.events.webhooks.store import Delivery, DeliveryCounts, Due
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class SqlWebhookStore:
             )
         return sum([await self._revive(webhook_id, seq, due_at) for seq in sorted(set(seqs))])
 
-    async def tally(self, webhook_id: str) -> Tally:
+    async def tally(self, webhook_id: str) -> DeliveryCounts:
         rows = await self._tx.all(
             """
             SELECT state, COUNT(*) FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq > 0
@@ -215,7 +215,7 @@ class SqlWebhookStore:
             webhook_id,
         )
         counts: dict[str, int] = dict(rows)
-        return Tally(counts.get("pending", 0), counts.get("dead", 0))
+        return DeliveryCounts(counts.get("pending", 0), counts.get("dead", 0))
 
     async def deliveries(
         self, webhook_id: str, state: DeliveryState | None, after: int, limit: int
@@ -246,7 +246,7 @@ class SqlWebhookStore:
         )
 
 
-class Waiting(NamedTuple):
+class DueWebhook(NamedTuple):
     """An enabled webhook as the system sees it: whether it is behind the log, when it is next due and in whose hands.
 
     ``due_at`` is None if nothing is waiting to be sent.
@@ -271,7 +271,7 @@ class Waiting(NamedTuple):
         return max(self.lease_until, 0 if self.behind or self.due_at is None else self.due_at)
 
 
-async def webhooks_waiting(transaction: Transaction) -> list[Waiting]:
+async def webhooks_waiting(transaction: Transaction) -> list[DueWebhook]:
     """Return every webhook of the installation that is enabled."""
     rows = await transaction.all(
         """
@@ -282,7 +282,7 @@ async def webhooks_waiting(transaction: Transaction) -> list[Waiting]:
         FROM webhooks JOIN tenants ON tenants.tenant = webhooks.tenant WHERE state = 'enabled'
         """
     )
-    return [Waiting(*row) for row in rows]
+    return [DueWebhook(*row) for row in rows]
 
 
 async def release_all(transaction: Transaction, holder: str) -> None:

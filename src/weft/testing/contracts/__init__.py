@@ -30,7 +30,7 @@ from weft.testing.contracts.object_storage import ObjectIndexContract
 from weft.testing.contracts.policies import PolicyStoreContract
 from weft.testing.contracts.records import RecordStoreContract
 from weft.testing.contracts.sessions import SessionStoreContract
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 from weft.testing.contracts.webhooks import WebhookStoreContract
 
 __all__ = [
@@ -60,7 +60,7 @@ __all__ = [
     "SnapshotIndexContract",
     "SnapshotStoreContract",
     "SourceStoreContract",
-    "Stores",
+    "ContractStores",
     "SwitchStoreContract",
     "TenantModelStoreContract",
     "VectorStoreContract",

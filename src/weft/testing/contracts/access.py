@@ -8,7 +8,7 @@ from dataclasses import replace
 from weft.capabilities.access.audit import AuditRow
 from weft.capabilities.access.model import Principal, SigningKey, StoredKey, StoredToken
 from weft.kernel.identity import Kind, Permission
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 BOTH = frozenset({Permission.READ, Permission.WRITE})
 
@@ -37,7 +37,7 @@ class AccessStoreContract:
     """Principals, keys and tokens of one tenant."""
 
     async def test_the_epoch_moves_only_forward_and_only_for_its_tenant(
-        self, stores: Stores, elsewhere: Stores
+        self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
         before = await stores.access.epoch()
         assert before is not None
@@ -46,24 +46,24 @@ class AccessStoreContract:
         assert await stores.access.epoch() == before + 1
         assert await elsewhere.access.epoch() == untouched
 
-    async def test_a_principal_knows_whether_it_stands_below_an_agent(self, stores: Stores) -> None:
+    async def test_a_principal_knows_whether_it_stands_below_an_agent(self, stores: ContractStores) -> None:
         assert await stores.access.add_principal(principal("planner"))
         assert await stores.access.add_principal(principal("helper", "planner"))
         assert await stores.access.principal("planner") == principal("planner")
         assert await stores.access.principal("helper") == principal("helper", "planner", below_agent=True)
         assert await stores.access.principal("none") is None
 
-    async def test_a_principal_s_id_is_taken_once(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_a_principal_s_id_is_taken_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.access.add_principal(principal("planner"))
         assert not await stores.access.add_principal(principal("planner"))
         assert await elsewhere.access.add_principal(principal("planner"))
 
-    async def test_principals_are_listed_by_id_behind_one(self, stores: Stores) -> None:
+    async def test_principals_are_listed_by_id_behind_one(self, stores: ContractStores) -> None:
         for principal_id in ("z", "x", "y"):
             await stores.access.add_principal(principal(principal_id))
         assert [found.principal_id for found in await stores.access.principals("x", 1)] == ["y"]
 
-    async def test_a_principal_can_be_changed(self, stores: Stores) -> None:
+    async def test_a_principal_can_be_changed(self, stores: ContractStores) -> None:
         await stores.access.add_principal(principal("planner"))
         changed = replace(
             principal("planner"), permissions=frozenset(), clearance=5, disabled_at=7, relevance_floor=0.3
@@ -71,7 +71,7 @@ class AccessStoreContract:
         await stores.access.update_principal(changed)
         assert await stores.access.principal("planner") == changed
 
-    async def test_revoking_a_key_revokes_the_tokens_it_was_used_to_get(self, stores: Stores) -> None:
+    async def test_revoking_a_key_revokes_the_tokens_it_was_used_to_get(self, stores: ContractStores) -> None:
         for key_id in ("key_1", "key_2"):
             await stores.access.add_key(key(key_id))
         assert await stores.access.key("key_1") == key("key_1")
@@ -86,20 +86,20 @@ class AccessStoreContract:
         assert await stores.access.token("t2") == token("t2", "key_2")
         assert {found.key_id for found in await stores.access.keys_of("planner")} == {"key_1", "key_2"}
 
-    async def test_the_first_revocation_of_a_token_stands(self, stores: Stores) -> None:
+    async def test_the_first_revocation_of_a_token_stands(self, stores: ContractStores) -> None:
         await stores.access.add_token(token("t1"))
         await stores.access.revoke_token("t1", 5)
         await stores.access.revoke_token("t1", 6)
         assert await stores.access.token("t1") == token("t1", revoked_at=5)
 
-    async def test_only_tokens_long_expired_are_forgotten(self, stores: Stores) -> None:
+    async def test_only_tokens_long_expired_are_forgotten(self, stores: ContractStores) -> None:
         await stores.access.add_token(token("old", expires_at=9))
         await stores.access.add_token(token("new", expires_at=10))
         await stores.access.forget_expired_tokens("planner", 10)
         assert await stores.access.token("old") is None
         assert await stores.access.token("new") is not None
 
-    async def test_signing_keys_come_newest_first_and_are_retired_or_forgotten(self, stores: Stores) -> None:
+    async def test_signing_keys_come_newest_first_and_are_retired_or_forgotten(self, stores: ContractStores) -> None:
         await stores.access.retire_signing_keys(1, forget=True)
         for created_at in (1, 2):
             await stores.access.add_signing_key(SigningKey(f"k{created_at}", bytes(32), created_at, None))
@@ -114,7 +114,7 @@ class AuditStoreContract:
     """Audit rows are added and read, newest first."""
 
     async def test_rows_are_read_newest_first_page_by_page_and_by_outcome(
-        self, stores: Stores, elsewhere: Stores
+        self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
         rows = [
             AuditRow(f"{n:02d}", n, "orchestrator", None, "act", ("done", "denied")[n % 2], "target", {"n": [n, "é"]})

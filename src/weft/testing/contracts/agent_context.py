@@ -6,38 +6,38 @@ from __future__ import annotations
 from msgspec import structs
 
 from weft.capabilities.agent_context.model import PartAt
-from weft.capabilities.agent_context.store import Snapshot
-from weft.capabilities.history.model import SYSTEM, Act, Change, ChangeMeta, Commit, Head, Point, blob_hash
-from weft.testing.contracts.stores import Stores
+from weft.capabilities.agent_context.store import PinnedContext
+from weft.capabilities.history.model import SYSTEM, Change, ChangeKind, ChangeMeta, Commit, Head, Point, blob_hash
+from weft.testing.contracts.stores import ContractStores
 
 MAIN = "context:planner"
 BRANCH = "context:planner@try"
 HASH = bytes(range(32))
-HELD = Snapshot("s1", "planner", MAIN, MAIN, 12, HASH, known=12, known_hash=HASH, pulled_at=5)
+HELD = PinnedContext("s1", "planner", MAIN, MAIN, 12, HASH, known=12, known_hash=HASH, pulled_at=5)
 
 
 def _commit(head: Head, seq: int, keys: tuple[str, ...]) -> Commit:
-    changes = tuple(Change(key, 1, seq, Act.WRITE, blob_hash(key), ChangeMeta()) for key in keys)
+    changes = tuple(Change(key, 1, seq, ChangeKind.WRITE, blob_hash(key), ChangeMeta()) for key in keys)
     return Commit(head.line_id, seq, SYSTEM, committed_at=seq, reason="write", step=None, changes=changes)
 
 
 class SnapshotStoreContract:
     """An agent holds one version of its context in a session, or none."""
 
-    async def test_a_snapshot_comes_back_as_it_was_put(self, stores: Stores) -> None:
+    async def test_a_snapshot_comes_back_as_it_was_put(self, stores: ContractStores) -> None:
         assert await stores.snapshots.find("s1", "planner") is None
         await stores.snapshots.put(HELD, [])
         assert await stores.snapshots.find("s1", "planner") == HELD
         assert await stores.snapshots.find("s1", "other") is None
         assert await stores.snapshots.find("s2", "planner") is None
 
-    async def test_putting_again_leaves_nothing_of_the_one_before(self, stores: Stores) -> None:
-        other = Snapshot("s1", "planner", BRANCH, MAIN, 3, bytes(32), known=4, known_hash=HASH, pulled_at=9)
+    async def test_putting_again_leaves_nothing_of_the_one_before(self, stores: ContractStores) -> None:
+        other = PinnedContext("s1", "planner", BRANCH, MAIN, 3, bytes(32), known=4, known_hash=HASH, pulled_at=9)
         await stores.snapshots.put(HELD, [])
         await stores.snapshots.put(other, [])
         assert await stores.snapshots.find("s1", "planner") == other
 
-    async def test_a_session_learns_of_the_context_it_holds_and_of_no_other(self, stores: Stores) -> None:
+    async def test_a_session_learns_of_the_context_it_holds_and_of_no_other(self, stores: ContractStores) -> None:
         await stores.snapshots.put(HELD, [])
         await stores.snapshots.learn("s1", "planner", Point(BRANCH, 20, HASH))
         await stores.snapshots.learn("s1", "other", Point(MAIN, 20, HASH))
@@ -46,7 +46,7 @@ class SnapshotStoreContract:
         await stores.snapshots.learn("s1", "planner", Point(MAIN, 13, bytes(32)))
         assert await stores.snapshots.find("s1", "planner") == structs.replace(HELD, known=13, known_hash=bytes(32))
 
-    async def test_any_number_of_parts_is_held_and_read_in_one_go(self, stores: Stores) -> None:
+    async def test_any_number_of_parts_is_held_and_read_in_one_go(self, stores: ContractStores) -> None:
         parts = []
         for number in range(120):
             line_id = f"{MAIN}:conversation_context:w{number}"
@@ -63,7 +63,7 @@ class SnapshotStoreContract:
         }
         assert len(found) == len(parts)
 
-    async def test_any_number_of_values_is_read_by_their_hashes(self, stores: Stores) -> None:
+    async def test_any_number_of_values_is_read_by_their_hashes(self, stores: ContractStores) -> None:
         texts = [str(number) for number in range(120)]
         for text in texts:
             await stores.lines.put_blob(blob_hash(text), text)
@@ -72,7 +72,9 @@ class SnapshotStoreContract:
         assert await stores.snapshots.values([blob_hash("never kept")]) == {}
         assert await stores.snapshots.values(hashes) == dict(zip(hashes, texts, strict=True))
 
-    async def test_a_session_takes_what_was_held_in_it_along(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_a_session_takes_what_was_held_in_it_along(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         for each in (stores, elsewhere):
             await each.lines.create("context:planner")
             for session_id in ("s1", "s2"):
@@ -83,7 +85,7 @@ class SnapshotStoreContract:
         assert await elsewhere.snapshots.find("s1", "planner") == HELD
         assert await stores.lines.lock("context:planner") == Head.of_new_line("context:planner")
 
-    async def test_tenants_have_their_own_snapshots(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_snapshots(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.snapshots.put(HELD, [])
         await elsewhere.snapshots.learn("s1", "planner", Point(MAIN, 99, HASH))
         assert await elsewhere.snapshots.find("s1", "planner") is None

@@ -6,7 +6,7 @@ from __future__ import annotations
 from weft.capabilities.board.model import Entry, EntryWithValue
 from weft.capabilities.history.model import blob_hash
 from weft.kernel.identity import ANYONE
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 
 def entry(
@@ -37,13 +37,13 @@ def entry(
 class EntryStoreContract:
     """A board's present entries, each with the value its hash names."""
 
-    async def test_an_entry_comes_back_as_it_was_put(self, stores: Stores) -> None:
+    async def test_an_entry_comes_back_as_it_was_put(self, stores: ContractStores) -> None:
         await stores.entries.put("s1", entry("goal", expires_at=9))
         assert await stores.entries.get("s1", "goal") == entry("goal", expires_at=9)
         assert await stores.entries.get("s1", "none") is None
         assert await stores.entries.get("s2", "goal") is None
 
-    async def test_putting_again_replaces_and_keeps_the_count_of_reads(self, stores: Stores) -> None:
+    async def test_putting_again_replaces_and_keeps_the_count_of_reads(self, stores: ContractStores) -> None:
         await stores.entries.put("s1", entry("goal"))
         await stores.entries.add_reads("s1", "goal", 2, 5)
         await stores.entries.add_reads("s1", "goal", 1, 6)
@@ -51,13 +51,13 @@ class EntryStoreContract:
         expected = entry("goal", "other", version=2, reads=3, last_read_at=6)
         assert await stores.entries.get("s1", "goal") == expected
 
-    async def test_many_are_put_at_once(self, stores: Stores) -> None:
+    async def test_many_are_put_at_once(self, stores: ContractStores) -> None:
         await stores.entries.put("s1", entry("b", "old"))
         await stores.entries.put_all("s1", [entry("a"), entry("b", "new", version=2)])
         await stores.entries.put_all("s1", [])
         assert await stores.entries.list("s1") == [entry("a"), entry("b", "new", version=2)]
 
-    async def test_entries_are_listed_by_key_in_the_order_of_their_characters(self, stores: Stores) -> None:
+    async def test_entries_are_listed_by_key_in_the_order_of_their_characters(self, stores: ContractStores) -> None:
         for key in ("b", "a_b", "ab", "a1", "_", "a:b"):
             await stores.entries.put("s1", entry(key))
         assert [found.key for found in await stores.entries.list("s1")] == ["_", "a1", "a:b", "a_b", "ab", "b"]
@@ -65,7 +65,7 @@ class EntryStoreContract:
         assert await stores.entries.keys_after("s1", "a1", 9) == ["a:b", "a_b", "ab", "b"]
         assert await stores.entries.keys_after("s2", "", 9) == []
 
-    async def test_values_come_with_the_entries_that_name_them(self, stores: Stores) -> None:
+    async def test_values_come_with_the_entries_that_name_them(self, stores: ContractStores) -> None:
         for key, value in (("a", "naïve\x00 漢"), ("b", "")):
             await stores.lines.put_blob(blob_hash(value), value)
             await stores.entries.put("s1", entry(key, value))
@@ -73,19 +73,19 @@ class EntryStoreContract:
         found = await stores.entries.read_all("s1")
         assert [(each.entry.key, each.value) for each in found] == [("a", "naïve\x00 漢"), ("b", "")]
 
-    async def test_a_removed_entry_is_gone(self, stores: Stores) -> None:
+    async def test_a_removed_entry_is_gone(self, stores: ContractStores) -> None:
         await stores.entries.put("s1", entry("goal"))
         await stores.entries.remove("s1", "goal")
         await stores.entries.remove("s1", "goal")
         assert await stores.entries.list("s1") == []
 
-    async def test_the_next_expiry_is_the_earliest(self, stores: Stores) -> None:
+    async def test_the_next_expiry_is_the_earliest(self, stores: ContractStores) -> None:
         assert await stores.entries.next_expiry("s1") is None
         for key, expires_at in (("a", 7), ("b", 5), ("c", None)):
             await stores.entries.put("s1", entry(key, expires_at=expires_at))
         assert await stores.entries.next_expiry("s1") == 5
 
-    async def test_tenants_have_their_own_entries(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_entries(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.entries.put("s1", entry("goal"))
         assert await elsewhere.entries.list("s1") == []
         await elsewhere.entries.remove("s1", "goal")
@@ -95,7 +95,9 @@ class EntryStoreContract:
 class ConventionStoreContract:
     """Key conventions by name."""
 
-    async def test_conventions_are_replaced_and_listed_by_name(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_conventions_are_replaced_and_listed_by_name(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         await stores.conventions.put("b", {"groups": [1]}, "admin", 1)
         await stores.conventions.put("a", {"groups": []}, "admin", 1)
         await stores.conventions.put("b", {"groups": ["é"]}, "admin", 2)

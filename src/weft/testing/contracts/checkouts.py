@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from weft.capabilities.history.model import EMPTY, Point
 from weft.capabilities.history.store import Switch
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 LINE = "board:s1"
 
@@ -13,10 +13,10 @@ LINE = "board:s1"
 class SwitchStoreContract:
     """Who works on which branch is remembered for each line and principal."""
 
-    async def test_whoever_never_switched_is_on_no_branch(self, stores: Stores) -> None:
+    async def test_whoever_never_switched_is_on_no_branch(self, stores: ContractStores) -> None:
         assert await stores.switches.of(LINE, "planner") is None
 
-    async def test_a_switch_lasts_until_the_next_and_is_only_ones_own(self, stores: Stores) -> None:
+    async def test_a_switch_lasts_until_the_next_and_is_only_ones_own(self, stores: ContractStores) -> None:
         await stores.switches.switch(LINE, "planner", "left")
         await stores.switches.switch(LINE, "analysis", "right")
         await stores.switches.switch(LINE, "planner", "middle")
@@ -24,24 +24,24 @@ class SwitchStoreContract:
         assert await stores.switches.of(LINE, "analysis") == Switch("right")
         assert await stores.switches.of("board:s2", "planner") is None
 
-    async def test_one_can_switch_back_to_the_line_itself(self, stores: Stores) -> None:
+    async def test_one_can_switch_back_to_the_line_itself(self, stores: ContractStores) -> None:
         await stores.switches.switch(LINE, "planner", "left")
         await stores.switches.switch(LINE, "planner", None)
         assert await stores.switches.of(LINE, "planner") is None
         await stores.switches.switch(LINE, "planner", None)
 
-    async def test_erasing_a_line_forgets_who_switched_on_it(self, stores: Stores) -> None:
+    async def test_erasing_a_line_forgets_who_switched_on_it(self, stores: ContractStores) -> None:
         await stores.switches.switch(LINE, "planner", "left")
         await stores.lines.erase(LINE)
         assert await stores.switches.of(LINE, "planner") is None
 
-    async def test_tenants_have_their_own_switches(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_switches(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.switches.switch(LINE, "planner", "left")
         assert await elsewhere.switches.of(LINE, "planner") is None
         await elsewhere.switches.switch(LINE, "planner", None)
         assert await stores.switches.of(LINE, "planner") == Switch("left")
 
-    async def test_a_branch_that_was_deleted_is_gone_even_if_another_has_its_name(self, stores: Stores) -> None:
+    async def test_a_branch_that_was_deleted_is_gone_even_if_another_has_its_name(self, stores: ContractStores) -> None:
         await stores.lines.create(LINE)
         for _ in range(2):
             await stores.lines.branch(f"{LINE}@left", Point(LINE, 0, EMPTY), weight=0, next_expiry_at=None)

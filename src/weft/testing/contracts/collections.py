@@ -13,7 +13,7 @@ from weft.capabilities.indexing.collections.model import NewChunk, Removal, Retu
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.testing.contracts.stores import Stores
+    from weft.testing.contracts.stores import ContractStores
 
 SHELF, OTHER = "domain:a", "domain:b"
 MODEL, NEXT_MODEL = "m", "n"
@@ -52,7 +52,7 @@ def vectors(count: int) -> Sequence[bytes]:
 class ShelfStoreContract:
     """Everything that happens to a shelf takes the next number, so that a copy knows what it has missed."""
 
-    async def test_chunks_are_found_as_they_were_added(self, stores: Stores) -> None:
+    async def test_chunks_are_found_as_they_were_added(self, stores: ContractStores) -> None:
         numbers = await stores.shelves.add(SHELF, parts(100), {MODEL: vectors(100)})
         assert list(numbers) == list(range(1, 101))
         found = await stores.shelves.find(SHELF, [100, 3, 3, 999])
@@ -63,7 +63,7 @@ class ShelfStoreContract:
         assert await stores.shelves.vectors(SHELF, NEXT_MODEL, [3]) == {}
         assert (list(await stores.shelves.find(SHELF, [])), await stores.shelves.vectors(SHELF, MODEL, [])) == ([], {})
 
-    async def test_numbers_go_on_and_are_never_used_again(self, stores: Stores) -> None:
+    async def test_numbers_go_on_and_are_never_used_again(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, parts(3), {})
         assert await stores.shelves.remove(SHELF, [2, 3, 3, 7]) == 2
         assert list(await stores.shelves.add(SHELF, parts(2), {})) == [6, 7]
@@ -72,12 +72,12 @@ class ShelfStoreContract:
         assert list(await stores.shelves.removals_after(SHELF, 0, 10)) == [Removal(4, 2), Removal(5, 3)]
         assert list(await stores.shelves.removals_after(SHELF, 4, 10)) == [Removal(5, 3)]
 
-    async def test_what_is_removed_takes_its_vectors_of_every_model_along(self, stores: Stores) -> None:
+    async def test_what_is_removed_takes_its_vectors_of_every_model_along(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, parts(3), {MODEL: vectors(3), NEXT_MODEL: vectors(3)})
         await stores.shelves.remove(SHELF, [1, 3])
         assert [await stores.shelves.count_vectors(SHELF, model) for model in (MODEL, NEXT_MODEL)] == [1, 1]
 
-    async def test_what_stands_behind_a_number_comes_in_order(self, stores: Stores) -> None:
+    async def test_what_stands_behind_a_number_comes_in_order(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, parts(4), {MODEL: vectors(4)})
         await stores.shelves.remove(SHELF, [3])
         standing = await stores.shelves.standing_after(SHELF, 1, 10, MODEL)
@@ -86,7 +86,7 @@ class ShelfStoreContract:
         assert (first.number, first.vector, first.terms, first.pinned) == (1, None, CHUNK.terms, True)
         assert (first.scope, first.importance, first.version) == (CHUNK.scope, 0.75, 2)
 
-    async def test_an_item_goes_as_a_whole_or_by_its_older_versions(self, stores: Stores) -> None:
+    async def test_an_item_goes_as_a_whole_or_by_its_older_versions(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, [*parts(2, version=1), *parts(2, version=2)], {})
         await stores.shelves.add(SHELF, parts(1, item="other.md"), {})
         assert await stores.shelves.remove_item(SHELF, "a", "guide.md", before=2) == 2
@@ -94,7 +94,7 @@ class ShelfStoreContract:
         assert await stores.shelves.remove_item(SHELF, "a", "guide.md") == 2
         assert (await stores.shelves.state(SHELF)).chunks == 1
 
-    async def test_the_parts_of_an_item_come_in_their_order(self, stores: Stores) -> None:
+    async def test_the_parts_of_an_item_come_in_their_order(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, parts(5)[::-1], {})
         found = await stores.shelves.of_item(SHELF, "a", "guide.md", 2)
         assert [chunk.ordinal for chunk in found] == [0, 1, 2, 3, 4]
@@ -105,7 +105,9 @@ class ShelfStoreContract:
         assert list(await stores.shelves.numbers_of(SHELF, "a", "guide.md", 1)) == []
 
     @pytest.mark.req("CE-E")
-    async def test_what_stands_on_no_shelf_any_more_is_forgotten(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_what_stands_on_no_shelf_any_more_is_forgotten(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         for where in (stores, elsewhere):
             await where.vectors.keep("m", {CHUNK.digest: b"v"}, 10)
         await stores.vectors.keep("n", {CHUNK.digest: b"v", b"other": b"v"}, 10)
@@ -118,7 +120,7 @@ class ShelfStoreContract:
         assert (await stores.vectors.count(), await elsewhere.vectors.count()) == (1, 1)
 
     @pytest.mark.req("CE-E")
-    async def test_what_stood_on_a_shelf_that_is_taken_away_is_forgotten(self, stores: Stores) -> None:
+    async def test_what_stood_on_a_shelf_that_is_taken_away_is_forgotten(self, stores: ContractStores) -> None:
         for model in ("m", "n"):
             await stores.vectors.keep(model, {CHUNK.digest: b"v", b"other": b"v"}, 10)
         await stores.shelves.add(SHELF, parts(2), {})
@@ -126,18 +128,18 @@ class ShelfStoreContract:
         assert await stores.vectors.count() == 2
         assert await stores.vectors.find("m", [CHUNK.digest]) == {}
 
-    async def test_a_place_goes_with_all_that_belongs_to_it(self, stores: Stores) -> None:
+    async def test_a_place_goes_with_all_that_belongs_to_it(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, [*parts(2), *parts(2, place="b")], {MODEL: vectors(4)})
         await stores.shelves.remove_place(SHELF, "a")
         newest = await stores.shelves.newest(SHELF, ["a", "b"], 10)
         assert [(chunk.number, chunk.place) for chunk in newest] == [(4, "b"), (3, "b")]
 
-    async def test_the_newest_of_some_places_are_found(self, stores: Stores) -> None:
+    async def test_the_newest_of_some_places_are_found(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, [*parts(1, place="b"), *parts(300)], {})
         assert [chunk.number for chunk in await stores.shelves.newest(SHELF, ["b"], 3)] == [1]
         assert [chunk.number for chunk in await stores.shelves.newest(SHELF, ["a", "b"], 2)] == [301, 300]
 
-    async def test_a_shelf_that_is_put_up_again_is_another_one(self, stores: Stores) -> None:
+    async def test_a_shelf_that_is_put_up_again_is_another_one(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, parts(2), {MODEL: vectors(2)})
         await stores.shelves.add(OTHER, parts(1), {MODEL: vectors(1)})
         before = await stores.shelves.state(SHELF)
@@ -150,7 +152,7 @@ class ShelfStoreContract:
         assert (again.number, again.chunks) == (before.number, before.chunks)
         assert again.birth not in {before.birth, 0}
 
-    async def test_vectors_of_a_further_model_are_announced(self, stores: Stores) -> None:
+    async def test_vectors_of_a_further_model_are_announced(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, parts(4), {MODEL: vectors(4)})
         await stores.shelves.remove(SHELF, [2])
         lacking = await stores.shelves.without_vector(SHELF, NEXT_MODEL, 0, 10)
@@ -165,7 +167,7 @@ class ShelfStoreContract:
         assert [chunk.number for chunk in await stores.shelves.without_vector(SHELF, NEXT_MODEL, 0, 10)] == [4]
 
     async def test_changes_beyond_those_that_are_kept_are_forgotten(
-        self, stores: Stores, monkeypatch: pytest.MonkeyPatch
+        self, stores: ContractStores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("weft.capabilities.indexing.collections.model._FEWEST_KEPT", 2)
         await stores.shelves.add(SHELF, parts(9), {MODEL: vectors(9)})
@@ -178,12 +180,12 @@ class ShelfStoreContract:
         assert [each.number for each in await stores.shelves.removals_after(SHELF, 0, 10)] == [14, 15, 16, 17]
         assert list(await stores.shelves.returns_after(SHELF, NEXT_MODEL, 0, 10)) == []
 
-    async def test_vectors_of_a_model_are_dropped_bit_by_bit(self, stores: Stores) -> None:
+    async def test_vectors_of_a_model_are_dropped_bit_by_bit(self, stores: ContractStores) -> None:
         await stores.shelves.add(SHELF, parts(5), {MODEL: vectors(5), NEXT_MODEL: vectors(5)})
         assert [await stores.shelves.drop_vectors(SHELF, MODEL, 3) for _ in range(3)] == [3, 2, 0]
         assert await stores.shelves.count_vectors(SHELF, NEXT_MODEL) == 5
 
-    async def test_tenants_have_their_own_shelves(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_shelves(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.shelves.add(SHELF, parts(2), {MODEL: vectors(2)})
         assert await elsewhere.shelves.state(SHELF) == ShelfState()
         assert list(await elsewhere.shelves.find(SHELF, [1, 2])) == []

@@ -12,7 +12,7 @@ from msgspec import structs
 from weft.capabilities.indexing.embeddings.model import Embedder
 from weft.capabilities.indexing.embeddings.store import KeptVector, TenantModel
 from weft.testing.contracts.collections import CHUNK
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 TEXTS = (
     "The invoice is due on Friday.",
@@ -66,7 +66,7 @@ class EmbedderContract:
 class VectorStoreContract:
     """Vectors are kept by model and digest, for one tenant; those not used for longest go first."""
 
-    async def test_what_is_kept_is_found_by_model_and_digest(self, stores: Stores) -> None:
+    async def test_what_is_kept_is_found_by_model_and_digest(self, stores: ContractStores) -> None:
         await stores.vectors.keep("m", {digest: digest[:2] for digest in DIGESTS}, 10)
         await stores.vectors.keep("other", {DIGESTS[0]: b"zz"}, 10)
         found = await stores.vectors.find("m", [*DIGESTS, b"?" * 32])
@@ -74,12 +74,12 @@ class VectorStoreContract:
         assert await stores.vectors.find("other", DIGESTS[:2]) == {DIGESTS[0]: KeptVector(b"zz", 10)}
         assert await stores.vectors.find("m", []) == {}
 
-    async def test_what_is_kept_already_stays(self, stores: Stores) -> None:
+    async def test_what_is_kept_already_stays(self, stores: ContractStores) -> None:
         await stores.vectors.keep("m", {DIGESTS[0]: b"first"}, 10)
         await stores.vectors.keep("m", {DIGESTS[0]: b"second"}, 20)
         assert await stores.vectors.find("m", DIGESTS[:1]) == {DIGESTS[0]: KeptVector(b"first", 10)}
 
-    async def test_those_not_used_for_longest_go_first(self, stores: Stores) -> None:
+    async def test_those_not_used_for_longest_go_first(self, stores: ContractStores) -> None:
         for number, digest in enumerate(DIGESTS[:6]):
             await stores.vectors.keep("m" if number % 2 else "n", {digest: b"v"}, number)
         await stores.vectors.note_use("n", DIGESTS[:1], 100)
@@ -88,7 +88,7 @@ class VectorStoreContract:
         assert sorted(kept) == [DIGESTS[0], *DIGESTS[3:6]]
         assert [await stores.vectors.drop_unused(100) for _ in range(2)] == [4, 0]
 
-    async def test_what_callers_asked_for_goes_before_any_passage(self, stores: Stores) -> None:
+    async def test_what_callers_asked_for_goes_before_any_passage(self, stores: ContractStores) -> None:
         await stores.vectors.keep("m", {DIGESTS[0]: b"v", DIGESTS[1]: b"v"}, 10)
         await stores.vectors.keep("n", {DIGESTS[2]: b"v"}, 30, "asked")
         await stores.vectors.keep("m", {DIGESTS[3]: b"v"}, 20, "asked")
@@ -98,7 +98,7 @@ class VectorStoreContract:
         assert len(await stores.vectors.find("m", DIGESTS)) == 1
 
     @pytest.mark.req("CE-E")
-    async def test_what_is_old_goes_in_steps_and_of_it_what_no_chunk_is_made_of(self, stores: Stores) -> None:
+    async def test_what_is_old_goes_in_steps_and_of_it_what_no_chunk_is_made_of(self, stores: ContractStores) -> None:
         await stores.vectors.keep("m", dict.fromkeys(DIGESTS[:3], b"v"), 10)
         await stores.vectors.keep("m", {DIGESTS[3]: b"v"}, 10, "asked")
         await stores.vectors.keep("m", {DIGESTS[4]: b"v"}, 20)
@@ -107,7 +107,7 @@ class VectorStoreContract:
         left = await stores.vectors.find("m", DIGESTS[:5])
         assert {digest: found.used_at for digest, found in left.items()} == {DIGESTS[0]: 100, DIGESTS[4]: 20}
 
-    async def test_what_is_forgotten_can_be_kept_anew(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_what_is_forgotten_can_be_kept_anew(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         for where in (stores, elsewhere):
             await where.vectors.keep("m", {DIGESTS[0]: b"old", DIGESTS[1]: b"old"}, 10)
         await stores.vectors.forget("m", [DIGESTS[0], DIGESTS[0], b"?" * 32])
@@ -118,7 +118,7 @@ class VectorStoreContract:
         assert (await elsewhere.vectors.find("m", DIGESTS[:1]))[DIGESTS[0]].vector == b"old"
 
     @pytest.mark.req("CE-F42")
-    async def test_tenants_keep_their_own(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_keep_their_own(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.vectors.keep("m", {DIGESTS[0]: b"v"}, 10)
         assert await elsewhere.vectors.find("m", DIGESTS[:1]) == {}
         assert (await elsewhere.vectors.count(), await elsewhere.vectors.drop_unused(10)) == (0, 0)
@@ -129,7 +129,7 @@ class VectorStoreContract:
 class TenantModelStoreContract:
     """What is said of models holds until something else is said."""
 
-    async def test_the_last_word_on_a_model_holds(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_the_last_word_on_a_model_holds(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.tenant_models.set("b", "allowed", 10)
         await stores.tenant_models.set("a", "building", 20)
         await stores.tenant_models.set("a", "serving", 30)
@@ -137,7 +137,9 @@ class TenantModelStoreContract:
         assert await stores.tenant_models.held() == await stores.tenant_models.listed()
         assert await elsewhere.tenant_models.listed() == []
 
-    async def test_nothing_is_said_of_a_model_that_was_removed(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_nothing_is_said_of_a_model_that_was_removed(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         await stores.tenant_models.set("a", "allowed", 10)
         assert not await elsewhere.tenant_models.remove("a")
         assert await stores.tenant_models.remove("a")

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec import structs
 
-from weft.capabilities.events.model import Wanted
+from weft.capabilities.events.model import EventQuery
 from weft.kernel.clock import from_micros
 from weft.kernel.correlation import UNRELATED, Correlation
-from weft.kernel.events import Event, NewEvent, Origin, Recorded
-from weft.testing.contracts.stores import Stores
+from weft.kernel.events import Event, NewEvent, Origin, StoredEvent
+from weft.testing.contracts.stores import ContractStores
 
 
 def event(subject: str, session_id: str | None = "s1") -> NewEvent:
@@ -26,15 +26,15 @@ def event(subject: str, session_id: str | None = "s1") -> NewEvent:
     )
 
 
-def told(subject: str, at: int, during: Correlation = UNRELATED, origin: Origin | None = None) -> Recorded:
+def told(subject: str, at: int, during: Correlation = UNRELATED, origin: Origin | None = None) -> StoredEvent:
     """Return an event as it was told elsewhere."""
     happened = Event(
         seq=1, type="record.added", session_id="s1", subject=subject, actor="system", at=from_micros(at), data={}
     )
-    return Recorded(happened, ("*",), ("*",), during, origin)
+    return StoredEvent(happened, ("*",), ("*",), during, origin)
 
 
-async def republish(stores: Stores, *past: Recorded) -> None:
+async def republish(stores: ContractStores, *past: StoredEvent) -> None:
     first = await stores.past.reserve(len(past))
     await stores.past.republish(
         [replace(each, event=structs.replace(each.event, seq=seq)) for seq, each in enumerate(past, first)]
@@ -44,7 +44,7 @@ async def republish(stores: Stores, *past: Recorded) -> None:
 class EventStoreContract:
     """Events are numbered without gaps and come back in order."""
 
-    async def test_events_are_numbered_from_one_without_gaps(self, stores: Stores) -> None:
+    async def test_events_are_numbered_from_one_without_gaps(self, stores: ContractStores) -> None:
         assert await stores.events.last_seq() == 0
         await stores.outbox.publish(event("a"), event("b"))
         await stores.outbox.publish()
@@ -53,13 +53,13 @@ class EventStoreContract:
         assert [(each.event.seq, each.event.subject) for each in found] == [(1, "a"), (2, "b"), (3, "c")]
         assert await stores.events.last_seq() == 3
 
-    async def test_the_log_is_read_backwards_as_well(self, stores: Stores) -> None:
+    async def test_the_log_is_read_backwards_as_well(self, stores: ContractStores) -> None:
         await stores.outbox.publish(*map(event, "abcd"))
         assert [each.event.subject for each in await stores.events.before(4, 2)] == ["c", "b"]
         assert [each.event.subject for each in await stores.events.before(2, 10)] == ["a"]
         assert list(await stores.events.before(1, 10)) == []
 
-    async def test_an_event_comes_back_with_those_who_may_be_told(self, stores: Stores) -> None:
+    async def test_an_event_comes_back_with_those_who_may_be_told(self, stores: ContractStores) -> None:
         await stores.outbox.publish(event("a"))
         (found,) = await stores.events.after(0, None, 10)
         assert (found.participants, found.readable_by) == (("subagent:*",), ("*",))
@@ -69,20 +69,20 @@ class EventStoreContract:
             {"version": 1},
         )
 
-    async def test_events_are_read_from_an_offset_by_session_up_to_a_limit(self, stores: Stores) -> None:
+    async def test_events_are_read_from_an_offset_by_session_up_to_a_limit(self, stores: ContractStores) -> None:
         await stores.outbox.publish(event("a"), event("b", "s2"), event("c"), event("d", None))
         assert [each.event.subject for each in await stores.events.after(1, None, 2)] == ["b", "c"]
         assert [each.event.subject for each in await stores.events.after(0, "s1", 10)] == ["a", "c"]
         assert await stores.events.after(4, None, 10) == []
 
-    async def test_events_are_found_by_what_they_say(self, stores: Stores) -> None:
+    async def test_events_are_found_by_what_they_say(self, stores: ContractStores) -> None:
         await stores.outbox.publish(event("a"), event("b", "s2"), event("c"))
         part = Correlation(turn_id="t1", task_id="x", run_id="r")
         other = Correlation(turn_id="t1", tool_call_id="c1")
         await republish(stores, told("d", at=5, during=part), told("e", at=7, during=other))
 
         async def subjects(after: int = 0, limit: int = 9, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of Wanted
-            return [each.event.subject for each in await stores.events.find(Wanted(**wanted), after, limit)]
+            return [each.event.subject for each in await stores.events.find(EventQuery(**wanted), after, limit)]
 
         assert await subjects() == ["a", "b", "c", "d", "e"]
         assert await subjects(after=1, limit=2) == ["b", "c"]
@@ -96,12 +96,12 @@ class EventStoreContract:
         assert await subjects(tool_call_id="c1", session_id="s2") == []
         assert await subjects(items=False) == ["d", "e"]
 
-    async def test_events_are_found_by_their_time_whatever_their_number(self, stores: Stores) -> None:
+    async def test_events_are_found_by_their_time_whatever_their_number(self, stores: ContractStores) -> None:
         for subject, at in (("late", 9), ("early", 3), ("middle", 6)):
             await republish(stores, told(subject, at=at))
 
         async def subjects(after: int = 0, **wanted: Any) -> list[str]:  # noqa: ANN401 - fields of Wanted
-            return [each.event.subject for each in await stores.events.find(Wanted(**wanted), after, 9)]
+            return [each.event.subject for each in await stores.events.find(EventQuery(**wanted), after, 9)]
 
         assert await subjects(since=4) == ["late", "middle"]
         assert await subjects(until=6) == ["early"]
@@ -109,7 +109,7 @@ class EventStoreContract:
         assert await subjects(since=3, until=10, after=1) == ["early", "middle"]
         assert await subjects(since=10) == []
 
-    async def test_events_are_found_by_their_numbers(self, stores: Stores) -> None:
+    async def test_events_are_found_by_their_numbers(self, stores: ContractStores) -> None:
         for start in range(0, 120, 40):
             await stores.outbox.publish(*(event(f"k{n}") for n in range(start, start + 40)))
         found = await stores.events.numbered([118, 999, *range(100, 2, -1)])
@@ -117,21 +117,23 @@ class EventStoreContract:
         assert await stores.events.numbered([]) == []
 
     async def test_what_happened_elsewhere_keeps_its_time_its_origin_and_what_it_was_part_of(
-        self, stores: Stores
+        self, stores: ContractStores
     ) -> None:
         during = Correlation(turn_id="t1", trace_id="0" * 32, mcp_session_id="m")
         await republish(stores, told("a", at=5, during=during, origin=Origin("urn:there", "77")))
-        (found,) = await stores.events.find(Wanted(turn_id="t1"), 0, 9)
+        (found,) = await stores.events.find(EventQuery(turn_id="t1"), 0, 9)
         assert (found.during, found.origin, found.event.at) == (during, Origin("urn:there", "77"), from_micros(5))
 
-    async def test_numbers_are_reserved_in_a_row_behind_all_there_are(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_numbers_are_reserved_in_a_row_behind_all_there_are(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         await stores.outbox.publish(event("a"), event("b"))
         assert await stores.past.reserve(3) == 3
         await stores.outbox.publish(event("c"))
         assert await stores.events.last_seq() == 6
         assert await elsewhere.past.reserve(1) == 1
 
-    async def test_tenants_count_their_own_events(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_count_their_own_events(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.outbox.publish(event("a"), event("b"))
         await elsewhere.outbox.publish(event("c"))
         assert (await stores.events.last_seq(), await elsewhere.events.last_seq()) == (2, 1)

@@ -10,21 +10,21 @@ from msgspec import structs
 from weft.capabilities.history.model import (
     EMPTY,
     LATEST,
-    Act,
     Author,
     Change,
+    ChangeKind,
     ChangeMeta,
     Commit,
+    CommitRange,
     Head,
     Line,
     Point,
-    Stretch,
     Tag,
     Version,
     blob_hash,
 )
-from weft.capabilities.history.store import Spot
-from weft.testing.contracts.stores import Stores
+from weft.capabilities.history.store import ChangeRef
+from weft.testing.contracts.stores import ContractStores
 
 LINE = "agent:planner"
 AUTHOR = Author("orchestrator", "planner")
@@ -32,15 +32,15 @@ AUTHOR = Author("orchestrator", "planner")
 
 def written(key: str, value: str, version: int = 1, life: int = 1) -> Change:
     meta = ChangeMeta(tokens=len(value), readable_by=("subagent:*",))
-    return Change(key, life, version, Act.WRITE, blob_hash(value), meta)
+    return Change(key, life, version, ChangeKind.WRITE, blob_hash(value), meta)
 
 
 def deleted(key: str, version: int, life: int = 1) -> Change:
-    return Change(key, life, version, Act.DELETE, None, ChangeMeta())
+    return Change(key, life, version, ChangeKind.DELETE, None, ChangeMeta())
 
 
 async def commit(
-    stores: Stores,
+    stores: ContractStores,
     *changes: Change,
     values: tuple[str, ...] = (),
     line: str = LINE,
@@ -58,12 +58,14 @@ async def commit(
     return await stores.lines.append(head, made, weight=head.weight + 1, next_expiry_at=None)
 
 
-async def write(stores: Stores, key: str, value: str, version: int = 1, *, line: str = LINE) -> Head:
+async def write(stores: ContractStores, key: str, value: str, version: int = 1, *, line: str = LINE) -> Head:
     """Append a commit that writes one value."""
     return await commit(stores, written(key, value, version), values=(value,), line=line)
 
 
-async def state(stores: Stores, seq: int, line: str = LINE, touched: list[Stretch] | None = None) -> dict[str, str]:
+async def state(
+    stores: ContractStores, seq: int, line: str = LINE, touched: list[CommitRange] | None = None
+) -> dict[str, str]:
     return {found.change.key: said(found) for found in await stores.lines.state_at(line, seq, touched)}
 
 
@@ -75,7 +77,7 @@ def said(version: Version) -> str:
 class LineStoreContract:
     """A line grows by commits, each pinned by the next, and any moment of it can be seen again."""
 
-    async def test_a_line_begins_empty_and_its_head_moves_with_each_commit(self, stores: Stores) -> None:
+    async def test_a_line_begins_empty_and_its_head_moves_with_each_commit(self, stores: ContractStores) -> None:
         assert await stores.lines.lock(LINE) is None
         await stores.lines.create(LINE)
         assert await stores.lines.lock(LINE) == Head(LINE, 0, EMPTY, 0, None)
@@ -83,7 +85,7 @@ class LineStoreContract:
         assert (head.seq, head.weight) == (1, 1)
         assert await stores.lines.lock(LINE) == head
 
-    async def test_many_commits_are_what_they_are_one_by_one(self, stores: Stores) -> None:
+    async def test_many_commits_are_what_they_are_one_by_one(self, stores: ContractStores) -> None:
         values = ("a", "b", "a")
         changes = [(written("k", "a"), written("l", "a")), (written("k", "b", 2),), (), (deleted("k", 2),)]
         commits = [
@@ -105,30 +107,30 @@ class LineStoreContract:
         assert await state(stores, LATEST) == {"l": "a"}
         assert await stores.lines.verify(LINE) is None
 
-    async def test_the_next_expiry_can_be_noted_without_a_commit(self, stores: Stores) -> None:
+    async def test_the_next_expiry_can_be_noted_without_a_commit(self, stores: ContractStores) -> None:
         head = await commit(stores, written("a", "1"), values=("1",))
         await stores.lines.set_next_expiry(LINE, 77)
         assert await stores.lines.lock(LINE) == Head(LINE, head.seq, head.hash, head.weight, 77)
         await stores.lines.set_next_expiry(LINE, None)
         assert await stores.lines.lock(LINE) == head
 
-    async def test_versions_of_one_life_come_newest_first_with_values(self, stores: Stores) -> None:
+    async def test_versions_of_one_life_come_newest_first_with_values(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, written("a", "2", 2), values=("2",))
         await commit(stores, deleted("a", 2))
         await commit(stores, written("a", "3", 1, 2), values=("3",))
         first = await stores.lines.versions(LINE, "a", 1, 10)
         assert [(v.change.act, v.change.version, v.value, v.seq) for v in first] == [
-            (Act.DELETE, 2, None, 3),
-            (Act.WRITE, 2, "2", 2),
-            (Act.WRITE, 1, "1", 1),
+            (ChangeKind.DELETE, 2, None, 3),
+            (ChangeKind.WRITE, 2, "2", 2),
+            (ChangeKind.WRITE, 1, "1", 1),
         ]
         assert (first[0].author, first[0].committed_at) == ("orchestrator", 1002)
         assert first[1].change.meta == ChangeMeta(tokens=1, readable_by=("subagent:*",))
         assert [v.value for v in await stores.lines.versions(LINE, "a", 2, 10)] == ["3"]
         assert len(await stores.lines.versions(LINE, "a", 1, 2)) == 2
 
-    async def test_changes_are_read_in_order_a_few_whole_commits_at_a_time(self, stores: Stores) -> None:
+    async def test_changes_are_read_in_order_a_few_whole_commits_at_a_time(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, written("a", "2", 2), written("b", "1"), written("c", "1"), values=("2",))
         await commit(stores)
@@ -140,13 +142,13 @@ class LineStoreContract:
         assert told[1:] == [[(4, "a", None)], []]
         assert [v.seq for v in pages[0]] == [1, 2, 2, 2]
 
-    async def test_the_latest_life_of_a_key_is_known(self, stores: Stores) -> None:
+    async def test_the_latest_life_of_a_key_is_known(self, stores: ContractStores) -> None:
         assert await stores.lines.last_life(LINE, "a") == 0
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, deleted("a", 1))
         assert await stores.lines.last_life(LINE, "a") == 1
 
-    async def test_the_state_at_any_commit_can_be_seen(self, stores: Stores) -> None:
+    async def test_the_state_at_any_commit_can_be_seen(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "1"), values=("1",))
         await commit(stores, written("a", "2", 2), written("b", "1"), values=("2",))
         await commit(stores, deleted("a", 2))
@@ -156,7 +158,7 @@ class LineStoreContract:
         ]
         assert states == [{}, {"a": "1"}, {"a": "2", "b": "1"}, {"b": "1"}]
 
-    async def test_pruning_drops_values_but_not_the_record_of_them(self, stores: Stores) -> None:
+    async def test_pruning_drops_values_but_not_the_record_of_them(self, stores: ContractStores) -> None:
         for number in range(1, 5):
             await commit(stores, written("a", f"{number}", number), values=(f"{number}",))
         await stores.lines.tag(LINE, Tag("mark", 2, "orchestrator", 1))
@@ -164,7 +166,7 @@ class LineStoreContract:
         assert [v.value for v in await stores.lines.versions(LINE, "a", 1, 10)] == ["4", None, "2", None]
         assert await stores.lines.verify(LINE) is None
 
-    async def test_a_label_is_taken_once(self, stores: Stores) -> None:
+    async def test_a_label_is_taken_once(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "1"), values=("1",))
         first, second = Tag("z", 1, "orchestrator", 1), Tag("a", 1, "orchestrator", 2)
         assert await stores.lines.tag(LINE, first)
@@ -174,12 +176,12 @@ class LineStoreContract:
         assert await stores.lines.find_tag(LINE, "z") == first
         assert await stores.lines.find_tag(LINE, "none") is None
 
-    async def test_a_sound_line_verifies_whatever_the_order_of_its_changes(self, stores: Stores) -> None:
+    async def test_a_sound_line_verifies_whatever_the_order_of_its_changes(self, stores: ContractStores) -> None:
         await commit(stores, written("z", "1"), written("a", "2"), written("m", "3"), values=("1", "2", "3"))
         await commit(stores, deleted("z", 1), written("a", "3", 2))
         assert await stores.lines.verify(LINE) is None
 
-    async def test_an_erased_line_takes_only_its_own_values_with_it(self, stores: Stores) -> None:
+    async def test_an_erased_line_takes_only_its_own_values_with_it(self, stores: ContractStores) -> None:
         await commit(stores, written("a", "mine"), written("b", "shared"), values=("mine", "shared"))
         await stores.lines.create("other")
         other = Commit("other", 1, AUTHOR, 1, "write", None, (written("x", "shared"),))
@@ -189,12 +191,12 @@ class LineStoreContract:
         assert [v.value for v in await stores.lines.versions("other", "x", 1, 10)] == ["shared"]
         assert await stores.lines.verify("other") is None
 
-    async def test_tenants_have_their_own_lines(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_lines(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await commit(stores, written("a", "1"), values=("1",))
         assert await elsewhere.lines.lock(LINE) is None
         assert await elsewhere.lines.state_at(LINE, 1) == []
 
-    async def test_a_line_and_what_it_is_called_can_be_looked_up(self, stores: Stores) -> None:
+    async def test_a_line_and_what_it_is_called_can_be_looked_up(self, stores: ContractStores) -> None:
         assert await stores.lines.find(LINE) is None
         head = await write(stores, "a", "1")
         assert await stores.lines.find(LINE) == Line(head)
@@ -204,7 +206,7 @@ class LineStoreContract:
         assert [*await stores.lines.page("", 1), *await stores.lines.page(both[0], 10)] == list(both)
         assert list(await stores.lines.page(both[1], 10)) == []
 
-    async def test_the_latest_version_of_a_key_at_any_commit_is_found(self, stores: Stores) -> None:
+    async def test_the_latest_version_of_a_key_at_any_commit_is_found(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         await commit(stores, deleted("a", 2))
@@ -212,7 +214,9 @@ class LineStoreContract:
         assert [version and version.value for version in found] == [None, "1", "2", None, None]
         assert await stores.lines.latest(LINE, "b", 3) is None
 
-    async def test_a_state_can_be_asked_for_without_values_and_for_what_was_touched(self, stores: Stores) -> None:
+    async def test_a_state_can_be_asked_for_without_values_and_for_what_was_touched(
+        self, stores: ContractStores
+    ) -> None:
         await write(stores, "a", "1")
         await write(stores, "b", "1")
         await write(stores, "a", "2", 2)
@@ -220,12 +224,15 @@ class LineStoreContract:
         assert {v.change.key: v.value for v in bare} == {"a": None, "b": None}
         full = await stores.lines.state_at(LINE, 3)
         assert {v.change.key: v.change for v in bare} == {v.change.key: v.change for v in full}
-        assert await state(stores, 3, touched=[Stretch(LINE, 2, 3)]) == {"a": "2"}
-        assert await state(stores, 1, touched=[Stretch(LINE, 2, 3)]) == {"a": "1"}
-        assert await state(stores, 3, touched=[Stretch(LINE, 0, 1), Stretch(LINE, 1, 2)]) == {"a": "2", "b": "1"}
+        assert await state(stores, 3, touched=[CommitRange(LINE, 2, 3)]) == {"a": "2"}
+        assert await state(stores, 1, touched=[CommitRange(LINE, 2, 3)]) == {"a": "1"}
+        assert await state(stores, 3, touched=[CommitRange(LINE, 0, 1), CommitRange(LINE, 1, 2)]) == {
+            "a": "2",
+            "b": "1",
+        }
         assert await state(stores, 3, touched=[]) == {}
 
-    async def test_the_log_tells_commits_newest_first_with_all_they_changed(self, stores: Stores) -> None:
+    async def test_the_log_tells_commits_newest_first_with_all_they_changed(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await commit(stores, written("b", "2"), written("a", "2", 2), values=("2",), step="draft")
         last = await write(stores, "b", "3", 2)
@@ -240,7 +247,7 @@ class LineStoreContract:
         assert [found.commit.seq for found in await stores.lines.log(LINE, LATEST, 10, "a")] == [2, 1]
         assert [found.commit.seq for found in await stores.lines.log(LINE, 1, 10, "b")] == []
 
-    async def test_a_commit_is_found_by_its_number_and_by_how_its_hash_begins(self, stores: Stores) -> None:
+    async def test_a_commit_is_found_by_its_number_and_by_how_its_hash_begins(self, stores: ContractStores) -> None:
         heads = [await write(stores, "a", f"{number}", number) for number in (1, 2, 3)]
         found = await stores.lines.commit_at(LINE, 2)
         assert found is not None
@@ -253,12 +260,12 @@ class LineStoreContract:
         assert len(await stores.lines.commits_by_hash(LINE, "")) == 2
         assert list(await stores.lines.commits_by_hash("other", heads[0].hash.hex())) == []
 
-    async def test_what_a_line_weighed_after_each_commit_is_known(self, stores: Stores) -> None:
+    async def test_what_a_line_weighed_after_each_commit_is_known(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         assert [await stores.lines.weight_at(LINE, seq) for seq in (0, 1, 2, 3)] == [0, 1, 2, None]
 
-    async def test_the_step_a_line_is_at_is_the_last_that_was_named(self, stores: Stores) -> None:
+    async def test_the_step_a_line_is_at_is_the_last_that_was_named(self, stores: ContractStores) -> None:
         for step, expected in ((None, None), ("plan", "plan"), (None, "plan"), ("draft", "draft")):
             await commit(stores, step=step)
             head = await stores.lines.lock(LINE)
@@ -266,7 +273,7 @@ class LineStoreContract:
             assert head.step == expected
         assert await stores.lines.verify(LINE) is None
 
-    async def test_a_tag_can_be_taken_back_and_says_if_nobody_asked_for_it(self, stores: Stores) -> None:
+    async def test_a_tag_can_be_taken_back_and_says_if_nobody_asked_for_it(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         by_itself = Tag("before-merge-v1", 1, "orchestrator", 1, automatic=True)
         assert await stores.lines.tag(LINE, by_itself)
@@ -277,7 +284,9 @@ class LineStoreContract:
         assert not await stores.lines.untag(LINE, by_itself.label)
         assert [tag.label for tag in await stores.lines.tags(LINE)] == ["empty"]
 
-    async def test_values_of_every_length_and_script_come_back_as_they_were_written(self, stores: Stores) -> None:
+    async def test_values_of_every_length_and_script_come_back_as_they_were_written(
+        self, stores: ContractStores
+    ) -> None:
         noise = random.Random(4)  # noqa: S311 - only has to be hard to compress
         values = [
             *("x" * length for length in (0, 1, 1_023, 1_024, 1_025, 100_000)),
@@ -291,7 +300,9 @@ class LineStoreContract:
         assert [found[f"k{number:02}"] for number in range(len(values))] == values
         assert await stores.lines.verify(LINE) is None
 
-    async def test_what_stands_for_values_kept_outside_comes_in_pages_and_once_each(self, stores: Stores) -> None:
+    async def test_what_stands_for_values_kept_outside_comes_in_pages_and_once_each(
+        self, stores: ContractStores
+    ) -> None:
         pointers = [f"pointer {number}" for number in range(3)]
         for pointer in pointers:
             await stores.lines.put_blob(blob_hash(pointer), pointer, outside=f"t/{pointer}")
@@ -302,22 +313,22 @@ class LineStoreContract:
         assert list(await stores.lines.pointers(LINE, every[0][0], 1)) == every[1:2]
         assert list(await stores.lines.pointers("agent:other", b"", 10)) == []
 
-    async def test_versions_are_found_by_where_they_were_made_many_at_once(self, stores: Stores) -> None:
+    async def test_versions_are_found_by_where_they_were_made_many_at_once(self, stores: ContractStores) -> None:
         for number in range(1, 121):
             await commit(
                 stores, written("a", f"{number}", number), written(f"k{number}", "x"), values=(f"{number}", "x")
             )
         await write(stores, "a", "there", line="agent:other")
-        spots = [Spot(LINE, "a", seq) for seq in range(120, 0, -1)]
-        missing = [Spot(LINE, "a", 121), Spot(LINE, "k1", 2), Spot("agent:none", "a", 1)]
-        found = await stores.lines.versions_at([*spots, *missing, Spot("agent:other", "a", 1), spots[0]])
+        spots = [ChangeRef(LINE, "a", seq) for seq in range(120, 0, -1)]
+        missing = [ChangeRef(LINE, "a", 121), ChangeRef(LINE, "k1", 2), ChangeRef("agent:none", "a", 1)]
+        found = await stores.lines.versions_at([*spots, *missing, ChangeRef("agent:other", "a", 1), spots[0]])
         assert {spot: said(version) for spot, version in found.items()} == {
             **{spot: f"{spot.seq}" for spot in spots},
-            Spot("agent:other", "a", 1): "there",
+            ChangeRef("agent:other", "a", 1): "there",
         }
         assert await stores.lines.versions_at([]) == {}
 
-    async def test_everything_that_commits_changed_is_found_many_at_once(self, stores: Stores) -> None:
+    async def test_everything_that_commits_changed_is_found_many_at_once(self, stores: ContractStores) -> None:
         for number in range(1, 61):
             await commit(stores, written(f"b{number}", "x"), written("a", "x", number), values=("x",))
         await commit(stores, deleted("a", 60), line="agent:other")
@@ -329,12 +340,15 @@ class LineStoreContract:
         assert {version.value for versions in found.values() for version in versions} == {None}
         assert await stores.lines.versions_of([]) == {}
 
-    async def test_a_version_is_found_by_its_number_with_its_end(self, stores: Stores) -> None:
+    async def test_a_version_is_found_by_its_number_with_its_end(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         await commit(stores, deleted("a", 2))
         await commit(stores, written("a", "again", 1, life=2), values=("again",))
         assert [said(found) for found in await stores.lines.numbered(LINE, "a", 1, 1)] == ["1"]
-        assert [found.change.act for found in await stores.lines.numbered(LINE, "a", 1, 2)] == [Act.WRITE, Act.DELETE]
+        assert [found.change.act for found in await stores.lines.numbered(LINE, "a", 1, 2)] == [
+            ChangeKind.WRITE,
+            ChangeKind.DELETE,
+        ]
         assert [said(found) for found in await stores.lines.numbered(LINE, "a", 2, 1)] == ["again"]
         assert await stores.lines.numbered(LINE, "a", 3, 1) == []

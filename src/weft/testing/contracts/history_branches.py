@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from weft.capabilities.history.model import EMPTY, LATEST, Act, Head, Point, Stretch, Tag
+from weft.capabilities.history.model import EMPTY, LATEST, ChangeKind, CommitRange, Head, Point, Tag
 from weft.testing.contracts.history import LINE, commit, deleted, state, write, written
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 DRAFT, DEEPER = f"{LINE}@draft", f"{LINE}@deeper"
 
 
-async def branch(stores: Stores, line: str, seq: int, *, of: str = LINE) -> Head:
+async def branch(stores: ContractStores, line: str, seq: int, *, of: str = LINE) -> Head:
     """Go on from a moment of a line."""
     weight = await stores.lines.weight_at(of, seq) or 0
     base = await stores.lines.commit_at(of, seq)
@@ -24,7 +24,7 @@ async def branch(stores: Stores, line: str, seq: int, *, of: str = LINE) -> Head
 class BranchContract:
     """A branch shares all that was before it, and nothing after."""
 
-    async def test_a_branch_begins_where_its_base_stood(self, stores: Stores) -> None:
+    async def test_a_branch_begins_where_its_base_stood(self, stores: ContractStores) -> None:
         first = await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         assert await branch(stores, DRAFT, 1) == Head(DRAFT, 1, first.hash, 1, None)
@@ -32,7 +32,7 @@ class BranchContract:
         assert not await stores.lines.branch(DRAFT, Point(LINE, 2, EMPTY), weight=0, next_expiry_at=None)
         assert (await stores.lines.lock(DRAFT)) == Head(DRAFT, 1, first.hash, 1, None)
 
-    async def test_what_is_written_on_either_side_stays_there(self, stores: Stores) -> None:
+    async def test_what_is_written_on_either_side_stays_there(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         await write(stores, "b", "theirs", line=DRAFT)
@@ -46,7 +46,7 @@ class BranchContract:
         assert shared.value == "1"
         assert [await stores.lines.verify(line) for line in (LINE, DRAFT)] == [None, None]
 
-    async def test_every_moment_of_the_shared_past_is_seen_from_the_branch(self, stores: Stores) -> None:
+    async def test_every_moment_of_the_shared_past_is_seen_from_the_branch(self, stores: ContractStores) -> None:
         for number in (1, 2, 3):
             await write(stores, "a", f"{number}", number)
         await branch(stores, DRAFT, 2)
@@ -62,14 +62,14 @@ class BranchContract:
         assert second == logged[1]
         assert await stores.lines.commits_by_hash(DRAFT, (await stores.lines.log(LINE, 3, 1))[0].hash.hex()) == []
 
-    async def test_lives_of_a_key_are_counted_along_the_branch(self, stores: Stores) -> None:
+    async def test_lives_of_a_key_are_counted_along_the_branch(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         await commit(stores, deleted("a", 1))
         await commit(stores, written("a", "again", 1, 2), values=("again",))
         assert [await stores.lines.last_life(line, "a") for line in (LINE, DRAFT)] == [2, 1]
 
-    async def test_a_version_is_found_by_its_number_along_the_branch(self, stores: Stores) -> None:
+    async def test_a_version_is_found_by_its_number_along_the_branch(self, stores: ContractStores) -> None:
         await write(stores, "a", "shared")
         await branch(stores, DRAFT, 1)
         await write(stores, "a", "trunk", 2)
@@ -86,24 +86,24 @@ class BranchContract:
             (DRAFT, 2): ["draft"],
         }
 
-    async def test_a_past_is_told_as_stretches_newest_first(self, stores: Stores) -> None:
+    async def test_a_past_is_told_as_stretches_newest_first(self, stores: ContractStores) -> None:
         for number in range(1, 6):
             await write(stores, "a", f"{number}", number)
         await branch(stores, DRAFT, 4)
         await write(stores, "a", "x", 5, line=DRAFT)
         await branch(stores, DEEPER, 5, of=DRAFT)
         await write(stores, "a", "y", 6, line=DEEPER)
-        assert list(await stores.lines.past(LINE, 5)) == [Stretch(LINE, 0, 5)]
+        assert list(await stores.lines.past(LINE, 5)) == [CommitRange(LINE, 0, 5)]
         assert list(await stores.lines.past(DEEPER, 6)) == [
-            Stretch(DEEPER, 5, 6),
-            Stretch(DRAFT, 4, 5),
-            Stretch(LINE, 0, 4),
+            CommitRange(DEEPER, 5, 6),
+            CommitRange(DRAFT, 4, 5),
+            CommitRange(LINE, 0, 4),
         ]
-        assert list(await stores.lines.past(DEEPER, 5)) == [Stretch(DRAFT, 4, 5), Stretch(LINE, 0, 4)]
-        assert list(await stores.lines.past(DEEPER, 2)) == [Stretch(LINE, 0, 2)]
-        assert list(await stores.lines.past(DEEPER, 0)) == [Stretch(LINE, 0, 0)]
+        assert list(await stores.lines.past(DEEPER, 5)) == [CommitRange(DRAFT, 4, 5), CommitRange(LINE, 0, 4)]
+        assert list(await stores.lines.past(DEEPER, 2)) == [CommitRange(LINE, 0, 2)]
+        assert list(await stores.lines.past(DEEPER, 0)) == [CommitRange(LINE, 0, 0)]
 
-    async def test_a_branch_of_a_branch_sees_through_both(self, stores: Stores) -> None:
+    async def test_a_branch_of_a_branch_sees_through_both(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         await write(stores, "b", "2", line=DRAFT)
@@ -111,11 +111,11 @@ class BranchContract:
         await commit(stores, deleted("b", 1), line=DEEPER)
         await write(stores, "c", "3", line=DEEPER)
         assert await state(stores, 4, DEEPER) == {"a": "1", "c": "3"}
-        assert await state(stores, 4, DEEPER, [Stretch(DRAFT, 1, 2), Stretch(DEEPER, 3, 4)]) == {"c": "3"}
+        assert await state(stores, 4, DEEPER, [CommitRange(DRAFT, 1, 2), CommitRange(DEEPER, 3, 4)]) == {"c": "3"}
         assert [await stores.lines.weight_at(DEEPER, seq) for seq in (0, 1, 2, 3, 4)] == [0, 1, 2, 3, 4]
         assert await stores.lines.verify(DEEPER) is None
 
-    async def test_branches_are_listed_by_their_trunk_and_by_what_they_go_on_from(self, stores: Stores) -> None:
+    async def test_branches_are_listed_by_their_trunk_and_by_what_they_go_on_from(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         await write(stores, "a", "2", 2, line=DRAFT)
@@ -129,7 +129,7 @@ class BranchContract:
         assert list(await stores.lines.children(DRAFT)) == [DEEPER]
         assert list(await stores.lines.branches(DRAFT)) == []
 
-    async def test_a_branch_from_before_a_branch_goes_on_from_where_the_commit_is(self, stores: Stores) -> None:
+    async def test_a_branch_from_before_a_branch_goes_on_from_where_the_commit_is(self, stores: ContractStores) -> None:
         for number in (1, 2):
             await write(stores, "a", f"{number}", number)
         await branch(stores, DRAFT, 2)
@@ -141,14 +141,14 @@ class BranchContract:
         assert await state(stores, 1, DEEPER) == {"a": "1"}
         assert await stores.lines.verify(DEEPER) is None
 
-    async def test_a_branch_can_begin_with_nothing(self, stores: Stores) -> None:
+    async def test_a_branch_can_begin_with_nothing(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 0)
         await write(stores, "b", "2", line=DRAFT)
         assert await state(stores, 1, DRAFT) == {"b": "2"}
         assert await stores.lines.verify(DRAFT) is None
 
-    async def test_a_snapshot_of_a_branch_may_name_what_it_shares(self, stores: Stores) -> None:
+    async def test_a_snapshot_of_a_branch_may_name_what_it_shares(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         await branch(stores, DRAFT, 2)
@@ -156,7 +156,7 @@ class BranchContract:
             assert await stores.lines.tag(DRAFT, Tag(label, seq, "orchestrator", 5))
         assert await stores.lines.verify(DRAFT) is None
 
-    async def test_a_merge_names_what_it_brought_in(self, stores: Stores) -> None:
+    async def test_a_merge_names_what_it_brought_in(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         theirs = await write(stores, "b", "2", line=DRAFT)
@@ -168,12 +168,12 @@ class BranchContract:
         assert list(await stores.lines.merged_moments(LINE, 2, LATEST)) == []
         logged = await stores.lines.commit_at(LINE, 2)
         assert logged is not None
-        assert (logged.commit.merged, logged.commit.changes[0].act) == (merged, Act.WRITE)
+        assert (logged.commit.merged, logged.commit.changes[0].act) == (merged, ChangeKind.WRITE)
         await branch(stores, DEEPER, 3)
         assert list(await stores.lines.merged_moments(DEEPER, 3, LATEST)) == []
         assert await stores.lines.verify(LINE) is None
 
-    async def test_a_merged_line_that_is_gone_or_another_is_not_named(self, stores: Stores) -> None:
+    async def test_a_merged_line_that_is_gone_or_another_is_not_named(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         theirs = await write(stores, "b", "2", line=DRAFT)
@@ -184,7 +184,7 @@ class BranchContract:
         await write(stores, "b", "another", line=DRAFT)
         assert list(await stores.lines.merged_moments(LINE, 0, LATEST)) == []
 
-    async def test_an_erased_branch_takes_nothing_of_its_base_with_it(self, stores: Stores) -> None:
+    async def test_an_erased_branch_takes_nothing_of_its_base_with_it(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         await write(stores, "a", "1", 2, line=DRAFT)
@@ -196,7 +196,7 @@ class BranchContract:
         await branch(stores, DRAFT, 1)
         assert await state(stores, 1, DRAFT) == {"a": "1"}
 
-    async def test_tenants_have_their_own_branches(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_branches(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await write(stores, "a", "1")
         await branch(stores, DRAFT, 1)
         assert await elsewhere.lines.find(DRAFT) is None

@@ -10,7 +10,7 @@ from weft.capabilities.history.model import Tag
 from weft.capabilities.history.operation_ports import SnapshotPosition
 from weft.capabilities.history.store import Rule
 from weft.kernel.jobs import Progress
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 LINE, SOURCE = "board:s1", "board:s1@try"
 REVIEW = Review(
@@ -33,12 +33,12 @@ PRUNING = Pruning("p1", LINE, 1_000, "system", "board: 30 days", 3, 40, 5, 9)
 class ReviewStoreContract:
     """A review is found by its id, or as the open one of a merge."""
 
-    async def test_a_review_comes_back_as_it_was_put(self, stores: Stores) -> None:
+    async def test_a_review_comes_back_as_it_was_put(self, stores: ContractStores) -> None:
         await stores.reviews.add(REVIEW)
         assert await stores.reviews.find("review_1") == REVIEW
         assert await stores.reviews.find("review_2") is None
 
-    async def test_a_merge_has_one_open_review(self, stores: Stores) -> None:
+    async def test_a_merge_has_one_open_review(self, stores: ContractStores) -> None:
         await stores.reviews.add(REVIEW)
         assert await stores.reviews.open_for(LINE, SOURCE) == REVIEW
         assert await stores.reviews.open_for(SOURCE, LINE) is None
@@ -49,7 +49,7 @@ class ReviewStoreContract:
         assert await stores.reviews.find("review_1") == decided
         assert await stores.reviews.open_for(LINE, SOURCE) is None
 
-    async def test_reviews_are_listed_newest_first(self, stores: Stores) -> None:
+    async def test_reviews_are_listed_newest_first(self, stores: ContractStores) -> None:
         for number, line, state in ((1, LINE, ReviewState.OPEN), (2, "x", ReviewState.OPEN), (3, LINE, "abandoned")):
             review = structs.replace(REVIEW, review_id=f"review_{number}", line_id=line, state=ReviewState(state))
             await stores.reviews.add(review)
@@ -60,7 +60,7 @@ class ReviewStoreContract:
         of_line = await stores.reviews.newest(None, 10, LINE, ReviewState.OPEN)
         assert [review.review_id for review in of_line] == ["review_1"]
 
-    async def test_reviews_outlive_a_branch_and_go_with_its_line(self, stores: Stores) -> None:
+    async def test_reviews_outlive_a_branch_and_go_with_its_line(self, stores: ContractStores) -> None:
         for number, line in enumerate((LINE, SOURCE, "board:s10", "board:s10@try"), 1):
             await stores.reviews.add(structs.replace(REVIEW, review_id=f"review_{number}", line_id=line))
         await stores.lines.erase(SOURCE)
@@ -69,7 +69,7 @@ class ReviewStoreContract:
         left = await stores.reviews.newest(None, 10, None, None)
         assert [review.line_id for review in left] == ["board:s10@try", "board:s10"]
 
-    async def test_tenants_have_their_own_reviews(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_reviews(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.reviews.add(REVIEW)
         assert await elsewhere.reviews.find("review_1") is None
         assert await elsewhere.reviews.newest(None, 10, None, None) == []
@@ -78,7 +78,9 @@ class ReviewStoreContract:
 class SnapshotIndexContract:
     """The snapshots of all lines are one list."""
 
-    async def test_snapshots_of_all_lines_come_newest_first(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_snapshots_of_all_lines_come_newest_first(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         for line in (LINE, SOURCE):
             await stores.lines.create(line)
         await stores.lines.tag(LINE, Tag("a", 0, "orchestrator", 10))
@@ -96,7 +98,7 @@ class SnapshotIndexContract:
 class RetentionRulesContract:
     """A rule stands until the next one for the same."""
 
-    async def test_the_last_rule_counts(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_the_last_rule_counts(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.retention.rules() == {}
         await stores.retention.set(Retained("board", Rule(30, None), "human:admin", 1))
         await stores.retention.set(Retained(LINE, Rule(None, 5, 3), "human:admin", 2))
@@ -105,7 +107,7 @@ class RetentionRulesContract:
         assert next(iter(await stores.retention.listed())) == Retained("board", Rule(None, None), "human:other", 3)
         assert await elsewhere.retention.rules() == {}
 
-    async def test_a_rule_is_taken_back_once(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_a_rule_is_taken_back_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.retention.set(Retained("board", Rule(30, None), "human:admin", 1))
         assert not await elsewhere.retention.clear("board")
         assert await stores.retention.clear("board")
@@ -116,14 +118,14 @@ class RetentionRulesContract:
 class PruningLogContract:
     """What one pruning removed adds up."""
 
-    async def test_steps_of_one_pruning_add_up(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_steps_of_one_pruning_add_up(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.prunings.note(PRUNING)
         await stores.prunings.note(PRUNING._replace(versions=1, bytes=2, first_seq=1, last_seq=2))
         assert await stores.prunings.find("p1") == PRUNING._replace(versions=4, bytes=42, first_seq=1)
         assert await stores.prunings.find("p2") is None
         assert await elsewhere.prunings.find("p1") is None
 
-    async def test_prunings_are_listed_newest_first(self, stores: Stores) -> None:
+    async def test_prunings_are_listed_newest_first(self, stores: ContractStores) -> None:
         for number, line in ((1, LINE), (2, SOURCE), (3, LINE)):
             await stores.prunings.note(PRUNING._replace(pruning_id=f"p{number}", line_id=line))
         assert [p.pruning_id for p in await stores.prunings.newest(None, 2, None)] == ["p3", "p2"]
@@ -133,12 +135,12 @@ class PruningLogContract:
 class JobStoreContract:
     """A job is in one holder's hands until the lease ends."""
 
-    async def test_a_job_is_claimed_once(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_a_job_is_claimed_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.jobs.claim("job", "one", 100, 200, due_by=100) == Progress()
         assert await stores.jobs.claim("job", "two", 150, 250, due_by=150) is None
         assert await elsewhere.jobs.claim("job", "two", 150, 250, due_by=150) == Progress()
 
-    async def test_a_job_whose_lease_has_ended_is_taken_over_where_it_stood(self, stores: Stores) -> None:
+    async def test_a_job_whose_lease_has_ended_is_taken_over_where_it_stood(self, stores: ContractStores) -> None:
         await stores.jobs.claim("job", "one", 100, 200, due_by=100)
         await stores.jobs.save("job", Progress("here", "so much"))
         assert await stores.jobs.claim("job", "two", 200, 300, due_by=200) == Progress("here", "so much")
@@ -146,7 +148,9 @@ class JobStoreContract:
         assert await stores.jobs.renew("job", "two", 400) == Progress("here", "so much")
         assert await stores.jobs.claim("job", "three", 399, 500, due_by=399) is None
 
-    async def test_a_job_let_go_of_goes_on_and_one_finished_begins_anew_when_it_is_due(self, stores: Stores) -> None:
+    async def test_a_job_let_go_of_goes_on_and_one_finished_begins_anew_when_it_is_due(
+        self, stores: ContractStores
+    ) -> None:
         await stores.jobs.claim("job", "one", 100, 200, due_by=100)
         await stores.jobs.save("job", Progress("here", "so much"))
         await stores.jobs.release("job", 150)
@@ -156,7 +160,7 @@ class JobStoreContract:
         assert await stores.jobs.claim("job", "two", 999, 1_099, due_by=999) is None
         assert await stores.jobs.claim("job", "two", 999, 1_099, due_by=5_000) == Progress()
 
-    async def test_a_job_that_will_not_come_again_is_forgotten(self, stores: Stores) -> None:
+    async def test_a_job_that_will_not_come_again_is_forgotten(self, stores: ContractStores) -> None:
         await stores.jobs.claim("job", "one", 100, 200, due_by=100)
         await stores.jobs.drop("job")
         assert await stores.jobs.renew("job", "one", 300) is None

@@ -4,25 +4,27 @@
 from __future__ import annotations
 
 from weft.capabilities.history.model import Tag
-from weft.capabilities.history.store import Limits, Pin, Place, Pruned
+from weft.capabilities.history.store import Limits, Pin, PruneCursor, Pruned
 from weft.testing.contracts.history import LINE, commit, deleted, state, write, written
 from weft.testing.contracts.history_branches import DEEPER, DRAFT, branch
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
-BEGIN = Place("", 0)
+BEGIN = PruneCursor("", 0)
 
 
-async def kept(stores: Stores, key: str = "a", line: str = LINE) -> list[str | None]:
+async def kept(stores: ContractStores, key: str = "a", line: str = LINE) -> list[str | None]:
     """Return what history still has of a key, oldest first."""
     versions = await stores.lines.versions(line, key, 1, 10_000)
     return [version.value for version in reversed(versions)]
 
 
-async def prune(stores: Stores, *, before: int | None = None, versions: int | None = None, line: str = LINE) -> Pruned:
+async def prune(
+    stores: ContractStores, *, before: int | None = None, versions: int | None = None, line: str = LINE
+) -> Pruned:
     return await stores.lines.prune_some(line, BEGIN, Limits(before, versions))
 
 
-async def five_versions(stores: Stores) -> None:
+async def five_versions(stores: ContractStores) -> None:
     """Write a key five times, at 1000, 1001 and so on."""
     for number in range(1, 6):
         await write(stores, "a", f"{number}", number)
@@ -31,31 +33,31 @@ async def five_versions(stores: Stores) -> None:
 class PruningContract:
     """Values go by age or number; what something names stays, and so does the record of what went."""
 
-    async def test_values_behind_so_many_newer_ones_go(self, stores: Stores) -> None:
+    async def test_values_behind_so_many_newer_ones_go(self, stores: ContractStores) -> None:
         await five_versions(stores)
         assert await prune(stores, versions=2) == Pruned(3, 3, 1, 3, None)
         assert await kept(stores) == [None, None, None, "4", "5"]
         assert await prune(stores, versions=2) == Pruned(0, 0, 0, 0, None)
         assert await stores.lines.verify(LINE) is None
 
-    async def test_values_replaced_before_a_moment_go(self, stores: Stores) -> None:
+    async def test_values_replaced_before_a_moment_go(self, stores: ContractStores) -> None:
         await five_versions(stores)
         assert (await prune(stores, before=1003)).versions == 2
         assert await kept(stores) == [None, None, "3", "4", "5"]
 
-    async def test_either_limit_is_enough_and_none_forgets_nothing(self, stores: Stores) -> None:
+    async def test_either_limit_is_enough_and_none_forgets_nothing(self, stores: ContractStores) -> None:
         await five_versions(stores)
         assert (await prune(stores)).versions == 0
         assert (await prune(stores, before=1002, versions=2)).versions == 3
         assert await kept(stores) == [None, None, None, "4", "5"]
 
-    async def test_what_stands_today_is_never_forgotten_whatever_its_age(self, stores: Stores) -> None:
+    async def test_what_stands_today_is_never_forgotten_whatever_its_age(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await commit(stores, written("b", "1"), values=("1",))
         assert (await prune(stores, before=2**60, versions=1)).versions == 0
         assert await state(stores, 2) == {"a": "1", "b": "1"}
 
-    async def test_the_last_value_of_a_deleted_key_goes_by_when_it_was_deleted(self, stores: Stores) -> None:
+    async def test_the_last_value_of_a_deleted_key_goes_by_when_it_was_deleted(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "b", "1")
         await commit(stores, deleted("a", 1))
@@ -63,7 +65,7 @@ class PruningContract:
         assert (await prune(stores, before=1003)).versions == 1
         assert await kept(stores) == [None, None]
 
-    async def test_what_a_snapshot_names_stays_until_the_snapshot_goes(self, stores: Stores) -> None:
+    async def test_what_a_snapshot_names_stays_until_the_snapshot_goes(self, stores: ContractStores) -> None:
         await five_versions(stores)
         await stores.lines.tag(LINE, Tag("mark", 2, "orchestrator", 1))
         await prune(stores, versions=1)
@@ -72,7 +74,7 @@ class PruningContract:
         await prune(stores, versions=1)
         assert await kept(stores) == [None, None, None, None, "5"]
 
-    async def test_what_is_pinned_stays_until_its_last_holder_lets_go(self, stores: Stores) -> None:
+    async def test_what_is_pinned_stays_until_its_last_holder_lets_go(self, stores: ContractStores) -> None:
         await five_versions(stores)
         for holder in ("session:s1:a", "review:r1", "review:r1"):
             await stores.lines.pin(LINE, 3, holder)
@@ -84,7 +86,7 @@ class PruningContract:
         await prune(stores, versions=1)
         assert await kept(stores) == [None, None, None, None, "5"]
 
-    async def test_what_a_branch_goes_on_from_stays_until_the_branch_goes(self, stores: Stores) -> None:
+    async def test_what_a_branch_goes_on_from_stays_until_the_branch_goes(self, stores: ContractStores) -> None:
         await five_versions(stores)
         await branch(stores, DRAFT, 2)
         await write(stores, "b", "x", line=DRAFT)
@@ -95,7 +97,7 @@ class PruningContract:
         await prune(stores, versions=1)
         assert await kept(stores) == [None, None, None, None, "5"]
 
-    async def test_what_a_branch_of_a_branch_shares_stays_too(self, stores: Stores) -> None:
+    async def test_what_a_branch_of_a_branch_shares_stays_too(self, stores: ContractStores) -> None:
         await five_versions(stores)
         await branch(stores, DRAFT, 4)
         await branch(stores, DEEPER, 2, of=DRAFT)
@@ -103,7 +105,7 @@ class PruningContract:
         assert await kept(stores) == [None, "2", None, "4", "5"]
         assert await state(stores, 2, DEEPER) == {"a": "2"}
 
-    async def test_a_moment_of_the_shared_past_pinned_from_a_branch_stays(self, stores: Stores) -> None:
+    async def test_a_moment_of_the_shared_past_pinned_from_a_branch_stays(self, stores: ContractStores) -> None:
         await five_versions(stores)
         await branch(stores, DRAFT, 4)
         await stores.lines.pin(DRAFT, 2, "session:s1:a")
@@ -111,7 +113,7 @@ class PruningContract:
         await prune(stores, versions=1)
         assert await kept(stores) == [None, "2", None, "4", "5"]
 
-    async def test_a_branch_is_pruned_by_itself(self, stores: Stores) -> None:
+    async def test_a_branch_is_pruned_by_itself(self, stores: ContractStores) -> None:
         await write(stores, "a", "base")
         await branch(stores, DRAFT, 1)
         for number in (2, 3, 4):
@@ -120,7 +122,7 @@ class PruningContract:
         assert await kept(stores, line=DRAFT) == ["base", None, None, "4"]
         assert await stores.lines.verify(DRAFT) is None
 
-    async def test_a_value_that_something_else_says_too_stays_where_it_is_said(self, stores: Stores) -> None:
+    async def test_a_value_that_something_else_says_too_stays_where_it_is_said(self, stores: ContractStores) -> None:
         await write(stores, "a", "same")
         await write(stores, "a", "new", 2)
         await write(stores, "b", "same")
@@ -129,7 +131,7 @@ class PruningContract:
         assert await kept(stores, "b") == ["same"]
         assert await stores.lines.verify(LINE) is None
 
-    async def test_a_long_line_is_pruned_step_by_step(self, stores: Stores) -> None:
+    async def test_a_long_line_is_pruned_step_by_step(self, stores: ContractStores) -> None:
         keys = [f"k{number:03}" for number in range(400)]
         for version in (1, 2, 3):
             values = tuple(f"{key} {version}" for key in keys)
@@ -147,7 +149,7 @@ class PruningContract:
         assert all(await state(stores, 3))
         assert await stores.lines.verify(LINE) is None
 
-    async def test_a_forgotten_value_can_be_written_again(self, stores: Stores) -> None:
+    async def test_a_forgotten_value_can_be_written_again(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")
         await write(stores, "a", "2", 2)
         await prune(stores, versions=1)
@@ -155,7 +157,9 @@ class PruningContract:
         assert await kept(stores) == [None, "2", "1"]
         assert await stores.lines.verify(LINE) is None
 
-    async def test_tenants_prune_and_pin_for_themselves(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_prune_and_pin_for_themselves(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         for each in (stores, elsewhere):
             await five_versions(each)
         await elsewhere.lines.pin(LINE, 2, "h")

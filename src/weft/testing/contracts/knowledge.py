@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from weft.capabilities.indexing.chunking.model import Cutting
+from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.knowledge.model import Document, Domain
-from weft.capabilities.knowledge.store import Backlog, Held, Kept, Unfinished, Waiting
-from weft.testing.contracts.stores import Stores
+from weft.capabilities.knowledge.store import Backlog, IncompleteDocument, LeasedDocument, QueuedDocument, StoredContent
+from weft.testing.contracts.stores import ContractStores
 
 DOMAIN = Domain(
     domain="handbook",
@@ -16,7 +16,7 @@ DOMAIN = Domain(
     clearance=2,
     agents=("orchestrator", "type:review"),
     writers=("type:review",),
-    cutting=Cutting(chunk_tokens=256, overlap_tokens=16),
+    cutting=ChunkingOptions(chunk_tokens=256, overlap_tokens=16),
     importance=0.25,
     created_by="admin",
     created_at=7,
@@ -50,7 +50,7 @@ def later(document: Document, version: int) -> Document:
 class DomainStoreContract:
     """Domains are kept as they are said, and count what is in them."""
 
-    async def test_a_domain_is_found_as_it_was_added(self, stores: Stores) -> None:
+    async def test_a_domain_is_found_as_it_was_added(self, stores: ContractStores) -> None:
         assert await stores.domains.add(DOMAIN)
         assert not await stores.domains.add(DOMAIN)
         other = structs.replace(DOMAIN, domain="another", agents=("*",))
@@ -60,13 +60,19 @@ class DomainStoreContract:
         assert await stores.domains.find("none") is None
         assert list(await stores.domains.all()) == [other, DOMAIN]
 
-    async def test_what_a_domain_says_can_change_and_what_it_counts_stays(self, stores: Stores) -> None:
+    async def test_what_a_domain_says_can_change_and_what_it_counts_stays(self, stores: ContractStores) -> None:
         await stores.domains.add(DOMAIN)
         await stores.domains.count("handbook", documents=2, size=30)
         await stores.domains.count("handbook", documents=-1, size=-10)
         await stores.domains.update(
             structs.replace(
-                DOMAIN, clearance=4, agents=("*",), writers=("*",), cutting=Cutting(), updated_at=9, reindex_afresh=True
+                DOMAIN,
+                clearance=4,
+                agents=("*",),
+                writers=("*",),
+                cutting=ChunkingOptions(),
+                updated_at=9,
+                reindex_afresh=True,
             )
         )
         found = await stores.domains.find("handbook")
@@ -75,14 +81,14 @@ class DomainStoreContract:
             clearance=4,
             agents=("*",),
             writers=("*",),
-            cutting=Cutting(),
+            cutting=ChunkingOptions(),
             updated_at=9,
             documents=1,
             bytes=20,
             reindex_afresh=True,
         )
 
-    async def test_reindexing_is_noted(self, stores: Stores) -> None:
+    async def test_reindexing_is_noted(self, stores: ContractStores) -> None:
         await stores.domains.add(DOMAIN)
         assert list(await stores.domains.reindexing()) == []
         await stores.domains.set_reindexing("handbook", "a.md")
@@ -90,7 +96,9 @@ class DomainStoreContract:
         await stores.domains.set_reindexing("handbook", None)
         assert list(await stores.domains.reindexing()) == []
 
-    async def test_a_deleted_domain_takes_its_documents_along(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_a_deleted_domain_takes_its_documents_along(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         for each in (stores, elsewhere):
             await each.domains.add(DOMAIN)
             await each.documents.put(DOCUMENT, b"x", 5)
@@ -100,7 +108,7 @@ class DomainStoreContract:
         assert await stores.documents.kept(*NAMES, 1) is None
         assert await elsewhere.documents.find(*NAMES) == DOCUMENT
 
-    async def test_a_plan_is_a_tenant_s_own(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_a_plan_is_a_tenant_s_own(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.plans.plan() is None
         await stores.plans.set_plan("pro", 1)
         await stores.plans.set_plan("free", 2)
@@ -111,7 +119,7 @@ class DomainStoreContract:
 class DocumentStoreContract:
     """Documents are in one hand at a time, and what searches find changes only when a version is finished."""
 
-    async def test_many_documents_are_found_at_once(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_many_documents_are_found_at_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         odd = structs.replace(DOCUMENT, document_id='a "quoted", {braced} \\ [name].md')
         for document in (DOCUMENT, odd):
             await stores.documents.put(document, b"x", 5)
@@ -122,15 +130,15 @@ class DocumentStoreContract:
         assert await stores.documents.find_all(DOCUMENT.domain, []) == {}
         assert await elsewhere.documents.find_all(DOCUMENT.domain, wanted) == {}
 
-    async def test_a_document_is_found_as_it_was_put(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_a_document_is_found_as_it_was_put(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert await stores.documents.find(*NAMES) == DOCUMENT
         assert await stores.documents.find_locked(*NAMES) == DOCUMENT
-        assert await stores.documents.kept(*NAMES, 1) == Kept(b"x", None)
+        assert await stores.documents.kept(*NAMES, 1) == StoredContent(b"x", None)
         assert await elsewhere.documents.find(*NAMES) is None
         assert await elsewhere.documents.kept(*NAMES, 1) is None
 
-    async def test_documents_come_in_pages_and_by_state(self, stores: Stores) -> None:
+    async def test_documents_come_in_pages_and_by_state(self, stores: ContractStores) -> None:
         for name in ("c", "a", "b"):
             await stores.documents.put(structs.replace(DOCUMENT, document_id=name), b"x", 5)
         await stores.documents.fail("handbook", "b", "no text")
@@ -141,22 +149,22 @@ class DocumentStoreContract:
         assert await stores.documents.backlog("handbook") == Backlog(pending=2, failed=1)
 
     async def test_what_is_written_of_a_version_is_unfinished_until_that_is_found_or_failed(
-        self, stores: Stores
+        self, stores: ContractStores
     ) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         assert list(await stores.documents.unfinished("handbook")) == []
         await stores.documents.advance(*NAMES, done=1, total=2, cut="so")
         await stores.documents.put(structs.replace(DOCUMENT, version=2, content_version=2), b"y", 6)
-        assert list(await stores.documents.unfinished("handbook")) == [Unfinished(DOCUMENT.document_id, 0)]
+        assert list(await stores.documents.unfinished("handbook")) == [IncompleteDocument(DOCUMENT.document_id, 0)]
         assert list(await stores.documents.unfinished("other")) == []
         await stores.documents.finish(structs.replace(DOCUMENT, version=2, content_version=2, indexed_at=7), None)
         assert list(await stores.documents.unfinished("handbook")) == []
         await stores.documents.advance(*NAMES, done=1, total=2, cut="so")
-        assert list(await stores.documents.unfinished("handbook")) == [Unfinished(DOCUMENT.document_id, 2)]
+        assert list(await stores.documents.unfinished("handbook")) == [IncompleteDocument(DOCUMENT.document_id, 2)]
         await stores.documents.fail(*NAMES, "no text")
         assert list(await stores.documents.unfinished("handbook")) == []
 
-    async def test_documents_are_found_by_what_their_metadata_say(self, stores: Stores) -> None:
+    async def test_documents_are_found_by_what_their_metadata_say(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         matching = stores.documents.matching
         assert list(await matching("handbook", {"team": "people"}, ())) == []
@@ -172,23 +180,27 @@ class DocumentStoreContract:
         assert list(await matching("handbook", {"year": 2025}, ("text/html",))) == ["guides/start.md"]
         assert list(await matching("handbook", {"team": "people"}, ())) == []
 
-    async def test_a_document_is_in_one_hand_until_it_is_let_go_of_or_the_lease_ends(self, stores: Stores) -> None:
+    async def test_a_document_is_in_one_hand_until_it_is_let_go_of_or_the_lease_ends(
+        self, stores: ContractStores
+    ) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
-        assert list(await stores.documents.waiting(10, 9)) == [Waiting(*NAMES)]
-        assert await stores.documents.claim(*NAMES, "me", 10, 20) == Held(DOCUMENT, "", 0)
+        assert list(await stores.documents.waiting(10, 9)) == [QueuedDocument(*NAMES)]
+        assert await stores.documents.claim(*NAMES, "me", 10, 20) == LeasedDocument(DOCUMENT, "", 0)
         assert list(await stores.documents.waiting(19, 9)) == []
         assert await stores.documents.claim(*NAMES, "you", 19, 30) is None
         assert await stores.documents.held(*NAMES, 1, "you", 30) is None
-        assert await stores.documents.held(*NAMES, 1, "me", 25) == Held(DOCUMENT, "", 1)
+        assert await stores.documents.held(*NAMES, 1, "me", 25) == LeasedDocument(DOCUMENT, "", 1)
         assert await stores.documents.claim(*NAMES, "you", 24, 40) is None
-        assert await stores.documents.claim(*NAMES, "you", 25, 40) == Held(DOCUMENT, "", 1)
+        assert await stores.documents.claim(*NAMES, "you", 25, 40) == LeasedDocument(DOCUMENT, "", 1)
         await stores.documents.release(*NAMES, "me", 0)
         assert await stores.documents.claim(*NAMES, "me", 26, 50) is None
         await stores.documents.release(*NAMES, "you", 45)
         assert await stores.documents.claim(*NAMES, "me", 44, 60) is None
-        assert await stores.documents.claim(*NAMES, "me", 45, 60) == Held(DOCUMENT, "", 0)
+        assert await stores.documents.claim(*NAMES, "me", 45, 60) == LeasedDocument(DOCUMENT, "", 0)
 
-    async def test_starts_are_counted_until_a_document_gets_further_or_is_let_go_of(self, stores: Stores) -> None:
+    async def test_starts_are_counted_until_a_document_gets_further_or_is_let_go_of(
+        self, stores: ContractStores
+    ) -> None:
         async def starts(holder: str, now: int) -> int:
             held = await stores.documents.claim(*NAMES, holder, now, now + 1)
             assert held is not None
@@ -198,7 +210,7 @@ class DocumentStoreContract:
         assert [await starts("me", 10), await starts("you", 11)] == [0, 1]
         # Who takes it again has not ended at it.
         assert [await starts("you", 12), await starts("me", 13)] == [2, 2]
-        assert list(await stores.documents.waiting(14, 9)) == [Waiting(*NAMES, 3)]
+        assert list(await stores.documents.waiting(14, 9)) == [QueuedDocument(*NAMES, 3)]
         await stores.documents.advance(*NAMES, done=2, total=5, cut="c1")
         assert [await starts("you", 15), await starts("me", 16)] == [0, 1]
         await stores.documents.release(*NAMES, "me", 0)
@@ -206,25 +218,25 @@ class DocumentStoreContract:
         await stores.documents.put(later(DOCUMENT, 2), b"y", 18)
         assert await starts("me", 19) == 0
 
-    async def test_who_waited_longest_comes_first(self, stores: Stores) -> None:
+    async def test_who_waited_longest_comes_first(self, stores: ContractStores) -> None:
         for name, queued in (("a", 30), ("b", 10), ("c", 20)):
             await stores.documents.put(structs.replace(DOCUMENT, document_id=name), b"x", queued)
         assert [each.document_id for each in await stores.documents.waiting(99, 2)] == ["b", "c"]
 
-    async def test_what_is_put_anew_ends_what_was_under_way(self, stores: Stores) -> None:
+    async def test_what_is_put_anew_ends_what_was_under_way(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         await stores.documents.claim(*NAMES, "me", 10, 20)
         await stores.documents.advance(*NAMES, done=2, total=5, cut="c1")
         held = await stores.documents.held(*NAMES, 1, "me", 20)
-        assert held == Held(structs.replace(DOCUMENT, chunks_done=2, chunks_total=5), "c1", 0)
+        assert held == LeasedDocument(structs.replace(DOCUMENT, chunks_done=2, chunks_total=5), "c1", 0)
         second = later(DOCUMENT, 2)
         await stores.documents.put(second, b"y", 11)
         assert await stores.documents.held(*NAMES, 1, "me", 20) is None
         assert await stores.documents.find(*NAMES) == second
         assert await stores.documents.kept(*NAMES, 1) is None
-        assert await stores.documents.claim(*NAMES, "you", 12, 20) == Held(second, "", 0)
+        assert await stores.documents.claim(*NAMES, "you", 12, 20) == LeasedDocument(second, "", 0)
 
-    async def test_a_finished_version_is_the_one_that_is_found(self, stores: Stores) -> None:
+    async def test_a_finished_version_is_the_one_that_is_found(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         done = structs.replace(DOCUMENT, chunks=3, indexed_at=9, title="Found", text_bytes=4)
         await stores.documents.finish(done, b"text")
@@ -233,18 +245,18 @@ class DocumentStoreContract:
         assert (found.state, found.indexed_version, found.indexed_content, found.indexed_at) == ("indexed", 1, 1, 9)
         assert (found.chunks, found.chunks_done, found.chunks_total, found.title) == (3, 3, 3, "Found")
         assert (found.indexed_title, found.indexed_type, found.text_bytes) == ("Found", "text/markdown", 4)
-        assert await stores.documents.kept(*NAMES, 1) == Kept(b"x", b"text")
+        assert await stores.documents.kept(*NAMES, 1) == StoredContent(b"x", b"text")
         await stores.documents.put(structs.replace(later(found, 2), state="pending", title="Next"), b"y", 11)
         pending = await stores.documents.find(*NAMES)
         assert pending is not None
         assert (pending.title, pending.indexed_title) == ("Next", "Found")
         # Until the next one is finished, what is found can be read.
-        assert await stores.documents.kept(*NAMES, 1) == Kept(b"x", b"text")
+        assert await stores.documents.kept(*NAMES, 1) == StoredContent(b"x", b"text")
         await stores.documents.finish(structs.replace(later(found, 2), chunks=1), None)
         assert await stores.documents.kept(*NAMES, 1) is None
-        assert await stores.documents.kept(*NAMES, 2) == Kept(b"y", None)
+        assert await stores.documents.kept(*NAMES, 2) == StoredContent(b"y", None)
 
-    async def test_documents_are_queued_anew_a_few_at_a_time(self, stores: Stores) -> None:
+    async def test_documents_are_queued_anew_a_few_at_a_time(self, stores: ContractStores) -> None:
         for name in ("a", "b", "c"):
             document = structs.replace(DOCUMENT, document_id=name)
             await stores.documents.put(document, b"x", 5)
@@ -264,7 +276,7 @@ class DocumentStoreContract:
         assert found is not None
         assert (found.content_version, found.indexed_version) == (1, 1)
 
-    async def test_a_deleted_document_leaves_nothing(self, stores: Stores) -> None:
+    async def test_a_deleted_document_leaves_nothing(self, stores: ContractStores) -> None:
         await stores.documents.put(DOCUMENT, b"x", 5)
         await stores.documents.delete(*NAMES)
         assert await stores.documents.find(*NAMES) is None

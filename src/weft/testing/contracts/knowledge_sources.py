@@ -7,7 +7,7 @@ from msgspec import structs
 
 from weft.capabilities.knowledge.sources.hooks import SignedCall
 from weft.capabilities.knowledge.sources.model import KnownFile, NotTaken, Source, Synced
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 SOURCE = Source(
     source_id="source_1",
@@ -31,7 +31,7 @@ FILE = KnownFile("docs/a.md", 3, 5, "0b")
 class SourceStoreContract:
     """A source is found as it stands, and what it has put is known until it is forgotten."""
 
-    async def test_a_source_is_found_as_it_was_added(self, stores: Stores) -> None:
+    async def test_a_source_is_found_as_it_was_added(self, stores: ContractStores) -> None:
         other = structs.replace(
             SOURCE, source_id="source_0", kind="hook", every_seconds=None, watch=False, created_at=8
         )
@@ -44,7 +44,7 @@ class SourceStoreContract:
         assert list(await stores.sources.of_domain("handbook")) == [SOURCE, other]
         assert await stores.sources.count() == 3  # noqa: PLR2004 - those above
 
-    async def test_a_source_is_changed_as_it_stands(self, stores: Stores) -> None:
+    async def test_a_source_is_changed_as_it_stands(self, stores: ContractStores) -> None:
         await stores.sources.add(SOURCE)
         changed = structs.replace(
             SOURCE,
@@ -64,7 +64,7 @@ class SourceStoreContract:
         await stores.sources.update(changed)
         assert await stores.sources.find("source_1") == changed
 
-    async def test_files_are_known_until_they_are_forgotten(self, stores: Stores) -> None:
+    async def test_files_are_known_until_they_are_forgotten(self, stores: ContractStores) -> None:
         await stores.sources.add(SOURCE)
         await stores.sources.put_file("source_1", FILE)
         await stores.sources.put_file("source_1", structs.replace(FILE, document_id="docs/b.md", error="too large"))
@@ -80,7 +80,7 @@ class SourceStoreContract:
         await stores.sources.forget_file("source_1", "docs/a.md")
         assert list(await stores.sources.files("source_1")) == ["docs/b.md"]
 
-    async def test_calls_are_known_until_they_are_forgotten(self, stores: Stores) -> None:
+    async def test_calls_are_known_until_they_are_forgotten(self, stores: ContractStores) -> None:
         await stores.sources.put_call("source_1", SignedCall("one", 5), "first")
         await stores.sources.put_call("source_1", SignedCall("two", 6), "second")
         for again in (9, 7):
@@ -93,7 +93,7 @@ class SourceStoreContract:
         await stores.sources.forget_calls("source_1", 10)
         assert await stores.sources.answer_to("source_1", "one") is None
 
-    async def test_a_source_goes_with_what_is_known_of_its_files_and_calls(self, stores: Stores) -> None:
+    async def test_a_source_goes_with_what_is_known_of_its_files_and_calls(self, stores: ContractStores) -> None:
         await stores.sources.add(SOURCE)
         await stores.sources.put_file("source_1", FILE)
         await stores.sources.put_call("source_1", SignedCall("one", 5), "first")
@@ -102,7 +102,7 @@ class SourceStoreContract:
         assert not await stores.sources.files("source_1")
         assert await stores.sources.answer_to("source_1", "one") is None
 
-    async def test_tenants_have_their_own_sources(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_sources(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.sources.add(SOURCE)
         await stores.sources.put_file("source_1", FILE)
         assert await elsewhere.sources.find("source_1") is None

@@ -6,15 +6,15 @@ from __future__ import annotations
 from weft.capabilities.history.model import blob_hash
 from weft.capabilities.memory.model import (
     START,
-    Held,
     KeyRange,
+    MemoryCursor,
     MemoryEntry,
     MemoryScope,
-    Position,
+    MemoryUsage,
     Remembered,
     ScopeSize,
 )
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 GLOBAL = MemoryScope("planner", None)
 IN_SESSION = MemoryScope("planner", "s1")
@@ -44,20 +44,22 @@ def entry(
     )
 
 
-async def put(stores: Stores, scope: MemoryScope, *keys: str, expires_at: int | None = None) -> None:
+async def put(stores: ContractStores, scope: MemoryScope, *keys: str, expires_at: int | None = None) -> None:
     for key in keys:
         await stores.memory.put(scope, entry(key, session_id=scope.session_id, expires_at=expires_at))
 
 
-async def listed(stores: Stores, after: Position = START, *, now: int = 5, limit: int = 99) -> list[Position]:
+async def listed(
+    stores: ContractStores, after: MemoryCursor = START, *, now: int = 5, limit: int = 99
+) -> list[MemoryCursor]:
     found = await stores.memory.page_of_all("planner", after, EVERY_KEY, now, limit)
-    return [Position.of(each) for each in found]
+    return [MemoryCursor.of(each) for each in found]
 
 
 class MemoryStoreContract:
     """The entries of agents' memories, and what they add up to."""
 
-    async def test_an_entry_comes_back_as_it_was_put(self, stores: Stores) -> None:
+    async def test_an_entry_comes_back_as_it_was_put(self, stores: ContractStores) -> None:
         expected = entry("Goal-1", metadata='{"a":"\\u0000é"}', expires_at=9)
         await stores.memory.put(GLOBAL, expected)
         assert await stores.memory.get(GLOBAL, "Goal-1") == expected
@@ -65,26 +67,26 @@ class MemoryStoreContract:
         assert await stores.memory.get(IN_SESSION, "Goal-1") is None
         assert await stores.memory.get(MemoryScope("other", None), "Goal-1") is None
 
-    async def test_putting_again_replaces_everything(self, stores: Stores) -> None:
+    async def test_putting_again_replaces_everything(self, stores: ContractStores) -> None:
         await stores.memory.put(GLOBAL, entry("goal", metadata="{}", expires_at=9))
         await stores.memory.put(GLOBAL, entry("goal", "22", version=2))
         assert await stores.memory.get(GLOBAL, "goal") == entry("goal", "22", version=2)
 
-    async def test_a_removed_entry_is_gone(self, stores: Stores) -> None:
+    async def test_a_removed_entry_is_gone(self, stores: ContractStores) -> None:
         await put(stores, GLOBAL, "goal")
         await put(stores, IN_SESSION, "goal")
         await stores.memory.remove(GLOBAL, "goal")
         await stores.memory.remove(GLOBAL, "goal")
-        assert await listed(stores) == [Position("s1", "goal")]
+        assert await listed(stores) == [MemoryCursor("s1", "goal")]
 
-    async def test_values_come_with_the_entries_that_name_them(self, stores: Stores) -> None:
+    async def test_values_come_with_the_entries_that_name_them(self, stores: ContractStores) -> None:
         text = '"naïve\\u0000 漢"'
         await stores.lines.put_blob(blob_hash(text), text)
         await stores.memory.put(GLOBAL, entry("a", text))
         assert await stores.memory.read(GLOBAL, "a") == Remembered(entry("a", text), text)
         assert await stores.memory.read(GLOBAL, "b") is None
 
-    async def test_any_number_of_values_is_read_by_their_hashes(self, stores: Stores) -> None:
+    async def test_any_number_of_values_is_read_by_their_hashes(self, stores: ContractStores) -> None:
         texts = [str(number) for number in range(120)]
         for text in texts:
             await stores.lines.put_blob(blob_hash(text), text)
@@ -93,7 +95,9 @@ class MemoryStoreContract:
         assert await stores.memory.values(hashes[:1] * 3) == {hashes[0]: "0"}
         assert await stores.memory.values(hashes) == dict(zip(hashes, texts, strict=True))
 
-    async def test_a_page_has_the_live_keys_of_a_range_in_the_order_of_their_characters(self, stores: Stores) -> None:
+    async def test_a_page_has_the_live_keys_of_a_range_in_the_order_of_their_characters(
+        self, stores: ContractStores
+    ) -> None:
         await put(stores, GLOBAL, "b", "a_b", "ab", "a-1", "A", "Z", "_", "a")
         await put(stores, GLOBAL, "a_gone", expires_at=5)
         await put(stores, GLOBAL, "a_soon", expires_at=6)
@@ -108,19 +112,19 @@ class MemoryStoreContract:
         assert await keys(KeyRange.of("a", "a-1"), 2) == ["a_b", "a_soon"]
         assert await keys(KeyRange.of("b", "a")) == ["b"]
 
-    async def test_a_whole_memory_is_paged_global_first_and_then_by_session(self, stores: Stores) -> None:
+    async def test_a_whole_memory_is_paged_global_first_and_then_by_session(self, stores: ContractStores) -> None:
         await put(stores, MemoryScope("planner", "s2"), "a")
         await put(stores, IN_SESSION, "b", "a")
         await put(stores, GLOBAL, "c")
         await put(stores, MemoryScope("other", None), "a")
-        every = [Position(None, "c"), Position("s1", "a"), Position("s1", "b"), Position("s2", "a")]
+        every = [MemoryCursor(None, "c"), MemoryCursor("s1", "a"), MemoryCursor("s1", "b"), MemoryCursor("s2", "a")]
         assert await listed(stores) == every
         assert await listed(stores, limit=2) == every[:2]
         assert await listed(stores, every[1]) == every[2:]
-        assert await listed(stores, Position.behind("s1")) == every[3:]
-        assert await listed(stores, Position.behind(None)) == every[1:]
+        assert await listed(stores, MemoryCursor.behind("s1")) == every[3:]
+        assert await listed(stores, MemoryCursor.behind(None)) == every[1:]
 
-    async def test_sizes_count_what_lives(self, stores: Stores) -> None:
+    async def test_sizes_count_what_lives(self, stores: ContractStores) -> None:
         await put(stores, GLOBAL, "a", "b")
         await put(stores, IN_SESSION, "a")
         await put(stores, IN_SESSION, "c", expires_at=5)
@@ -128,7 +132,7 @@ class MemoryStoreContract:
         assert list(await stores.memory.sizes("planner", 5)) == [ScopeSize(None, 2), ScopeSize("s1", 1)]
         assert list(await stores.memory.sizes("nobody", 5)) == []
 
-    async def test_what_has_expired_is_found_longest_overdue_first(self, stores: Stores) -> None:
+    async def test_what_has_expired_is_found_longest_overdue_first(self, stores: ContractStores) -> None:
         for key, expires_at in (("a", 7), ("b", 3), ("c", None), ("d", 5), ("e", 6)):
             await put(stores, GLOBAL, key, expires_at=expires_at)
         await put(stores, IN_SESSION, "f", expires_at=1)
@@ -136,18 +140,22 @@ class MemoryStoreContract:
         assert [found.key for found in await stores.memory.expired(GLOBAL, 6, 1)] == ["b"]
         assert await stores.memory.next_expiry(GLOBAL) == 3
         assert await stores.memory.next_expiry(MemoryScope("planner", "s2")) is None
-        assert await stores.memory.overdue("planner", 6) == Held(weight=8, expired=4)
-        assert await stores.memory.overdue("nobody", 6) == Held(0, 0)
+        assert await stores.memory.overdue("planner", 6) == MemoryUsage(weight=8, expired=4)
+        assert await stores.memory.overdue("nobody", 6) == MemoryUsage(0, 0)
 
-    async def test_what_a_memory_adds_up_to_is_kept_by_owner(self, stores: Stores, elsewhere: Stores) -> None:
-        assert await stores.memory.held("planner") == Held(0, 0)
-        assert await stores.memory.lock("planner") == Held(0, 0)
+    async def test_what_a_memory_adds_up_to_is_kept_by_owner(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
+        assert await stores.memory.held("planner") == MemoryUsage(0, 0)
+        assert await stores.memory.lock("planner") == MemoryUsage(0, 0)
         await stores.memory.adjust("planner", 10, 0)
         await stores.memory.adjust("planner", -3, 2)
-        assert await stores.memory.lock("planner") == await stores.memory.held("planner") == Held(7, 2)
-        assert await stores.memory.held("other") == await elsewhere.memory.held("planner") == Held(0, 0)
+        assert await stores.memory.lock("planner") == await stores.memory.held("planner") == MemoryUsage(7, 2)
+        assert await stores.memory.held("other") == await elsewhere.memory.held("planner") == MemoryUsage(0, 0)
 
-    async def test_a_session_takes_every_memory_of_it_along(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_a_session_takes_every_memory_of_it_along(
+        self, stores: ContractStores, elsewhere: ContractStores
+    ) -> None:
         other = MemoryScope("other", "s1")
         for scope in (GLOBAL, IN_SESSION, other):
             await stores.memory.lock(scope.owner)
@@ -157,11 +165,14 @@ class MemoryStoreContract:
         assert list(await stores.sessions.lines("s1")) == ["board:s1", other.line_id, IN_SESSION.line_id]
         await elsewhere.sessions.erase("s1")
         await stores.sessions.erase("s1")
-        assert await listed(stores) == [Position(None, "a"), Position(None, "b")]
-        assert (await stores.memory.held("planner"), await stores.memory.held("other")) == (Held(4, 0), Held(0, 0))
+        assert await listed(stores) == [MemoryCursor(None, "a"), MemoryCursor(None, "b")]
+        assert (await stores.memory.held("planner"), await stores.memory.held("other")) == (
+            MemoryUsage(4, 0),
+            MemoryUsage(0, 0),
+        )
         assert list(await stores.sessions.lines("s1")) == ["board:s1"]
 
-    async def test_tenants_have_their_own_memories(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_memories(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await put(stores, GLOBAL, "a")
         assert await elsewhere.memory.get(GLOBAL, "a") is None
         await elsewhere.memory.remove(GLOBAL, "a")

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from weft.capabilities.messages.model import LAST, Excerpt, Message, Part
+from weft.capabilities.messages.model import LAST, Excerpt, Message, TranscriptRange
 from weft.testing.contracts.sessions import session
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 _AUDIENCES = ("*", "principal:ada", "type:claude", "permission:admin")
 
@@ -32,7 +32,7 @@ def message(number: int, audience: str = "*", **changed: Any) -> Message:  # noq
     return msgspec.structs.replace(plain, **changed)
 
 
-async def fill(stores: Stores, *messages: Message) -> None:
+async def fill(stores: ContractStores, *messages: Message) -> None:
     await stores.sessions.add(session("s1"))
     for each in messages:
         await stores.messages.add("s1", each)
@@ -41,7 +41,7 @@ async def fill(stores: Stores, *messages: Message) -> None:
 class MessageStoreContract:
     """Messages are kept as they were given, and read by audience in the order of their numbers."""
 
-    async def test_a_message_comes_back_as_it_was_added(self, stores: Stores) -> None:
+    async def test_a_message_comes_back_as_it_was_added(self, stores: ContractStores) -> None:
         said = message(1, parent_id=None, recipient_id="bob", message_type="request", category="CONTEXT")
         await fill(stores, said)
         assert await stores.messages.find("s1", 1) == said
@@ -50,31 +50,31 @@ class MessageStoreContract:
         assert found is not None
         assert (found.message_count, found.last_message_at) == (1, 10)
 
-    async def test_many_are_added_at_once_and_the_session_goes_on_behind_them(self, stores: Stores) -> None:
+    async def test_many_are_added_at_once_and_the_session_goes_on_behind_them(self, stores: ContractStores) -> None:
         some = [message(2), message(3, "principal:ada"), message(5)]
         await fill(stores)
         await stores.messages.add_all("s1", some)
         await stores.messages.add_all("s1", [])
         await stores.messages.go_on_behind("s1", 7, 50)
-        assert await stores.messages.read_any("s1", Part(limit=9)) == some
+        assert await stores.messages.read_any("s1", TranscriptRange(limit=9)) == some
         tallies = await stores.messages.tallies("s1", ["*", "principal:ada"])
         assert [(tally.audience, tally.messages) for tally in tallies] == [("*", 2), ("principal:ada", 1)]
         found = await stores.sessions.find("s1")
         assert found is not None
         assert (found.message_count, found.last_message_at) == (7, 50)
 
-    async def test_an_excerpt_holds_its_audiences_and_no_other(self, stores: Stores) -> None:
+    async def test_an_excerpt_holds_its_audiences_and_no_other(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n, _AUDIENCES[n % 4]) for n in range(1, 13)))
-        read = await stores.messages.read("s1", Excerpt(("*", "type:claude"), Part(limit=100)))
+        read = await stores.messages.read("s1", Excerpt(("*", "type:claude"), TranscriptRange(limit=100)))
         assert [m.message_id for m in read] == [2, 4, 6, 8, 10, 12]
-        assert await stores.messages.read("s1", Excerpt(("principal:eve",), Part(limit=100))) == []
+        assert await stores.messages.read("s1", Excerpt(("principal:eve",), TranscriptRange(limit=100))) == []
 
-    async def test_an_excerpt_has_an_order_an_offset_and_ends(self, stores: Stores) -> None:
+    async def test_an_excerpt_has_an_order_an_offset_and_ends(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n, _AUDIENCES[n % 2]) for n in range(1, 11)))
         both = _AUDIENCES[:2]
 
         async def numbers(**which: Any) -> list[int]:  # noqa: ANN401 - the fields of an Excerpt
-            part = Part(**which)
+            part = TranscriptRange(**which)
             some = [m.message_id for m in await stores.messages.read("s1", Excerpt(both, part))]
             assert some == [m.message_id for m in await stores.messages.read_any("s1", part)]
             return some
@@ -86,24 +86,26 @@ class MessageStoreContract:
         assert await numbers(limit=3, newest_first=True, until=10) == [10, 9, 8]
         assert await numbers(limit=3, newest_first=True, until=10, offset=8) == [2, 1]
 
-    async def test_an_excerpt_may_be_one_senders(self, stores: Stores) -> None:
+    async def test_an_excerpt_may_be_one_senders(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n, sender=("ada", "bob")[n % 2]) for n in range(1, 8)))
-        read = await stores.messages.read("s1", Excerpt(("*",), Part(sender="bob", limit=2, newest_first=True)))
+        read = await stores.messages.read(
+            "s1", Excerpt(("*",), TranscriptRange(sender="bob", limit=2, newest_first=True))
+        )
         assert [m.message_id for m in read] == [7, 5]
 
-    async def test_several_are_found_at_once(self, stores: Stores) -> None:
+    async def test_several_are_found_at_once(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n) for n in range(1, 30)))
         found = await stores.messages.find_several("s1", [*range(3, 26), 77])
         assert sorted(m.message_id for m in found) == list(range(3, 26))
 
-    async def test_each_audience_is_counted(self, stores: Stores) -> None:
+    async def test_each_audience_is_counted(self, stores: ContractStores) -> None:
         await fill(stores, message(1), message(2), message(3, "principal:ada"))
         tallies = {t.audience: t for t in await stores.messages.tallies("s1", _AUDIENCES)}
         assert {name: t.messages for name, t in tallies.items()} == {"*": 2, "principal:ada": 1}
         assert tallies["*"].stamp != tallies["principal:ada"].stamp
         assert await stores.messages.tallies("s1", ()) == []
 
-    async def test_adding_keeps_a_stamp_and_changing_an_audience_gives_new_ones(self, stores: Stores) -> None:
+    async def test_adding_keeps_a_stamp_and_changing_an_audience_gives_new_ones(self, stores: ContractStores) -> None:
         await fill(stores, message(1), message(2))
         (before,) = await stores.messages.tallies("s1", ("*",))
         await stores.messages.add("s1", message(3))
@@ -117,27 +119,27 @@ class MessageStoreContract:
         assert moved is not None
         assert (moved.visibility, moved.audience) == ("admin_only", "permission:admin")
 
-    async def test_a_span_of_time_is_found_by_its_first_and_last_message(self, stores: Stores) -> None:
+    async def test_a_span_of_time_is_found_by_its_first_and_last_message(self, stores: ContractStores) -> None:
         await fill(stores, *(message(n) for n in range(1, 6)), message(6, sent_at=50))
         assert await stores.messages.between("s1", 20, 50) == (2, 6)
         assert await stores.messages.between("s1", 21, 29) == (3, 2)
         assert await stores.messages.between("s1", 51, 99) == (LAST, 6)
         assert await stores.messages.between("s1", 0, 9) == (1, 0)
 
-    async def test_senders_are_counted_by_audience(self, stores: Stores) -> None:
+    async def test_senders_are_counted_by_audience(self, stores: ContractStores) -> None:
         await fill(stores, message(1), message(2), message(3, sender="bob"), message(4, "type:x", sender="eve"))
         assert await stores.messages.count_senders("s1", ("*",)) == 2
         assert await stores.messages.count_senders("s1", ("*", "type:x")) == 3
         assert await stores.messages.count_senders("s2", ("*",)) == 0
 
-    async def test_messages_go_with_their_session(self, stores: Stores) -> None:
+    async def test_messages_go_with_their_session(self, stores: ContractStores) -> None:
         await fill(stores, message(1))
         await stores.sessions.erase("s1")
         assert await stores.messages.find("s1", 1) is None
         assert await stores.messages.tallies("s1", ("*",)) == []
 
-    async def test_tenants_have_their_own_messages(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_messages(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await fill(stores, message(1))
         assert await elsewhere.messages.find("s1", 1) is None
-        assert await elsewhere.messages.read("s1", Excerpt(("*",), Part(limit=9))) == []
+        assert await elsewhere.messages.read("s1", Excerpt(("*",), TranscriptRange(limit=9))) == []
         assert await elsewhere.messages.tallies("s1", ("*",)) == []

@@ -7,7 +7,7 @@ import pytest
 from msgspec import structs
 
 from weft.capabilities.indexing.model_migration.model import ModelComparison, Move
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 MOVE = Move(
     from_model="old", to_model="new", state="embedding", comparable=True, started_by="human:admin", started_at=10
@@ -18,11 +18,11 @@ MOVE = Move(
 class MoveStoreContract:
     """A tenant's last move is kept as it was saved last."""
 
-    async def test_a_tenant_that_never_moved_has_none(self, stores: Stores) -> None:
+    async def test_a_tenant_that_never_moved_has_none(self, stores: ContractStores) -> None:
         assert await stores.moves.find() is None
         assert await stores.moves.find_locked() is None
 
-    async def test_the_last_word_on_a_move_holds(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_the_last_word_on_a_move_holds(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         ended = structs.replace(
             MOVE,
             state="done",

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from weft.capabilities.object_storage.model import GRACE_MICROS, PENDING_MICROS, ObjectState
-from weft.capabilities.object_storage.store import Begun, Standing, StoredObject
-from weft.testing.contracts.stores import Stores
+from weft.capabilities.object_storage.store import Begun, StoredObject, UploadDecision
+from weft.testing.contracts.stores import ContractStores
 
 PATH = "tenant/agent/" + "0" * 64
 OTHER = "tenant/agent/" + "1" * 64
 
 
-async def keep(stores: Stores, path: str = PATH, now: int = 1) -> None:
+async def keep(stores: ContractStores, path: str = PATH, now: int = 1) -> None:
     """Bring an object all the way to where it is kept."""
     begun = await stores.objects.begin(path, 5, now)
     assert await stores.objects.uploaded(path, begun.at, "v1")
@@ -21,24 +21,24 @@ async def keep(stores: Stores, path: str = PATH, now: int = 1) -> None:
 class ObjectIndexContract:
     """An object is in the index before it is in the store, and until after it has left it."""
 
-    async def test_an_object_is_kept_once_it_is_uploaded(self, stores: Stores) -> None:
+    async def test_an_object_is_kept_once_it_is_uploaded(self, stores: ContractStores) -> None:
         assert await stores.objects.find(PATH) is None
-        assert await stores.objects.begin(PATH, 5, 1) == Begun(Standing.TO_UPLOAD, 1)
+        assert await stores.objects.begin(PATH, 5, 1) == Begun(UploadDecision.TO_UPLOAD, 1)
         assert not await stores.objects.keep(PATH)
         assert await stores.objects.uploaded(PATH, 1, "v1")
         assert await stores.objects.find(PATH) == StoredObject(PATH, ObjectState.PENDING, 5, True, "v1", 1)  # noqa: FBT003
         assert await stores.objects.keep(PATH)
         assert await stores.objects.keep(PATH)
         assert await stores.objects.find(PATH) == StoredObject(PATH, ObjectState.KEPT, 5, True, "v1", 1)  # noqa: FBT003
-        assert await stores.objects.begin(PATH, 5, 9) == Begun(Standing.THERE, 1, "v1")
+        assert await stores.objects.begin(PATH, 5, 9) == Begun(UploadDecision.THERE, 1, "v1")
 
-    async def test_a_store_without_versions_is_fine(self, stores: Stores) -> None:
+    async def test_a_store_without_versions_is_fine(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 1)
         assert await stores.objects.uploaded(PATH, 1, None)
         assert await stores.objects.find(PATH) == StoredObject(PATH, ObjectState.PENDING, 5, True, None, 1)  # noqa: FBT003
-        assert await stores.objects.begin(PATH, 5, 2) == Begun(Standing.THERE, 1)
+        assert await stores.objects.begin(PATH, 5, 2) == Begun(UploadDecision.THERE, 1)
 
-    async def test_two_may_upload_the_same_at_once(self, stores: Stores) -> None:
+    async def test_two_may_upload_the_same_at_once(self, stores: ContractStores) -> None:
         assert await stores.objects.begin(PATH, 5, 1) == await stores.objects.begin(PATH, 5, 2)
         assert await stores.objects.uploaded(PATH, 1, "v1")
         assert await stores.objects.uploaded(PATH, 1, "v2")
@@ -46,16 +46,16 @@ class ObjectIndexContract:
         assert found is not None
         assert found.version == "v2"
 
-    async def test_a_doomed_object_can_be_wanted_again_and_is_uploaded_anew(self, stores: Stores) -> None:
+    async def test_a_doomed_object_can_be_wanted_again_and_is_uploaded_anew(self, stores: ContractStores) -> None:
         await keep(stores)
         await stores.objects.doom(PATH)
         assert not await stores.objects.keep(PATH)
-        assert await stores.objects.begin(PATH, 5, 7) == Begun(Standing.TO_UPLOAD, 7)
+        assert await stores.objects.begin(PATH, 5, 7) == Begun(UploadDecision.TO_UPLOAD, 7)
         assert not await stores.objects.keep(PATH)
         assert await stores.objects.uploaded(PATH, 7, None)
         assert await stores.objects.keep(PATH)
 
-    async def test_an_upload_counts_only_for_its_own_beginning(self, stores: Stores) -> None:
+    async def test_an_upload_counts_only_for_its_own_beginning(self, stores: ContractStores) -> None:
         await keep(stores)
         await stores.objects.doom(PATH)
         await stores.objects.begin(PATH, 5, 8)
@@ -63,40 +63,40 @@ class ObjectIndexContract:
         assert not await stores.objects.uploaded(OTHER, 1, "never begun")
         assert not await stores.objects.keep(PATH)
 
-    async def test_who_comes_late_to_an_upload_begins_it_anew(self, stores: Stores) -> None:
+    async def test_who_comes_late_to_an_upload_begins_it_anew(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 1)
         now = 1 + PENDING_MICROS // 2
-        assert await stores.objects.begin(PATH, 5, now) == Begun(Standing.TO_UPLOAD, now)
+        assert await stores.objects.begin(PATH, 5, now) == Begun(UploadDecision.TO_UPLOAD, now)
         assert await stores.objects.claim(1 + PENDING_MICROS, 10) == []
 
-    async def test_only_what_is_kept_can_be_doomed(self, stores: Stores) -> None:
+    async def test_only_what_is_kept_can_be_doomed(self, stores: ContractStores) -> None:
         await stores.objects.doom(PATH)
         assert await stores.objects.find(PATH) is None
         await stores.objects.begin(PATH, 5, 1)
         await stores.objects.doom(PATH)
         assert await stores.objects.uploaded(PATH, 1, None)
 
-    async def test_what_is_kept_is_never_claimed(self, stores: Stores) -> None:
+    async def test_what_is_kept_is_never_claimed(self, stores: ContractStores) -> None:
         await keep(stores)
         assert await stores.objects.claim(2**60, 10) == []
 
-    async def test_given_up_uploads_are_claimed_after_an_hour(self, stores: Stores) -> None:
+    async def test_given_up_uploads_are_claimed_after_an_hour(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 1)
         assert await stores.objects.claim(PENDING_MICROS, 10) == []
         assert await stores.objects.claim(PENDING_MICROS + 1, 10) == [PATH]
 
     async def test_doomed_objects_are_claimed_after_a_while_and_then_cannot_be_wanted_again(
-        self, stores: Stores
+        self, stores: ContractStores
     ) -> None:
         await keep(stores)
         await stores.objects.doom(PATH)
         assert await stores.objects.claim(10, 10) == []
         assert await stores.objects.claim(9 + GRACE_MICROS, 10) == []
         assert await stores.objects.claim(10 + GRACE_MICROS, 10) == [PATH]
-        assert (await stores.objects.begin(PATH, 5, 20)).standing is Standing.LEAVING
+        assert (await stores.objects.begin(PATH, 5, 20)).standing is UploadDecision.LEAVING
         assert not await stores.objects.keep(PATH)
 
-    async def test_many_doomed_objects_are_met_a_few_at_a_time(self, stores: Stores) -> None:
+    async def test_many_doomed_objects_are_met_a_few_at_a_time(self, stores: ContractStores) -> None:
         for path in (PATH, OTHER):
             await keep(stores, path)
             await stores.objects.doom(path)
@@ -104,7 +104,7 @@ class ObjectIndexContract:
         assert await stores.objects.claim(2 * GRACE_MICROS, 5) in ([PATH], [OTHER])
         assert len(await stores.objects.claim(3 * GRACE_MICROS, 5)) == 2
 
-    async def test_a_claim_lasts_a_while_and_only_the_last_one_clears(self, stores: Stores) -> None:
+    async def test_a_claim_lasts_a_while_and_only_the_last_one_clears(self, stores: ContractStores) -> None:
         await keep(stores)
         await stores.objects.doom(PATH)
         assert await stores.objects.claim(1, 10) == []
@@ -116,15 +116,15 @@ class ObjectIndexContract:
         assert await stores.objects.find(PATH) is not None
         await stores.objects.cleared(PATH, second)
         assert await stores.objects.find(PATH) is None
-        assert await stores.objects.begin(PATH, 5, 9) == Begun(Standing.TO_UPLOAD, 9)
+        assert await stores.objects.begin(PATH, 5, 9) == Begun(UploadDecision.TO_UPLOAD, 9)
 
-    async def test_claims_are_as_many_as_asked_for_oldest_first(self, stores: Stores) -> None:
+    async def test_claims_are_as_many_as_asked_for_oldest_first(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 2)
         await stores.objects.begin(OTHER, 5, 1)
         assert await stores.objects.claim(2 * PENDING_MICROS, 1) == [OTHER]
         assert await stores.objects.claim(2 * PENDING_MICROS, 5) == [PATH]
 
-    async def test_tenants_have_their_own_objects(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_objects(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await keep(stores)
         assert await elsewhere.objects.find(PATH) is None
         assert not await elsewhere.objects.keep(PATH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from weft.capabilities.transfer.policies import Policy
 from weft.capabilities.transfer.policy_filter import Definition
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 PARTNERS = Definition(
     description="für Partner", who=("human:*",), sensitivity="internal", mask=("pii",), content="none"
@@ -15,26 +15,26 @@ PARTNERS = Definition(
 class PolicyStoreContract:
     """Export policies are kept as they were set, and found by name."""
 
-    async def test_a_policy_comes_back_as_it_was_set(self, stores: Stores) -> None:
+    async def test_a_policy_comes_back_as_it_was_set(self, stores: ContractStores) -> None:
         policy = Policy("partners", PARTNERS, "human:dana", 10)
         await stores.policies.set(policy)
         assert await stores.policies.find("partners") == policy
         assert await stores.policies.find("others") is None
 
-    async def test_the_last_word_on_a_policy_holds(self, stores: Stores) -> None:
+    async def test_the_last_word_on_a_policy_holds(self, stores: ContractStores) -> None:
         await stores.policies.set(Policy("partners", PARTNERS, "human:dana", 10))
         later = Policy("partners", Definition(), "human:eve", 20)
         await stores.policies.set(later)
         assert await stores.policies.listed() == [later]
 
-    async def test_policies_are_listed_by_name_and_go_once(self, stores: Stores) -> None:
+    async def test_policies_are_listed_by_name_and_go_once(self, stores: ContractStores) -> None:
         for name in ("b", "a", "c"):
             await stores.policies.set(Policy(name, PARTNERS, "human:dana", 10))
         assert await stores.policies.delete("b")
         assert not await stores.policies.delete("b")
         assert [policy.name for policy in await stores.policies.listed()] == ["a", "c"]
 
-    async def test_tenants_have_policies_of_their_own(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_policies_of_their_own(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.policies.set(Policy("partners", PARTNERS, "human:dana", 10))
         assert await elsewhere.policies.find("partners") is None
         assert await elsewhere.policies.listed() == []

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from weft.capabilities.records.refs import Link
-from weft.capabilities.records.store import Kept, Redaction
+from weft.capabilities.records.store import Redaction, StoredRecord
 from weft.testing.contracts.sessions import session
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 
-def kept(record_id: str, **changed: Any) -> Kept:  # noqa: ANN401 - fields of any type
-    plain = Kept(
+def kept(record_id: str, **changed: Any) -> StoredRecord:  # noqa: ANN401 - fields of any type
+    plain = StoredRecord(
         type="context_envelope",
         record_id=record_id,
         session_id="s1",
@@ -30,7 +30,7 @@ def kept(record_id: str, **changed: Any) -> Kept:  # noqa: ANN401 - fields of an
     return msgspec.structs.replace(plain, **changed)
 
 
-def gap(record_id: str, **changed: Any) -> Kept:  # noqa: ANN401 - fields of any type
+def gap(record_id: str, **changed: Any) -> StoredRecord:  # noqa: ANN401 - fields of any type
     return kept(record_id, type="missing_context", **{"status": "detected", **changed})
 
 
@@ -38,7 +38,7 @@ def redaction(item_id: str, state: str = "masked") -> Redaction:
     return Redaction(item_id, "s1", state, "by hand", "a name", "human:dana", 20)
 
 
-async def fill(stores: Stores, *records: Kept, items: tuple[str, ...] = ()) -> None:
+async def fill(stores: ContractStores, *records: StoredRecord, items: tuple[str, ...] = ()) -> None:
     for record in records:
         assert await stores.records.add(record, items)
 
@@ -46,7 +46,7 @@ async def fill(stores: Stores, *records: Kept, items: tuple[str, ...] = ()) -> N
 class RecordStoreContract:
     """Records are kept as they were given, and found by id, session, item and state."""
 
-    async def test_a_record_comes_back_as_it_was_added(self, stores: Stores) -> None:
+    async def test_a_record_comes_back_as_it_was_added(self, stores: ContractStores) -> None:
         record, of_none = kept("r1"), kept("r2", session_id=None, status=None, readable_by=("*",), principal_id=None)
         await fill(stores, record, of_none)
         assert await stores.records.find("context_envelope", "r1") == record
@@ -55,7 +55,7 @@ class RecordStoreContract:
         assert await stores.records.find("context_budget", "r1") is None
         assert await stores.records.find_locked("context_envelope", "r3") is None
 
-    async def test_many_are_added_at_once_with_what_they_name(self, stores: Stores) -> None:
+    async def test_many_are_added_at_once_with_what_they_name(self, stores: ContractStores) -> None:
         some = [kept("r1"), kept("r2", seq=2)]
         await stores.records.add_all([(some[0], ["i", "i"]), (some[1], ["i", "j"])])
         await stores.records.add_all([])
@@ -63,13 +63,13 @@ class RecordStoreContract:
         assert await stores.records.of_item("i") == some
         assert await stores.records.of_item("j") == some[1:]
 
-    async def test_an_id_is_taken_once_for_each_type(self, stores: Stores) -> None:
+    async def test_an_id_is_taken_once_for_each_type(self, stores: ContractStores) -> None:
         await fill(stores, kept("r1"), kept("r1", type="context_budget"))
         assert not await stores.records.add(kept("r1", body=b"{}"), ["i"])
         assert await stores.records.find("context_envelope", "r1") == kept("r1")
         assert await stores.records.of_item("i") == []
 
-    async def test_a_record_may_come_to_say_something_else(self, stores: Stores) -> None:
+    async def test_a_record_may_come_to_say_something_else(self, stores: ContractStores) -> None:
         await fill(stores, kept("r1"), items=("before", "both"))
         changed = kept("r1", status="archived", changed_at=20, seq=9, body=b'{"now":true}')
         await stores.records.replace(changed, ["both", "after"])
@@ -77,7 +77,7 @@ class RecordStoreContract:
         assert await stores.records.of_item("before") == []
         assert await stores.records.of_item("both") == await stores.records.of_item("after") == [changed]
 
-    async def test_several_are_found_at_once(self, stores: Stores) -> None:
+    async def test_several_are_found_at_once(self, stores: ContractStores) -> None:
         records = [kept(f"r{n}", type=("context_envelope", "context_item")[n % 2]) for n in range(120)]
         await fill(stores, *records)
         wanted = [(record.type, record.record_id) for record in records[7:113]]
@@ -85,7 +85,7 @@ class RecordStoreContract:
         assert sorted((each.type, each.record_id) for each in found) == sorted(wanted)
         assert await stores.records.find_several([]) == []
 
-    async def test_those_of_a_session_come_in_the_order_of_the_log(self, stores: Stores) -> None:
+    async def test_those_of_a_session_come_in_the_order_of_the_log(self, stores: ContractStores) -> None:
         await fill(stores, *(kept(f"r{n}", seq=10 - n) for n in range(5)), kept("x", session_id="s2"))
         await fill(stores, kept("none", session_id=None, seq=3))
         assert [each.record_id for each in await stores.records.of_session("s1", 0, 9)] == [
@@ -98,14 +98,14 @@ class RecordStoreContract:
         assert [each.record_id for each in await stores.records.of_session("s1", 7, 2)] == ["r2", "r1"]
         assert [each.record_id for each in await stores.records.of_session(None, 0, 9)] == ["none"]
 
-    async def test_those_that_name_an_item_come_oldest_first(self, stores: Stores) -> None:
+    async def test_those_that_name_an_item_come_oldest_first(self, stores: ContractStores) -> None:
         await fill(stores, kept("r1", seq=2), items=("i", "j", "i"))
         await fill(stores, kept("r2", seq=1), items=("i",))
         assert [each.record_id for each in await stores.records.of_item("i")] == ["r2", "r1"]
         assert [each.record_id for each in await stores.records.of_item("j")] == ["r1"]
         assert await stores.records.of_item("k") == []
 
-    async def test_what_is_missing_is_found_until_it_is_resolved(self, stores: Stores) -> None:
+    async def test_what_is_missing_is_found_until_it_is_resolved(self, stores: ContractStores) -> None:
         await fill(
             stores,
             kept("r1"),
@@ -118,7 +118,7 @@ class RecordStoreContract:
         assert [each.record_id for each in await stores.records.open_missing("s1", 1)] == ["m2"]
         assert [each.record_id for each in await stores.records.open_missing(None, 9)] == ["m4", "m2", "m1"]
 
-    async def test_what_is_missing_is_gone_through_by_its_ids(self, stores: Stores) -> None:
+    async def test_what_is_missing_is_gone_through_by_its_ids(self, stores: ContractStores) -> None:
         await fill(stores, kept("m0"), gap("m3"), gap("m1", status="resolved"), gap("m2", session_id="s2"))
 
         async def ids(session_id: str | None, after: str, limit: int, *, only_open: bool) -> list[str]:
@@ -132,13 +132,13 @@ class RecordStoreContract:
         assert await ids(None, "m1", 1, only_open=False) == ["m2"]
         assert await ids("s1", "m1", 9, only_open=False) == ["m3"]
 
-    async def test_it_is_known_who_may_know_of_what_is_open(self, stores: Stores) -> None:
+    async def test_it_is_known_who_may_know_of_what_is_open(self, stores: ContractStores) -> None:
         await fill(stores, gap("m1"), gap("m2", readable_by=("*",)), gap("m3", status="resolved"), kept("r1"))
         readers = await stores.records.open_missing_readers("s1")
         assert sorted(readers) == [("*",), ("subagent:*", "principal:ada")]
         assert await stores.records.open_missing_readers("s2") == []
 
-    async def test_content_is_kept_once_for_each_item(self, stores: Stores) -> None:
+    async def test_content_is_kept_once_for_each_item(self, stores: ContractStores) -> None:
         for content in (b"\x00first", b"second"):
             await stores.records.put_content("s1", "i", content)
         await stores.records.put_content(None, "i", b"of none")
@@ -147,14 +147,16 @@ class RecordStoreContract:
         assert await stores.records.content("s2", "i") is None
         assert await stores.records.content("s1", "j") is None
 
-    async def test_the_last_word_on_an_item_is_how_it_is_redacted(self, stores: Stores) -> None:
+    async def test_the_last_word_on_an_item_is_how_it_is_redacted(self, stores: ContractStores) -> None:
         for each in (redaction("i"), redaction("j"), redaction("i", "removed")):
             await stores.records.redact(each)
         found = await stores.records.redactions(["i", "k", *(f"n{n}" for n in range(70)), "j"])
         assert found == {"i": redaction("i", "removed"), "j": redaction("j")}
         assert await stores.records.redactions([]) == {}
 
-    async def test_what_a_summarized_item_says_instead_goes_with_the_next_word_on_it(self, stores: Stores) -> None:
+    async def test_what_a_summarized_item_says_instead_goes_with_the_next_word_on_it(
+        self, stores: ContractStores
+    ) -> None:
         summarized = msgspec.structs.replace(redaction("i", "summarized"), replacement="a name: é")
         await stores.records.redact(summarized)
         assert await stores.records.redactions(["i"]) == {"i": summarized}
@@ -166,14 +168,14 @@ class RecordStoreContract:
         await stores.records.redact(redaction("i", "summarized"))
         assert await stores.records.redactions(["i"]) == {"i": redaction("i", "summarized")}
 
-    async def test_what_was_imported_as_it_is_shown_keeps_the_policies_it_names(self, stores: Stores) -> None:
+    async def test_what_was_imported_as_it_is_shown_keeps_the_policies_it_names(self, stores: ContractStores) -> None:
         came = msgspec.structs.replace(redaction("i"), came_with=("p", Link(kind="export_policy", id="q")))
         none = msgspec.structs.replace(redaction("j"), came_with=())
         for each in (came, none):
             await stores.records.redact(each)
         assert await stores.records.redactions(["i", "j"]) == {"i": came, "j": none}
 
-    async def test_records_go_with_their_session(self, stores: Stores) -> None:
+    async def test_records_go_with_their_session(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await fill(stores, kept("r1"), kept("other", session_id="s2"), items=("i",))
         await stores.records.put_content("s1", "i", b"said")
@@ -184,7 +186,7 @@ class RecordStoreContract:
         assert await stores.records.content("s1", "i") is None
         assert await stores.records.redactions(["i"]) == {}
 
-    async def test_tenants_have_their_own_records(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_records(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await fill(stores, kept("r1"), gap("m1"), items=("i",))
         await stores.records.put_content("s1", "i", b"said")
         await stores.records.redact(redaction("i"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from weft.capabilities.history.model import EMPTY, Author, Commit, Point
 from weft.capabilities.sessions.model import Session, SessionConfig
-from weft.capabilities.sessions.store import Position
+from weft.capabilities.sessions.store import SessionCursor
 from weft.kernel.events import NewEvent
-from weft.testing.contracts.stores import Stores
+from weft.testing.contracts.stores import ContractStores
 
 
 def session(session_id: str, created_at: int = 1) -> Session:
@@ -18,27 +18,27 @@ def session(session_id: str, created_at: int = 1) -> Session:
 class SessionStoreContract:
     """Sessions are kept as they were given, and listed newest first."""
 
-    async def test_a_session_comes_back_as_it_was_added(self, stores: Stores) -> None:
+    async def test_a_session_comes_back_as_it_was_added(self, stores: ContractStores) -> None:
         assert await stores.sessions.add(session("s1"))
         assert await stores.sessions.find("s1") == session("s1")
         assert await stores.sessions.find("s2") is None
 
-    async def test_an_id_is_taken_once(self, stores: Stores) -> None:
+    async def test_an_id_is_taken_once(self, stores: ContractStores) -> None:
         assert await stores.sessions.add(session("s1"))
         assert not await stores.sessions.add(session("s1", created_at=2))
         found = await stores.sessions.find("s1")
         assert found is not None
         assert found.created_at == 1
 
-    async def test_sessions_are_listed_newest_first_from_a_position(self, stores: Stores) -> None:
+    async def test_sessions_are_listed_newest_first_from_a_position(self, stores: ContractStores) -> None:
         for session_id, created_at in (("a", 1), ("b", 2), ("c", 2), ("d", 3)):
             await stores.sessions.add(session(session_id, created_at))
         everything = await stores.sessions.newest(None, 10, archived=False)
         assert [found.session_id for found in everything] == ["d", "c", "b", "a"]
-        page = await stores.sessions.newest(Position(2, "c"), 1, archived=False)
+        page = await stores.sessions.newest(SessionCursor(2, "c"), 1, archived=False)
         assert [found.session_id for found in page] == ["b"]
 
-    async def test_each_session_is_named_with_those_who_may_know_of_it(self, stores: Stores) -> None:
+    async def test_each_session_is_named_with_those_who_may_know_of_it(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.sessions.add(Session("s2", "open", {}, SessionConfig(), "planner", 1, 1, None))
         assert await stores.sessions.audiences("", 10) == [
@@ -48,7 +48,7 @@ class SessionStoreContract:
         assert [name for name, _ in await stores.sessions.audiences("", 1)] == ["s1"]
         assert [name for name, _ in await stores.sessions.audiences("s1", 10)] == ["s2"]
 
-    async def test_sessions_that_came_or_went_behind_an_event_are_named(self, stores: Stores) -> None:
+    async def test_sessions_that_came_or_went_behind_an_event_are_named(self, stores: ContractStores) -> None:
         before = await stores.events.last_seq()
         await stores.sessions.add(session("s1"))
         for kind, session_id in (("created", "s1"), ("archived", "s2"), ("created", "s3"), ("deleted", "s3")):
@@ -59,7 +59,7 @@ class SessionStoreContract:
         assert sorted(changed) == [("s1", ("subagent:*", "human:dana", "principal:planner")), ("s3", None)]
         assert list(await stores.sessions.audiences_changed(await stores.events.last_seq())) == []
 
-    async def test_archived_sessions_are_listed_only_if_asked_for(self, stores: Stores) -> None:
+    async def test_archived_sessions_are_listed_only_if_asked_for(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.sessions.archive("s1", 9)
         found = await stores.sessions.find("s1")
@@ -68,13 +68,13 @@ class SessionStoreContract:
         assert await stores.sessions.newest(None, 10, archived=False) == []
         assert len(await stores.sessions.newest(None, 10, archived=True)) == 1
 
-    async def test_an_erased_session_is_gone(self, stores: Stores) -> None:
+    async def test_an_erased_session_is_gone(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.sessions.erase("s1")
         assert await stores.sessions.find("s1") is None
         assert await stores.sessions.add(session("s1"))
 
-    async def test_the_branches_of_a_board_belong_to_its_session(self, stores: Stores) -> None:
+    async def test_the_branches_of_a_board_belong_to_its_session(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.lines.create("board:s1")
         for name in ("b", "a"):
@@ -87,7 +87,7 @@ class SessionStoreContract:
         assert list(await stores.sessions.branches(found)) == ["a", "b"]
         assert list(await stores.sessions.lines("s1")) == ["board:s1", "board:s1@a", "board:s1@b"]
 
-    async def test_what_was_last_done_on_a_branch_is_a_sessions_activity(self, stores: Stores) -> None:
+    async def test_what_was_last_done_on_a_branch_is_a_sessions_activity(self, stores: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         await stores.lines.create("board:s1")
         await stores.lines.branch("board:s1@a", Point("board:s1", 0, EMPTY), weight=0, next_expiry_at=None)
@@ -101,7 +101,7 @@ class SessionStoreContract:
         await stores.lines.append(head, commit, weight=0, next_expiry_at=None)
         assert await stores.sessions.last_activity(found) == 7
 
-    async def test_tenants_have_their_own_sessions(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_sessions(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.sessions.add(session("s1"))
         assert await elsewhere.sessions.find("s1") is None
         assert await elsewhere.sessions.add(session("s1"))

@@ -27,7 +27,7 @@ from weft.kernel.events import Outbox
 from weft.kernel.jobs import JobStore
 
 
-class Stores(Protocol):
+class ContractStores(Protocol):
     """Every store of one tenant; each call of a method is a transaction of its own."""
 
     access: AccessStore

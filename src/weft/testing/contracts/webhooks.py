@@ -6,8 +6,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from weft.capabilities.events.webhooks.model import Attempt, Webhook
-from weft.capabilities.events.webhooks.store import Delivery, Due, Tally
-from weft.testing.contracts.stores import Stores
+from weft.capabilities.events.webhooks.store import Delivery, DeliveryCounts, Due
+from weft.testing.contracts.stores import ContractStores
 
 HOOK = Webhook(
     webhook_id="webhook_1",
@@ -25,7 +25,7 @@ HOOK = Webhook(
 class WebhookStoreContract:
     """Webhooks are in one hand at a time, and what they have not taken stays until they have."""
 
-    async def test_a_webhook_is_found_as_it_was_added(self, stores: Stores) -> None:
+    async def test_a_webhook_is_found_as_it_was_added(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         other = structs.replace(HOOK, webhook_id="webhook_0", types=("*",), session_id=None, created_at=8)
         await stores.webhooks.add(other)
@@ -33,14 +33,16 @@ class WebhookStoreContract:
         assert await stores.webhooks.find("webhook_2") is None
         assert list(await stores.webhooks.all()) == [HOOK, other]
 
-    async def test_tenants_have_their_own_webhooks(self, stores: Stores, elsewhere: Stores) -> None:
+    async def test_tenants_have_their_own_webhooks(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         assert list(await elsewhere.webhooks.all()) == []
         assert not await elsewhere.webhooks.delete("webhook_1")
         assert await elsewhere.webhooks.claim("webhook_1", "me", 10, 20) is None
         assert await stores.webhooks.find("webhook_1") == HOOK
 
-    async def test_a_webhook_is_in_one_hand_until_it_is_let_go_of_or_the_lease_ends(self, stores: Stores) -> None:
+    async def test_a_webhook_is_in_one_hand_until_it_is_let_go_of_or_the_lease_ends(
+        self, stores: ContractStores
+    ) -> None:
         await stores.webhooks.add(HOOK)
         assert await stores.webhooks.claim("webhook_1", "me", 10, 20) == HOOK
         assert await stores.webhooks.claim("webhook_1", "you", 19, 30) is None
@@ -50,7 +52,7 @@ class WebhookStoreContract:
         await stores.webhooks.release("webhook_1", "you", 0)
         assert await stores.webhooks.claim("webhook_1", "me", 22, 40) == HOOK
 
-    async def test_a_webhook_that_rests_or_is_disabled_is_not_to_be_had(self, stores: Stores) -> None:
+    async def test_a_webhook_that_rests_or_is_disabled_is_not_to_be_had(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.claim("webhook_1", "me", 10, 20)
         await stores.webhooks.release("webhook_1", "me", 50)
@@ -62,24 +64,24 @@ class WebhookStoreContract:
         await stores.webhooks.set_state("webhook_1", "enabled", None)
         assert await stores.webhooks.claim("webhook_1", "me", 11, 60) == HOOK
 
-    async def test_what_is_due_comes_in_the_order_of_the_log(self, stores: Stores) -> None:
+    async def test_what_is_due_comes_in_the_order_of_the_log(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         for seq, due_at in ((9, 10), (6, 20), (7, 10), (8, 30)):
             await stores.webhooks.enqueue("webhook_1", seq, due_at)
         assert list(await stores.webhooks.due("webhook_1", 20, 10)) == [Due(6, 0), Due(7, 0), Due(9, 0)]
         assert list(await stores.webhooks.due("webhook_1", 20, 2)) == [Due(6, 0), Due(7, 0)]
-        assert await stores.webhooks.tally("webhook_1") == Tally(4, 0)
+        assert await stores.webhooks.tally("webhook_1") == DeliveryCounts(4, 0)
 
-    async def test_what_was_taken_is_counted_and_forgotten(self, stores: Stores) -> None:
+    async def test_what_was_taken_is_counted_and_forgotten(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.enqueue("webhook_1", 6, 10)
         assert await stores.webhooks.remove("webhook_1", 6)
         assert not await stores.webhooks.remove("webhook_1", 6)
         await stores.webhooks.count_delivered("webhook_1", 1)
         assert await stores.webhooks.find("webhook_1") == structs.replace(HOOK, delivered=1)
-        assert await stores.webhooks.tally("webhook_1") == Tally(0, 0)
+        assert await stores.webhooks.tally("webhook_1") == DeliveryCounts(0, 0)
 
-    async def test_what_failed_is_due_later_or_given_up_and_can_be_taken_up_again(self, stores: Stores) -> None:
+    async def test_what_failed_is_due_later_or_given_up_and_can_be_taken_up_again(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         for seq in (6, 7, 8):
             await stores.webhooks.enqueue("webhook_1", seq, 10)
@@ -87,7 +89,7 @@ class WebhookStoreContract:
         for seq in (7, 8):
             await stores.webhooks.postpone("webhook_1", seq, 9, None, Attempt(error="timeout"))
         assert list(await stores.webhooks.due("webhook_1", 39, 10)) == []
-        assert await stores.webhooks.tally("webhook_1") == Tally(1, 2)
+        assert await stores.webhooks.tally("webhook_1") == DeliveryCounts(1, 2)
         late, dead, other = await stores.webhooks.deliveries("webhook_1", None, 0, 10)
         assert late == Delivery(6, "pending", 1, 40, 500, "refused")
         assert dead == Delivery(7, "dead", 9, 10, None, "timeout")
@@ -97,14 +99,14 @@ class WebhookStoreContract:
         assert await stores.webhooks.revive("webhook_1", None, 60) == 1
         assert list(await stores.webhooks.due("webhook_1", 60, 10)) == [Due(6, 1), Due(7, 0), Due(8, 0)]
 
-    async def test_what_is_sent_once_more_begins_anew(self, stores: Stores) -> None:
+    async def test_what_is_sent_once_more_begins_anew(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.enqueue("webhook_1", 6, 10)
         await stores.webhooks.postpone("webhook_1", 6, 9, None, Attempt(500, "refused"))
         await stores.webhooks.enqueue("webhook_1", 6, 20)
         assert list(await stores.webhooks.due("webhook_1", 20, 10)) == [Due(6, 0)]
 
-    async def test_a_cursor_is_set_anywhere_and_rewound_only_back(self, stores: Stores) -> None:
+    async def test_a_cursor_is_set_anywhere_and_rewound_only_back(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.set_cursor("webhook_1", 9)
         await stores.webhooks.rewind("webhook_1", 12)
@@ -112,10 +114,10 @@ class WebhookStoreContract:
         await stores.webhooks.rewind("webhook_1", 3)
         assert await stores.webhooks.find("webhook_1") == structs.replace(HOOK, cursor=3)
 
-    async def test_what_was_still_to_be_sent_goes_with_its_webhook(self, stores: Stores) -> None:
+    async def test_what_was_still_to_be_sent_goes_with_its_webhook(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.enqueue("webhook_1", 6, 10)
         assert await stores.webhooks.delete("webhook_1")
         assert not await stores.webhooks.delete("webhook_1")
         await stores.webhooks.add(HOOK)
-        assert await stores.webhooks.tally("webhook_1") == Tally(0, 0)
+        assert await stores.webhooks.tally("webhook_1") == DeliveryCounts(0, 0)

@@ -29,7 +29,7 @@ class Command(click.Command):
             ctx.exit(exit_code(error))
 
 
-class Group(click.Group):
+class OrderedGroup(click.Group):
     """Commands in the order they were defined, with a suggestion for a mistyped one."""
 
     command_class = Command
@@ -53,7 +53,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class GroupWithUsual(Group):
+class GroupWithUsual(OrderedGroup):
     """A group with a ``usual`` command: what is no command is meant for it, and help shows it as the group's own."""
 
     usual: click.Command

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
-class Checked(Response, omit_defaults=False):
+class CheckResult(Response, omit_defaults=False):
     """What one check found."""
 
     check: str
@@ -33,10 +33,10 @@ class Checkup(Response, omit_defaults=False):
     """What all checks found."""
 
     healthy: bool
-    checks: list[Checked]
+    checks: list[CheckResult]
 
 
-class Version(Response):
+class VersionInfo(Response):
     """Which Weft this is, and what it runs on."""
 
     weft: str
@@ -52,12 +52,12 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
     Exits with 1 if anything is wrong; warnings alone do not count.
     """
     from weft.app.diagnostics.checks import examine  # noqa: PLC0415 - help needs no storage
-    from weft.app.diagnostics.findings import State  # noqa: PLC0415 - likewise
+    from weft.app.diagnostics.findings import CheckStatus  # noqa: PLC0415 - likewise
 
     target: Target = ctx.obj
     findings = asyncio.run(examine(target.settings(), SystemClock()))
-    healthy = all(finding.state is not State.PROBLEM for finding in findings)
-    checks = [Checked(check=f.check, state=f.state, detail=f.detail, next_step=f.next_step) for f in findings]
+    healthy = all(finding.state is not CheckStatus.PROBLEM for finding in findings)
+    checks = [CheckResult(check=f.check, state=f.state, detail=f.detail, next_step=f.next_step) for f in findings]
     if as_json:
         show(Checkup(healthy=healthy, checks=checks), as_json=True)
     else:
@@ -65,7 +65,7 @@ def doctor(ctx: click.Context, *, as_json: bool) -> None:
     ctx.exit(0 if healthy else 1)
 
 
-def _print(checks: list[Checked], *, healthy: bool) -> None:
+def _print(checks: list[CheckResult], *, healthy: bool) -> None:
     click.echo(table([row(check) | {"next_step": ""} for check in checks]))
     steps = [check for check in checks if check.next_step]
     for check in steps:
@@ -78,5 +78,5 @@ def version(*, as_json: bool) -> None:
     """Show which Weft this is, and what it runs on."""
     from apsw import sqlite_lib_version  # noqa: PLC0415 - help needs no storage
 
-    found = Version(weft=version_of("weft"), python=platform.python_version(), sqlite=sqlite_lib_version())
+    found = VersionInfo(weft=version_of("weft"), python=platform.python_version(), sqlite=sqlite_lib_version())
     show(found, as_json=as_json)

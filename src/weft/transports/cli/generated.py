@@ -9,7 +9,7 @@ import click
 
 from weft.transports.cli import events, knowledge_sources, records
 from weft.transports.cli import knowledge_add as documents
-from weft.transports.cli.base import JSON, Command, Group, GroupWithUsual
+from weft.transports.cli.base import JSON, Command, GroupWithUsual, OrderedGroup
 from weft.transports.cli.errors import FAILED
 from weft.transports.cli.formatters import history, policies
 from weft.transports.cli.formatters import missing_context as missing
@@ -57,12 +57,12 @@ _USUAL = {"search": "everything"}
 _YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask whether you are sure.")
 
 
-def group_of(name: str, summary: str, operations: Iterable[Operation]) -> Group:
+def group_of(name: str, summary: str, operations: Iterable[Operation]) -> OrderedGroup:
     """Return the group that holds these operations, in the order of their definition, what creates things first."""
     ordered = sorted(operations, key=lambda operation: operation.verb != "create")
     commands = {dashed(operation.verb): command_for(operation) for operation in ordered}
     if name not in _USUAL:
-        return Group(name, commands=commands, help=summary, no_args_is_help=True)
+        return OrderedGroup(name, commands=commands, help=summary, no_args_is_help=True)
     group = GroupWithUsual(name, commands=commands, help=summary, no_args_is_help=True)
     group.usual = commands[_USUAL[name]]
     return group

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from weft.transports.cli.base import Group
+from weft.transports.cli.base import OrderedGroup
 from weft.transports.cli.target import Target
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ Tab completion: eval "$(_WEFT_COMPLETE=bash_source weft)" (or zsh_source, fish_s
 """
 
 
-class Root(Group):
+class Root(OrderedGroup):
     """Every command there is: those written by hand and a group for each part of the registry."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.capabilities.records.operations import RecordSchema
-    from weft.capabilities.records.validation import Checked
+    from weft.capabilities.records.validation import ValidationReport
 
 _STANDARD_INPUT = "-"
 _IS_PROV = "is PROV-JSON, which holds no records; what is exported as ndjson or json can be checked"
@@ -76,14 +76,14 @@ def _checked_file(name: str) -> FileChecked:
     return FileChecked(file=name, valid=not problems, records=checked.records, problems=problems)
 
 
-def _check(document: bytes) -> Checked:
-    from weft.capabilities.records.validation import Checked, Problem, check_document  # noqa: PLC0415 - likewise
+def _check(document: bytes) -> ValidationReport:
+    from weft.capabilities.records.validation import Problem, ValidationReport, check_document  # noqa: PLC0415 - likewise
     from weft.capabilities.transfer.bundle_format import is_bundle  # noqa: PLC0415 - help needs no record types
     from weft.capabilities.transfer.prov_json import is_prov  # noqa: PLC0415 - likewise
     from weft.capabilities.transfer.validate_bundle import check_bundle  # noqa: PLC0415 - likewise
 
     if is_prov(document):
-        return Checked(0, [Problem(1, "$", _IS_PROV)])
+        return ValidationReport(0, [Problem(1, "$", _IS_PROV)])
     return check_bundle(document) if is_bundle(document) else check_document(document)
 
 

@@ -17,7 +17,7 @@ from weft.transports.cli.params import Json
 from weft.transports.cli.render import block, harmless, indent, show
 
 if TYPE_CHECKING:
-    from weft.capabilities.records.resolution import Resolution
+    from weft.capabilities.records.resolution import PassageResolution
     from weft.transports.cli.target import Target
 
 _STANDARD_INPUT = "-"
@@ -74,7 +74,7 @@ def resolve(
     ctx.exit(FAILED if answer.outcome == "lost" else 0)
 
 
-def _offline(told: Any, content: bytes, media_type: str | None) -> Resolution:  # noqa: ANN401 - any JSON
+def _offline(told: Any, content: bytes, media_type: str | None) -> PassageResolution:  # noqa: ANN401 - any JSON
     from weft.records import ContextSourceRef, Misfit, check_record  # noqa: PLC0415 - help needs no record types
     from weft.records import resolve as find  # noqa: PLC0415
 
@@ -113,7 +113,7 @@ def _text(content: bytes) -> str:
         raise InvalidInput("against: is not UTF-8 text", field="against") from None
 
 
-def render_resolution(found: Resolution) -> str:
+def render_resolution(found: PassageResolution) -> str:
     """Return what became of a passage, for people."""
     told = {
         "found by": "" if found.found_by is None else found.found_by,

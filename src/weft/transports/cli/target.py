@@ -74,10 +74,10 @@ class Target:
             return response
 
     async def _call_locally(self, operation: Operation, raw: dict[str, Any]) -> Response:
-        from weft.app.dispatch import Arrival  # noqa: PLC0415 - help and completion need no database
+        from weft.app.dispatch import CallContext  # noqa: PLC0415 - help and completion need no database
 
         async with self._opened() as app:
-            answer = await app.call(operation, raw, Arrival(self._credential(), correlation=correlated(self.ids())))
+            answer = await app.call(operation, raw, CallContext(self._credential(), correlation=correlated(self.ids())))
             # As a server would answer: parts that are only passed on come apart here.
             return msgspec.json.decode(msgspec.json.encode(answer), type=operation.response)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import AuthenticationError, ContentTooLarge, InvalidInput, RateLimited, WeftError
 from weft.kernel.trace_context import BAGGAGE, TRACEPARENT, ids_of_carrier, is_sampled, with_ids
@@ -27,19 +27,19 @@ class ClientGone(Exception):
     """The client closed the connection before its request was complete."""
 
 
-def arrival_of(scope: Scope) -> Arrival:
+def arrival_of(scope: Scope) -> CallContext:
     """Return the credential a request carries, the address it came from, and what it says it is part of."""
     client = scope.get("client")
     peer = client[0] if client else "local"
     given = [header for header in scope["headers"] if header[0] in _ABOUT_CALLER]
     if len(given) == 1 and given[0][0] == b"authorization":
-        return Arrival(_credential(given[0][1]), peer)
+        return CallContext(_credential(given[0][1]), peer)
     proofs, traces, baggage = ([value for name, value in given if name == wanted] for wanted in _ABOUT_CALLER)
     # A trace that is named twice is none; baggage may come in pieces.
     trace = traces[0].decode("latin-1").strip() if len(traces) == 1 else None
     ids = ids_of_carrier(trace, b",".join(baggage).decode("latin-1"))
     proof = _credential(proofs[0]) if len(proofs) == 1 else None
-    return Arrival(proof, peer, with_ids(UNRELATED, ids), is_sampled(trace))
+    return CallContext(proof, peer, with_ids(UNRELATED, ids), is_sampled(trace))
 
 
 def _credential(header: bytes) -> str | None:

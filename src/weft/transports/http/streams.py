@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
-    from weft.app.dispatch import Arrival
-    from weft.capabilities.events.model import Page
-    from weft.kernel.events import Event, Recorded
+    from weft.app.dispatch import CallContext
+    from weft.capabilities.events.model import EventPage
+    from weft.kernel.events import Event, StoredEvent
 
 _HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -77,7 +77,7 @@ class EventStream(OperationEndpoint):
             task.cancel()
         await asyncio.gather(sending, leaving, return_exceptions=True)
 
-    async def _pages(self, request: ReadEvents, arrival: Arrival) -> AsyncIterator[Page]:
+    async def _pages(self, request: ReadEvents, arrival: CallContext) -> AsyncIterator[EventPage]:
         """Ask once without waiting, so that a refusal is a plain error and "from now on" begins before the answer."""
         whose = {"session_id": request.session_id, "personal": request.personal}
         if request.after is None:
@@ -99,14 +99,16 @@ class EventStream(OperationEndpoint):
         assert isinstance(request, ReadEvents)  # noqa: S101 - what events.read takes
         return request
 
-    async def _telling(self, request: ReadEvents, arrival: Arrival) -> Callable[[Recorded], str]:
+    async def _telling(self, request: ReadEvents, arrival: CallContext) -> Callable[[StoredEvent], str]:
         """Return how an event is put into the words that were asked for."""
         if request.format == "native":
             return _native
         source = await self._app.event_source(arrival)
         return lambda recorded: _event_text(recorded.event.seq, cloud_event(recorded, source))
 
-    async def _send_pages(self, pages: AsyncIterator[Page], told: Callable[[Recorded], str], send: Send) -> None:
+    async def _send_pages(
+        self, pages: AsyncIterator[EventPage], told: Callable[[StoredEvent], str], send: Send
+    ) -> None:
         await _send_text(send, ": open\n\n")
         try:
             async for page in pages:
@@ -126,7 +128,7 @@ def stream_route(app: App, streams: OpenStreams) -> Route:
     return Route("/v1/events/stream", endpoint=EventStream(app, streams), methods=["GET"], name="events.stream")
 
 
-def _native(recorded: Recorded) -> str:
+def _native(recorded: StoredEvent) -> str:
     return _event_text(recorded.event.seq, recorded.event)
 
 

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
 
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import NotFound, WeftError
@@ -42,13 +42,13 @@ _NAMES_OF_SESSION_LINES = {"board": 1, "memory": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class McpCaller:
     """How a message arrived, and the session its endpoint is for, if it is for one."""
 
-    arrival: Arrival
+    arrival: CallContext
     session_id: str | None = None
 
-    def telling(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> Caller:
+    def telling(self, meta: Mapping[str, Any], request_id: object, connection_id: str | None) -> McpCaller:
         """Return the caller of one request, with what the request says it is part of beside what is known of it."""
         ids: dict[str, str | int] = {**ids_of_meta(meta)}
         known = self.arrival.correlation
@@ -98,13 +98,13 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class ServerState:
     """What lives as long as the server: over stdio, the one caller there is."""
 
-    local: Caller | None
+    local: McpCaller | None
 
 
-Context = ServerRequestContext[State, Any]
+Context = ServerRequestContext[ServerState, Any]
 
 
 class WeftUser(AuthenticatedUser):
@@ -113,7 +113,7 @@ class WeftUser(AuthenticatedUser):
     It must be the SDK's own class: with any other, the session manager compares nothing with nothing.
     """
 
-    def __init__(self, actor: Actor, caller: Caller) -> None:
+    def __init__(self, actor: Actor, caller: McpCaller) -> None:
         super().__init__(
             AccessToken(
                 token="",
@@ -127,7 +127,7 @@ class WeftUser(AuthenticatedUser):
         self.caller = caller
         self.principal = authorization_context(self)
 
-    def calling(self, caller: Caller) -> WeftUser:
+    def calling(self, caller: McpCaller) -> WeftUser:
         """Return the same user as the caller of one message."""
         user = copy(self)
         user.caller = caller
@@ -139,7 +139,7 @@ def _is_kept(given: object) -> TypeGuard[str | int]:
     return is_native_id(given) if isinstance(given, str) else isinstance(given, int) and abs(given) <= LARGEST
 
 
-def caller_of(context: Context) -> Caller:
+def caller_of(context: Context) -> McpCaller:
     """Return the caller of this very message: over HTTP each message carries its own credential."""
     if context.request is not None:
         user = context.request.scope.get("user")
@@ -152,7 +152,7 @@ def caller_of(context: Context) -> Caller:
     raise MCPError(types.INVALID_REQUEST, "Not authenticated")
 
 
-def caller_of_call(context: Context) -> Caller:
+def caller_of_call(context: Context) -> McpCaller:
     """Return the caller of a request that may change something, with what the request is part of."""
     caller, meta = caller_of(context), context.meta or {}
     return caller.telling(meta, context.request_id, connection_of(context.session).session_id)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from weft.app.app import App
-    from weft.transports.mcp.caller import Caller, Context, WeftUser
+    from weft.transports.mcp.caller import Context, McpCaller, WeftUser
     from weft.transports.mcp.server import WeftServer
 
     Headers = Mapping[bytes, bytes]
@@ -153,7 +153,7 @@ class DirectLane:
         await send_json(send, 200, answer)
         return True
 
-    async def _perform(self, message: _Message, caller: Caller) -> _Answer:
+    async def _perform(self, message: _Message, caller: McpCaller) -> _Answer:
         answer = await self._call(caller, message.params.name, message.params.arguments)
         # A tool's text is its structured content once more, so that is encoded once.
         content = _encode(answer.content)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.routing import Route
 
-from weft.app.dispatch import Arrival
+from weft.app.dispatch import CallContext
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import WeftError
 from weft.kernel.ids import is_name
 from weft.transports.http.http_io import arrival_of, send_error
-from weft.transports.mcp.caller import Caller, WeftUser
+from weft.transports.mcp.caller import McpCaller, WeftUser
 from weft.transports.mcp.connection_limits import OpenConnections
 from weft.transports.mcp.fast_path import DirectLane
 from weft.transports.mcp.server import build_server
@@ -45,7 +45,7 @@ class McpEndpoint:
     def __init__(self, app: App, profile: Profile | None = None, *, direct: bool = True) -> None:
         self._app = app
         self._subscriptions = Subscriptions(app)
-        self._users: dict[Caller, WeftUser] = {}
+        self._users: dict[McpCaller, WeftUser] = {}
         self.calls_in_flight = 0
         server = build_server(app, self._subscriptions)
         sent = profile(server) if profile is not None else None
@@ -77,11 +77,11 @@ class McpEndpoint:
     def end_streams(self) -> None:
         self._subscriptions.end_all()
 
-    def _user(self, actor: Actor, caller: Caller) -> WeftUser:
+    def _user(self, actor: Actor, caller: McpCaller) -> WeftUser:
         arrival = caller.arrival
         if arrival.correlation is not UNRELATED:
             # What each message is part of is its own; the user it comes from is not.
-            plain = Caller(Arrival(arrival.credential, arrival.peer), caller.session_id)
+            plain = McpCaller(CallContext(arrival.credential, arrival.peer), caller.session_id)
             return self._user(actor, plain).calling(caller)
         known = self._users.get(caller)
         if known is None or known.actor is not actor:
@@ -101,7 +101,7 @@ class McpEndpoint:
         except WeftError as error:
             await send_error(send, error, self._app.clock)
             return
-        scope["user"] = self._user(actor, Caller(arrival, session_id))
+        scope["user"] = self._user(actor, McpCaller(arrival, session_id))
         # White space around a header's value is no part of it; httptools leaves it there.
         scope["headers"] = [(name, value.strip()) for name, value in scope["headers"]]
         is_call = scope["method"] == "POST"

@@ -11,7 +11,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
 
 from weft import __version__
-from weft.transports.mcp.caller import State, answering, caller_of, caller_of_call
+from weft.transports.mcp.caller import ServerState, answering, caller_of, caller_of_call
 from weft.transports.mcp.subscriptions import Subscriptions
 from weft.transports.mcp.tool_calls import ToolCalls
 from weft.transports.resources import METRICS, TEMPLATES, read_resource
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from weft.app.app import App
-    from weft.transports.mcp.caller import Caller, Context
+    from weft.transports.mcp.caller import Context, McpCaller
     from weft.transports.tools import ToolView
 
 _INSTRUCTIONS = (
@@ -148,7 +148,7 @@ class Handlers:
             completion=types.Completion(values=values[:100], total=len(values), has_more=len(values) > 100)  # noqa: PLR2004 - the protocol's limit
         )
 
-    async def _session_ids(self, caller: Caller, **query: int) -> list[str]:
+    async def _session_ids(self, caller: McpCaller, **query: int) -> list[str]:
         """Return the sessions a caller can name: the one it is bound to, or those it may list."""
         actor = await self._app.identify(caller.arrival)
         if caller.session_id is not None:
@@ -159,7 +159,7 @@ class Handlers:
         return [session["id"] for session in msgspec.to_builtins(listed)["sessions"]]
 
 
-class WeftServer(Server[State]):
+class WeftServer(Server[ServerState]):
     """The SDK's server, less a promise: whoever serves subscriptions is taken to announce changed lists as well."""
 
     announces_lists = False
@@ -173,13 +173,13 @@ class WeftServer(Server[State]):
         return capabilities
 
 
-def build_server(app: App, subscriptions: Subscriptions, local: Caller | None = None) -> WeftServer:
+def build_server(app: App, subscriptions: Subscriptions, local: McpCaller | None = None) -> WeftServer:
     """Return a server for any transport; over stdio ``local`` is who it serves."""
     handlers = Handlers(app)
 
     @asynccontextmanager
-    async def lifespan(_: Server[State]) -> AsyncIterator[State]:
-        yield State(local)
+    async def lifespan(_: Server[ServerState]) -> AsyncIterator[ServerState]:
+        yield ServerState(local)
 
     server = WeftServer(
         "weft",

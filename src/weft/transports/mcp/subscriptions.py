@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mcp.server.session import ServerSession
 
     from weft.app.app import App
-    from weft.transports.mcp.caller import Caller, Context
+    from weft.transports.mcp.caller import Context, McpCaller
     from weft.transports.resources import Resource
 
 _MOST_URIS = 256
@@ -43,7 +43,7 @@ class Watcher:
         self._beginning = asyncio.Lock()
         self._closed = False
 
-    async def watch(self, resource: Resource, caller: Caller) -> None:
+    async def watch(self, resource: Resource, caller: McpCaller) -> None:
         """Begin watching; what changes after this returns is told."""
         # One after the other, so that no two begin to watch the same, or one more than there may be.
         async with self._beginning:
@@ -80,7 +80,7 @@ class Watcher:
             self._wake.clear()
             await self._wake.wait()
 
-    async def _follow(self, resource: Resource, caller: Caller, after: int) -> None:
+    async def _follow(self, resource: Resource, caller: McpCaller, after: int) -> None:
         while True:
             try:
                 async for change in follow_resource(self._app, resource, caller.arrival, after):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from weft.app.app import App
-    from weft.transports.mcp.caller import Caller
+    from weft.transports.mcp.caller import McpCaller
     from weft.transports.tools import Toolbox
 
 
@@ -34,7 +34,7 @@ class ToolCalls:
         self._app = app
         self._toolbox = toolbox
 
-    async def __call__(self, caller: Caller, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
+    async def __call__(self, caller: McpCaller, name: str, arguments: Mapping[str, Any]) -> ToolAnswer:
         try:
             operation, raw = self._toolbox.resolve(name, arguments)
             if works_in_session(operation):

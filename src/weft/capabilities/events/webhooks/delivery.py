@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.events.webhooks.model import Attempt
     from weft.capabilities.events.webhooks.store import Due
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
 
 # Longer than any round lasts: whoever holds a webhook for longer is taken for dead.
 LEASE_MICROS = 60_000_000
@@ -36,10 +36,10 @@ _PAGE = 500
 _encode = msgspec.json.Encoder().encode
 
 
-class Letter(NamedTuple):
+class Delivery(NamedTuple):
     """One event to be sent, and how often that was tried."""
 
-    recorded: Recorded
+    recorded: StoredEvent
     attempts: int
 
     @property
@@ -47,15 +47,15 @@ class Letter(NamedTuple):
         return self.recorded.event.seq
 
 
-class Round(NamedTuple):
+class DeliveryRound(NamedTuple):
     """What one holder sends in one go, in the order of the log; ``more`` if there is work left behind it."""
 
     webhook: Webhook
     source: str
-    letters: Sequence[Letter]
+    letters: Sequence[Delivery]
     more: bool
 
-    def body(self, letter: Letter) -> bytes:
+    def body(self, letter: Delivery) -> bytes:
         """Write what is sent: not in the transaction, where it would keep other writers waiting."""
         return _encode(cloud_event(letter.recorded, self.source))
 
@@ -70,7 +70,7 @@ class Deliveries(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
 
-    async def take(self, webhook_id: str, holder: str) -> Round | None:
+    async def take(self, webhook_id: str, holder: str) -> DeliveryRound | None:
         """Take a webhook in hand, with what is due for it; None if it is not to be had."""
         now = to_micros(self.clock.now())
         webhook = await self.webhooks.claim(webhook_id, holder, now, now + LEASE_MICROS)
@@ -88,9 +88,9 @@ class Deliveries(msgspec.Struct, frozen=True):
             due = await self.webhooks.due(webhook_id, now, _AT_ONCE)
         letters = await self._letters(webhook, maker, due)
         source = await self.events.source() if letters else ""
-        return Round(webhook, source, letters, more or len(due) == _AT_ONCE)
+        return DeliveryRound(webhook, source, letters, more or len(due) == _AT_ONCE)
 
-    async def settle(self, webhook: Webhook, holder: str, outcomes: Sequence[tuple[Letter, Attempt]]) -> int:
+    async def settle(self, webhook: Webhook, holder: str, outcomes: Sequence[tuple[Delivery, Attempt]]) -> int:
         """Note how the calls went, let go of the webhook, and return how many deliveries were given up."""
         now = to_micros(self.clock.now())
         taken = [letter for letter, attempt in outcomes if attempt.taken]
@@ -121,16 +121,16 @@ class Deliveries(msgspec.Struct, frozen=True):
         await self.webhooks.set_cursor(webhook.webhook_id, last if more else max(end, last))
         return more
 
-    async def _letters(self, webhook: Webhook, maker: Actor, due: Sequence[Due]) -> list[Letter]:
+    async def _letters(self, webhook: Webhook, maker: Actor, due: Sequence[Due]) -> list[Delivery]:
         """Return what is to be sent; events that are gone, or no longer for whoever made the webhook, are not."""
         found = await self.events.numbered([each.seq for each in due])
         wanted = {recorded.event.seq: recorded for recorded in found if webhook.wants(recorded, maker)}
         for each in due:
             if each.seq not in wanted:
                 await self.webhooks.remove(webhook.webhook_id, each.seq)
-        return [Letter(wanted[each.seq], each.attempts) for each in due if each.seq in wanted]
+        return [Delivery(wanted[each.seq], each.attempts) for each in due if each.seq in wanted]
 
-    async def _postpone(self, webhook: Webhook, letter: Letter, attempt: Attempt, now: int) -> bool:
+    async def _postpone(self, webhook: Webhook, letter: Delivery, attempt: Attempt, now: int) -> bool:
         """Have a call made again later; False if that was the last attempt."""
         attempts = letter.attempts + 1
         seconds = seconds_until_retry(attempts, random.random())  # noqa: S311 - a bit of disorder, no secret

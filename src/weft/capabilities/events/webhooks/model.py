@@ -18,7 +18,7 @@ from weft.kernel.errors import AuthenticationError, Conflict, InvalidInput, NotF
 
 if TYPE_CHECKING:
     from weft.capabilities.access.store import AccessStore
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
 
 MOST_WEBHOOKS = 100
@@ -119,7 +119,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
         path = parts.path if len(parts.path) <= _SHOWN_OF_PATH else f"{parts.path[:_SHOWN_OF_PATH]}..."
         return f"{parts.scheme}://{parts.netloc}{path}{'?...' if parts.query else ''}"
 
-    def wants(self, recorded: Recorded, maker: Actor) -> bool:
+    def wants(self, recorded: StoredEvent, maker: Actor) -> bool:
         """Tell whether an event is to be sent: it was asked for, and may be told to whoever made the webhook.
 
         What happened elsewhere, before it was imported, is no news.

@@ -27,7 +27,7 @@ from weft.capabilities.events.webhooks.model import (
     maker_of,
     secret_of,
 )
-from weft.capabilities.events.webhooks.store import Courier, Delivery, WebhookStore
+from weft.capabilities.events.webhooks.store import Delivery, WebhookSender, WebhookStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
@@ -130,7 +130,7 @@ class WebhookCreated(WebhookInfo, omit_defaults=False):
         return f"WebhookCreated(webhook_id={self.webhook_id!r})"
 
 
-class Webhooks(Response):
+class WebhookList(Response):
     """Webhooks, oldest first."""
 
     webhooks: list[WebhookInfo]
@@ -179,7 +179,7 @@ class Replayed(Response):
     from_seq: int | None = None
 
 
-class Registered(msgspec.Struct, frozen=True):
+class WebhookRegistry(msgspec.Struct, frozen=True):
     """The tenant's webhooks, and what is told of them."""
 
     actor: Actor
@@ -227,7 +227,7 @@ class Registered(msgspec.Struct, frozen=True):
         )
 
 
-async def _check_address(request: CreateWebhook, courier: Courier) -> None:
+async def _check_address(request: CreateWebhook, courier: WebhookSender) -> None:
     check_url(request.url)
     await courier.check(request.url)
 
@@ -249,7 +249,7 @@ async def _check_address(request: CreateWebhook, courier: Courier) -> None:
     errors=(AddressRefused, TooManyWebhooks, SessionNotFound),
 )
 async def create_webhook(
-    request: CreateWebhook, registered: Registered, sessions: SessionStore, clock: Clock
+    request: CreateWebhook, registered: WebhookRegistry, sessions: SessionStore, clock: Clock
 ) -> WebhookCreated:
     """Have events sent to an address, signed, from now on. The secret is shown this once.
 
@@ -288,11 +288,11 @@ async def create_webhook(
     effect=Effect.READ,
     audience=Audience.NOT_SUBAGENTS,
 )
-async def list_webhooks(request: ListWebhooks, registered: Registered) -> Webhooks:
+async def list_webhooks(request: ListWebhooks, registered: WebhookRegistry) -> WebhookList:
     """List the webhooks with what they were sent and what they could not be, without their secrets."""
     del request
     end = await registered.events.last_seq()
-    return Webhooks(webhooks=[await registered.info(webhook, end) for webhook in await registered.webhooks.all()])
+    return WebhookList(webhooks=[await registered.info(webhook, end) for webhook in await registered.webhooks.all()])
 
 
 @operation(
@@ -307,7 +307,7 @@ async def list_webhooks(request: ListWebhooks, registered: Registered) -> Webhoo
     audited=True,
     errors=(WebhookNotFound, WebhookCannotRun),
 )
-async def update_webhook(request: UpdateWebhook, registered: Registered, access: AccessStore) -> WebhookInfo:
+async def update_webhook(request: UpdateWebhook, registered: WebhookRegistry, access: AccessStore) -> WebhookInfo:
     """Stop a webhook, or let it go on where it stopped: with everything that has happened since."""
     webhook = await registered.find(request.webhook_id)
     if request.enabled:
@@ -335,7 +335,7 @@ async def update_webhook(request: UpdateWebhook, registered: Registered, access:
     audited=True,
     errors=(WebhookNotFound,),
 )
-async def delete_webhook(request: DeleteWebhook, registered: Registered) -> WebhookDeleted:
+async def delete_webhook(request: DeleteWebhook, registered: WebhookRegistry) -> WebhookDeleted:
     """Delete a webhook, and with it what it was still to be sent."""
     webhook = await registered.find(request.webhook_id)
     await registered.webhooks.delete(webhook.webhook_id)
@@ -354,7 +354,7 @@ async def delete_webhook(request: DeleteWebhook, registered: Registered) -> Webh
     audience=Audience.NOT_SUBAGENTS,
     errors=(WebhookNotFound,),
 )
-async def test_webhook(request: TestWebhook, actor: Actor, courier: Courier) -> WebhookTested:
+async def test_webhook(request: TestWebhook, actor: Actor, courier: WebhookSender) -> WebhookTested:
     """Send the receiver an event of the type weft.webhook.test now, and tell how it answered."""
     attempt = await courier.test(actor, request.webhook_id)
     return WebhookTested(delivered=attempt.taken, status=attempt.status, error=attempt.error)
@@ -371,7 +371,7 @@ async def test_webhook(request: TestWebhook, actor: Actor, courier: Courier) -> 
     audience=Audience.NOT_SUBAGENTS,
     errors=(WebhookNotFound,),
 )
-async def list_deliveries(request: ListDeliveries, registered: Registered) -> DeliveryList:
+async def list_deliveries(request: ListDeliveries, registered: WebhookRegistry) -> DeliveryList:
     """List what a webhook is still to be sent and what was given up, with how the last attempt went."""
     webhook = await registered.find(request.webhook_id)
     tally = await registered.webhooks.tally(webhook.webhook_id)
@@ -397,7 +397,7 @@ async def list_deliveries(request: ListDeliveries, registered: Registered) -> De
     audited=True,
     errors=(WebhookNotFound,),
 )
-async def replay_webhook(request: ReplayWebhook, registered: Registered, clock: Clock) -> Replayed:
+async def replay_webhook(request: ReplayWebhook, registered: WebhookRegistry, clock: Clock) -> Replayed:
     """Send again what was given up, some of it or all, or every event from a seq on.
 
     A receiver knows an event that it has had already by its webhook-id, which stays the same.

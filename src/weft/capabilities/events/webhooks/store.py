@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 
-class Tally(NamedTuple):
+class DeliveryCounts(NamedTuple):
     """How many events a webhook has still to be sent, and how many could not be."""
 
     pending: int
@@ -89,7 +89,7 @@ class WebhookStore(Protocol):
         """Have what was given up sent again, these events or all; return how many there were."""
         ...
 
-    async def tally(self, webhook_id: str) -> Tally: ...
+    async def tally(self, webhook_id: str) -> DeliveryCounts: ...
 
     async def deliveries(
         self, webhook_id: str, state: DeliveryState | None, after: int, limit: int
@@ -114,7 +114,7 @@ class Sender(Protocol):
         ...
 
 
-class Courier(Protocol):
+class WebhookSender(Protocol):
     """Calls a receiver at once, because somebody asked to see whether it answers."""
 
     async def check(self, url: str) -> None:

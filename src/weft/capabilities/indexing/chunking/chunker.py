@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.capabilities.indexing.chunking.boundaries import Outline
-    from weft.capabilities.indexing.chunking.model import Cutting, Piece, Reading
+    from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading, TextSpan
 
 # HTML is read as markdown.
 _STRATEGIES: dict[str, Callable[[str], Outline]] = {
@@ -36,7 +36,7 @@ _STRATEGIES: dict[str, Callable[[str], Outline]] = {
 }
 
 
-def cut(reading: Reading, cutting: Cutting, count: Callable[[str], int]) -> list[Piece]:
+def cut(reading: Reading, cutting: ChunkingOptions, count: Callable[[str], int]) -> list[TextSpan]:
     """Return a document in pieces.
 
     No piece has more tokens than asked for, pieces come in order and cover all but white space, and two neighbours

@@ -10,7 +10,7 @@ DEFAULT_TOKENS = 512
 DEFAULT_OVERLAP = 64
 
 
-class Cutting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ChunkingOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How texts are cut. Never more than half a chunk is repeated."""
 
     chunk_tokens: Annotated[int, msgspec.Meta(ge=32, le=8192, description="A chunk has at most this many tokens.")] = (
@@ -21,7 +21,7 @@ class Cutting(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ] = DEFAULT_OVERLAP
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+class TextSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A piece of a text: its characters from ``start`` to ``end``.
 
     ``heading`` is the path of headings, names or fields it stands under, joined by `` > ``. ``kind`` says what it is:
@@ -38,7 +38,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     moment: int | None = None
 
 
-class Named(msgspec.Struct, frozen=True, gc=False):
+class CodeSymbol(msgspec.Struct, frozen=True, gc=False):
     """A part of a program that has a name, such as a class or function, from ``start`` to ``end``."""
 
     start: int
@@ -56,4 +56,4 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     media_type: str
     title: str = ""
-    names: tuple[Named, ...] = ()
+    names: tuple[CodeSymbol, ...] = ()

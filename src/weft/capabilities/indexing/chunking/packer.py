@@ -7,14 +7,14 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from weft.capabilities.indexing.chunking.boundaries import BLOCK, SECTION
-from weft.capabilities.indexing.chunking.model import Piece
+from weft.capabilities.indexing.chunking.model import TextSpan
 from weft.capabilities.indexing.chunking.oversized import fitting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from weft.capabilities.indexing.chunking.boundaries import Label, Outline
-    from weft.capabilities.indexing.chunking.model import Cutting
+    from weft.capabilities.indexing.chunking.model import ChunkingOptions
 
 # How full a piece must be before it ends at a better place than the last that fits.
 _FULL_ENOUGH = 0.5
@@ -23,7 +23,7 @@ _LONGEST_HEADING = 500
 _MOST_SPEAKERS = 12
 
 
-def pieces(text: str, outline: Outline, cutting: Cutting, count: Callable[[str], int]) -> list[Piece]:
+def pieces(text: str, outline: Outline, cutting: ChunkingOptions, count: Callable[[str], int]) -> list[TextSpan]:
     """Return a text in pieces that fit, in order, covering all but white space."""
     packing = _Packing(text, outline, cutting, count)
     return [piece for window in packing.windows() if (piece := packing.piece(*window)) is not None]
@@ -32,7 +32,7 @@ def pieces(text: str, outline: Outline, cutting: Cutting, count: Callable[[str],
 class _Packing:
     """Places are known by their index; the last index is the end of the text."""
 
-    def __init__(self, text: str, outline: Outline, cutting: Cutting, count: Callable[[str], int]) -> None:
+    def __init__(self, text: str, outline: Outline, cutting: ChunkingOptions, count: Callable[[str], int]) -> None:
         self._text = text
         self._outline = outline
         self._count = count
@@ -56,14 +56,14 @@ class _Packing:
             yield first, cut
             first, fresh = self._overlap_start(first, cut), cut
 
-    def piece(self, first: int, cut: int) -> Piece | None:
+    def piece(self, first: int, cut: int) -> TextSpan | None:
         start, end = self._trimmed(first, cut)
         if start == end:
             return None
         tokens = self._count(self._text[start:end])
         self._characters_per_token = (end - start) / max(tokens, 1)
         labels = self._outline.labels_of(start, end)
-        return Piece(
+        return TextSpan(
             start=start,
             end=end,
             tokens=tokens,

@@ -140,7 +140,7 @@ class PackedVectors(msgspec.Struct, frozen=True, gc=False):
     vectors: bytes
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
+class IndexedChunk(msgspec.Struct, frozen=True, gc=False):
     """What a copy of a shelf keeps of one chunk: everything that ranking asks for. The vector is in halves."""
 
     number: int

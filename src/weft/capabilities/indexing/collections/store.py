@@ -7,13 +7,13 @@ from typing import Protocol
 
 from weft.capabilities.indexing.collections.model import (
     Chunk,
+    IndexedChunk,
     NearChunk,
     NewChunk,
     PackedVectors,
     Removal,
     Return,
     ShelfState,
-    Standing,
 )
 
 
@@ -82,14 +82,14 @@ class ShelfStore(Protocol):
         """Return the latest chunks of these places, newest first."""
         ...
 
-    async def standing_after(self, shelf: str, number: int, limit: int, model: str | None) -> Sequence[Standing]:
+    async def standing_after(self, shelf: str, number: int, limit: int, model: str | None) -> Sequence[IndexedChunk]:
         """Return what a copy of the shelf keeps of the chunks behind a number, with vectors of a model if one is named.
 
         What has no vector of that model yet comes without.
         """
         ...
 
-    async def standing_between(self, shelf: str, first: int, last: int, model: str) -> Sequence[Standing]:
+    async def standing_between(self, shelf: str, first: int, last: int, model: str) -> Sequence[IndexedChunk]:
         """Return what a copy of the shelf keeps of the chunks between two numbers, with vectors of a model."""
         ...
 

@@ -31,7 +31,7 @@ class Probe(NamedTuple):
     number: int | None
 
 
-class Answers(NamedTuple):
+class ProbeResults(NamedTuple):
     """What both models found nearest to a probe, by numbers of chunks."""
 
     probe: Probe
@@ -59,7 +59,7 @@ async def probes_in(shelf: str, shelves: ShelfStore, shares: int) -> list[Probe]
     return [probe for probe in map(probe_of, chunks) if probe is not None]
 
 
-def compare(answers: Iterable[Answers]) -> ModelComparison:
+def compare(answers: Iterable[ProbeResults]) -> ModelComparison:
     """Return how two models did; without a single probe, that both found all there was."""
     answers = list(answers)
     probes = [each for each in answers if each.probe.number is not None]
@@ -71,7 +71,7 @@ def compare(answers: Iterable[Answers]) -> ModelComparison:
     )
 
 
-def _overlap(answers: Answers) -> float:
+def _overlap(answers: ProbeResults) -> float:
     before = set(answers.before)
     return len(before & set(answers.after)) / len(before) if before else 1.0
 

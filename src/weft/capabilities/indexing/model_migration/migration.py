@@ -33,7 +33,7 @@ _DROPPED_AT_ONCE = 2_000
 _LONGEST_PROBLEM = 500
 
 
-class Batch(NamedTuple):
+class ChunkBatch(NamedTuple):
     """Chunks of a shelf that have no vector of the new model yet."""
 
     move: Move
@@ -84,7 +84,7 @@ class Moves(msgspec.Struct, frozen=True):
         await self._set_aside(move.to_model)
         return await self._save(structs.replace(move, state="cancelled"), "model_move.cancelled")
 
-    async def next_batch(self) -> Batch | None:
+    async def next_batch(self) -> ChunkBatch | None:
         """Return what is next to be embedded; None when every shelf is done."""
         move = await self.moves.find()
         if move is None or move.state != "embedding":
@@ -95,10 +95,10 @@ class Moves(msgspec.Struct, frozen=True):
             after = move.number if shelf == move.shelf else 0
             chunks = await self.shelves.without_vector(shelf, move.to_model, after, _EMBEDDED_AT_ONCE)
             if chunks:
-                return Batch(move, shelf, chunks)
+                return ChunkBatch(move, shelf, chunks)
         return None
 
-    async def keep(self, batch: Batch, vectors: Mapping[int, bytes]) -> None:
+    async def keep(self, batch: ChunkBatch, vectors: Mapping[int, bytes]) -> None:
         """Keep the vectors of a batch, unless the move is not where it was."""
         move = await self._standing("embedding")
         if move is None or move != batch.move:

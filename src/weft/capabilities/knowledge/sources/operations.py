@@ -33,7 +33,7 @@ from weft.capabilities.knowledge.sources.model import (
     token_digest,
 )
 from weft.capabilities.knowledge.sources.store import SourceDesk
-from weft.capabilities.knowledge.sources.sync import Sources, Supply
+from weft.capabilities.knowledge.sources.sync import SourceSync, Supply
 from weft.kernel.clock import from_micros, optional_moment
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import ANYONE, Actor, Permission
@@ -179,10 +179,10 @@ class SourceAsked(Response):
     source_id: str
 
 
-class Registered(msgspec.Struct, frozen=True):
+class SourceRegistry(msgspec.Struct, frozen=True):
     """The sources of domains that the caller may look into."""
 
-    sources: Sources
+    sources: SourceSync
     domains: Domains
 
     async def find(self, domain: str, source_id: str, *, lock: bool = False) -> Source:
@@ -216,7 +216,7 @@ async def _check_place(request: AddSource, actor: Actor, desk: SourceDesk) -> No
     errors=(DomainNotFound, TooManySources, SourcesOverlap, FolderRefused, AddressRefused),
     prepare=_check_place,
 )
-async def add_source(request: AddSource, registered: Registered, desk: SourceDesk) -> SourceAdded:
+async def add_source(request: AddSource, registered: SourceRegistry, desk: SourceDesk) -> SourceAdded:
     """Have a domain take its documents from a folder, an address or signed calls, and keep up with them."""
     sources = registered.sources
     domain = await registered.domains.lock(request.domain)
@@ -244,7 +244,7 @@ async def add_source(request: AddSource, registered: Registered, desk: SourceDes
     audience=Audience.NOT_SUBAGENTS,
     errors=(DomainNotFound,),
 )
-async def list_sources(request: ListSources, registered: Registered) -> SourceList:
+async def list_sources(request: ListSources, registered: SourceRegistry) -> SourceList:
     """List where a domain takes its documents from, with how the last look at each went."""
     domain = await registered.domains.find(request.domain)
     found = await registered.sources.sources.of_domain(domain.domain)
@@ -263,7 +263,7 @@ async def list_sources(request: ListSources, registered: Registered) -> SourceLi
     audited=True,
     errors=(DomainNotFound, SourceNotFound),
 )
-async def update_source(request: UpdateSource, registered: Registered, desk: SourceDesk) -> SourceInfo:
+async def update_source(request: UpdateSource, registered: SourceRegistry, desk: SourceDesk) -> SourceInfo:
     """Change when a source is looked at, which files are taken from it, or whether it is at all."""
     given = structs.asdict(request).items()
     changes = {name: value for name, value in given if value is not None and name not in {"domain", "source_id"}}
@@ -289,7 +289,7 @@ async def update_source(request: UpdateSource, registered: Registered, desk: Sou
     audited=True,
     errors=(DomainNotFound, SourceNotFound),
 )
-async def remove_source(request: RemoveSource, registered: Registered, supply: Supply) -> SourceRemoved:
+async def remove_source(request: RemoveSource, registered: SourceRegistry, supply: Supply) -> SourceRemoved:
     """Stop taking documents from a source; those that came from it stay, unless you say otherwise."""
     source = await registered.find(request.domain, request.source_id, lock=True)
     removed = 0
@@ -312,7 +312,7 @@ async def remove_source(request: RemoveSource, registered: Registered, supply: S
     audience=Audience.NOT_SUBAGENTS,
     errors=(DomainNotFound, SourceNotFound),
 )
-async def sync_source(request: SyncSource, registered: Registered, desk: SourceDesk) -> SourceAsked:
+async def sync_source(request: SyncSource, registered: SourceRegistry, desk: SourceDesk) -> SourceAsked:
     """Have a source looked at now, whatever its schedule says: only what has changed is read and indexed again."""
     source = await registered.find(request.domain, request.source_id, lock=True)
     if source.kind == "hook":
@@ -342,7 +342,7 @@ def _check_terms(request: AddSource) -> None:
     check_prefix(request.prefix)
 
 
-def _made(request: AddSource, sources: Sources, token: str) -> Source:
+def _made(request: AddSource, sources: SourceSync, token: str) -> Source:
     return Source(
         source_id=new_id("source"),
         domain=request.domain,

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from weft.capabilities.access.authentication import identify_local
 from weft.capabilities.access.store import AccessStore
-from weft.capabilities.knowledge.document_content import Content
+from weft.capabilities.knowledge.document_content import PackedContent
 from weft.capabilities.knowledge.documents import About, Documents
 from weft.capabilities.knowledge.domains import cleared_for
 from weft.capabilities.knowledge.model import Document
@@ -50,15 +50,15 @@ class Plan(NamedTuple):
     unchanged: int
 
 
-class Item(NamedTuple):
+class SourceItem(NamedTuple):
     """A document of a source, ready to be put; without content where it could not be read: ``known`` says why."""
 
     known: KnownFile
     about: About = About()
-    content: Content | None = None
+    content: PackedContent | None = None
 
 
-class Sources(msgspec.Struct, frozen=True):
+class SourceSync(msgspec.Struct, frozen=True):
     """The tenant's sources, and what is told of them."""
 
     actor: Actor
@@ -134,7 +134,7 @@ class Supply(msgspec.Struct, frozen=True):
     sources: SourceStore
     documents: Documents
 
-    async def put(self, source: Source, items: Sequence[Item]) -> Synced:
+    async def put(self, source: Source, items: Sequence[SourceItem]) -> Synced:
         """Put documents, and note what their files looked like, together."""
         await self._check(source)
         done = Synced()
@@ -153,7 +153,7 @@ class Supply(msgspec.Struct, frozen=True):
         return await self._remove_each(source, sorted(await self.sources.files(source.source_id)))
 
     async def take_in(
-        self, source: Source, call: SignedCall, items: Sequence[Item], removed: Sequence[str]
+        self, source: Source, call: SignedCall, items: Sequence[SourceItem], removed: Sequence[str]
     ) -> HookAnswer:
         """Put what a signed call brings and note the call; one that was taken before is only answered again."""
         now = await self._check(source)
@@ -166,7 +166,7 @@ class Supply(msgspec.Struct, frozen=True):
         await self.sources.forget_calls(source.source_id, self.documents.domains.now - TOLERANCE)
         return answer
 
-    async def _taken_in(self, source: Source, items: Sequence[Item], removed: Sequence[str]) -> HookAnswer:
+    async def _taken_in(self, source: Source, items: Sequence[SourceItem], removed: Sequence[str]) -> HookAnswer:
         done = await self.put(source, items)
         gone = await self.remove(source, removed)
         noted = structs.replace(source, synced_at=self.documents.domains.now, error=None, failures=0)
@@ -189,7 +189,7 @@ class Supply(msgspec.Struct, frozen=True):
             raise SourceGone
         return found
 
-    async def _put(self, source: Source, item: Item) -> Synced:
+    async def _put(self, source: Source, item: SourceItem) -> Synced:
         name = item.known.document_id
         known = await self.sources.file(source.source_id, name)
         there = await self.documents.documents.find(source.domain, name)

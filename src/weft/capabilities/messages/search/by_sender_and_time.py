@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from weft.capabilities.messages.model import Part
+from weft.capabilities.messages.model import TranscriptRange
 from weft.capabilities.messages.operations import MessageInfo, message_infos, skips_far
-from weft.capabilities.messages.transcript import Page, Transcripts
+from weft.capabilities.messages.transcript import MessagePage, Transcripts
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput
@@ -94,8 +94,8 @@ async def search_by_sender(request: SearchBySender, transcripts: Transcripts) ->
     """Find what one sender said in a session, newest first, as far as it is meant for you."""
     encode_given("sender", request.sender)
     transcript = await transcripts.to_read(request.session_id)
-    part = Part(sender=request.sender, offset=request.offset, limit=request.limit, newest_first=True)
-    page = await transcript.page(part) if is_name(request.sender) else Page([], has_more=False)
+    part = TranscriptRange(sender=request.sender, offset=request.offset, limit=request.limit, newest_first=True)
+    page = await transcript.page(part) if is_name(request.sender) else MessagePage([], has_more=False)
     shown = message_infos(page.messages)
     return MessagesBySender(messages=shown, sender=request.sender, count=len(shown), has_more=page.has_more)
 
@@ -118,7 +118,9 @@ async def search_by_timerange(request: SearchByTimerange, transcripts: Transcrip
         raise InvalidInput("start_time: later than end_time", field="start_time")
     transcript = await transcripts.to_read(request.session_id)
     first, last = await transcripts.messages.between(request.session_id, to_micros(start), to_micros(end))
-    page = await transcript.page(Part(after=first - 1, until=last, offset=request.offset, limit=request.limit))
+    page = await transcript.page(
+        TranscriptRange(after=first - 1, until=last, offset=request.offset, limit=request.limit)
+    )
     shown = message_infos(page.messages)
     return MessagesByTime(
         messages=shown, timerange=TimeRange(start=start, end=end), count=len(shown), has_more=page.has_more

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 
 from rapidfuzz import fuzz
 
-from weft.capabilities.indexing.text_analysis import folded, stem, telling_words
+from weft.capabilities.indexing.text_analysis import stem, strip_accents, telling_words
 from weft.capabilities.messages.search.inverted_index import (
     MOST_MEANT,
     MOST_WHOLE_TEXTS,
@@ -67,7 +67,7 @@ CLOSE_LOOKS_PER_STEP = 250
 CHARACTERS_PER_STEP = 50_000
 
 
-class Hit(NamedTuple):
+class MessageHit(NamedTuple):
     """A message that was found: by the query's own words, by words or text spelled like them, or by both."""
 
     message_id: int
@@ -76,7 +76,7 @@ class Hit(NamedTuple):
 
 
 Pauses = Generator[None, None, None]
-Steps = Generator[None, None, list[Hit]]
+Steps = Generator[None, None, list[MessageHit]]
 
 
 class _Meaning(NamedTuple):
@@ -104,14 +104,16 @@ class _Places:
         self.worth: dict[int, float] = {}
 
 
-def search(indexes: Sequence[Index], query: str, *, threshold: float, limit: int, with_metadata: bool) -> list[Hit]:
+def search(
+    indexes: Sequence[Index], query: str, *, threshold: float, limit: int, with_metadata: bool
+) -> list[MessageHit]:
     """Return the best messages at or over the threshold; of equals the newer first."""
     steps = search_in_steps(indexes, query, threshold=threshold, limit=limit, with_metadata=with_metadata)
     while True:
         try:
             next(steps)
         except StopIteration as finished:
-            hits: list[Hit] = finished.value
+            hits: list[MessageHit] = finished.value
             return hits
 
 
@@ -135,13 +137,13 @@ def _by_words(indexes: Sequence[Index], query: str, threshold: float, limit: int
     places = [_Places() for _ in indexes]
     yield from searched.mark(places, sought)
     scale = _Scale(sought, searched)
-    hits: list[Hit] = []
+    hits: list[MessageHit] = []
     for index, found in zip(indexes, places, strict=True):
         hits += yield from scale.judge(index, found, max(threshold, _LEAST_SCORE))
     return _best(hits, limit)
 
 
-def _best(hits: Iterable[Hit], limit: int) -> list[Hit]:
+def _best(hits: Iterable[MessageHit], limit: int) -> list[MessageHit]:
     return heapq.nlargest(limit, hits, key=lambda hit: (hit.score, hit.message_id))
 
 
@@ -244,13 +246,13 @@ class _Scale:
         """Return the messages that come to the threshold."""
         pace = Pace(CLOSE_LOOKS_PER_STEP)
         bits_at = places.bits.get
-        hits: list[Hit] = []
+        hits: list[MessageHit] = []
         for place in (yield from _promising(places)):
             own = places.bits[place]
             found = self._found(own, bits_at(place - 1, 0) | bits_at(place + 1, 0))
             score = self._score(found, index.lengths[place])
             if score >= threshold:
-                hits.append(Hit(index.ids[place], score, self._matched_by(own)))
+                hits.append(MessageHit(index.ids[place], score, self._matched_by(own)))
             if pace.is_over(1):
                 yield
         return hits
@@ -309,14 +311,14 @@ def _promising(places: _Places) -> Generator[None, None, list[int]]:
 
 
 def _by_whole_text(indexes: Sequence[Index], query: str, threshold: float, limit: int, *, with_metadata: bool) -> Steps:
-    wanted = folded(query.strip()).casefold()
+    wanted = strip_accents(query.strip()).casefold()
     pace = Pace(CHARACTERS_PER_STEP)
-    hits: list[Hit] = []
+    hits: list[MessageHit] = []
     for message_id, texts in _texts(indexes) if wanted else ():
         compared = [_folded(text) for text in (texts if with_metadata else texts[:1]) if text]
         score = max([_likeness(wanted, text) for text in compared], default=0.0)
         if score >= max(threshold, _LEAST_SCORE):
-            hits.append(Hit(message_id, score, "fuzzy"))
+            hits.append(MessageHit(message_id, score, "fuzzy"))
         if pace.is_over(sum(map(len, compared)) + _CHARACTERS_PER_TEXT):
             yield
     return _best(hits, limit)
@@ -328,7 +330,7 @@ def _texts(indexes: Sequence[Index]) -> list[tuple[int, tuple[str, str]]]:
 
 
 def _folded(text: str) -> str:
-    return folded(text)[:_MOST_CHARACTERS].casefold()
+    return strip_accents(text)[:_MOST_CHARACTERS].casefold()
 
 
 def _likeness(wanted: str, text: str) -> float:

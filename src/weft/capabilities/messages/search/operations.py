@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.messages.model import Visibility
-from weft.capabilities.messages.search.searcher import Found, Searcher, SearchResult, Wanted
+from weft.capabilities.messages.search.searcher import MessageQuery, MessageSearchResult, Searcher, SearchResult
 from weft.capabilities.messages.search.selection_records import Choice, ChoiceDesk, ChoiceRecords
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weft.kernel.errors import InvalidInput, PermissionDenied
@@ -106,7 +106,9 @@ def _check(request: SearchContext, actor: Actor) -> None:
         raise PermissionDenied("Putting a search on record needs the permission 'write'.")
 
 
-async def _recorded(request: SearchContext, actor: Actor, found: Found, searcher: Searcher, desk: ChoiceDesk) -> str:
+async def _recorded(
+    request: SearchContext, actor: Actor, found: MessageSearchResult, searcher: Searcher, desk: ChoiceDesk
+) -> str:
     """Put on record what a search took, beside the best of what it did not take."""
     wider = structs.replace(_wanted(request), threshold=_ANY_SCORE, limit=request.limit + _LEFT_AT_MOST)
     others = await searcher.find(actor, request.session_id, wider)
@@ -121,8 +123,8 @@ async def _recorded(request: SearchContext, actor: Actor, found: Found, searcher
     return await desk.write(actor, keep)
 
 
-def _wanted(request: SearchContext) -> Wanted:
-    return Wanted(
+def _wanted(request: SearchContext) -> MessageQuery:
+    return MessageQuery(
         request.query,
         request.fuzzy_threshold,
         request.limit,
@@ -131,7 +133,7 @@ def _wanted(request: SearchContext) -> Wanted:
     )
 
 
-def _note(found: Found) -> str:
+def _note(found: MessageSearchResult) -> str:
     if found.cache_hit:
         return "The same search of the same messages was answered before."
     return f"RapidFuzz and full text, by index; messages searched: {found.searched}."

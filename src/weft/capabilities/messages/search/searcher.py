@@ -19,19 +19,19 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from weft.capabilities.indexing.text_analysis import metadata_text
-from weft.capabilities.messages.model import Excerpt, Message, Part, Visibility
+from weft.capabilities.messages.model import Excerpt, Message, TranscriptRange, Visibility
 from weft.capabilities.messages.operations import MessageInfo, message_info
-from weft.capabilities.messages.search.fuzzy_ranking import Hit, search_in_steps
+from weft.capabilities.messages.search.fuzzy_ranking import MessageHit, search_in_steps
 from weft.capabilities.messages.search.inverted_index import Index
 from weft.capabilities.messages.search.snippets import Previews
-from weft.capabilities.messages.search.time_slices import Pace, Turns
+from weft.capabilities.messages.search.time_slices import Pace, TimeSlices
 from weft.capabilities.messages.transcript import Transcripts
 from weft.kernel.caching import Keeping, weight_of
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
-    from weft.capabilities.messages.model import Tally
+    from weft.capabilities.messages.model import AudienceCount
     from weft.capabilities.messages.transcript import Transcript
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ HEAVIEST = 96 * 1024 * 1024
 _HIGH, _MEDIUM = 80, 60
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class MessageQuery(msgspec.Struct, frozen=True):
     """What to look for, and where."""
 
     query: str
@@ -72,7 +72,7 @@ class SearchResult(Response, kw_only=True, omit_defaults=False):
     matched_by: str
 
 
-class Found(msgspec.Struct, frozen=True):
+class MessageSearchResult(msgspec.Struct, frozen=True):
     """What a search came to."""
 
     results: list[SearchResult]
@@ -131,11 +131,11 @@ class Searcher:
     # A transcript that is searched by several at once is indexed once.
     in_use: WeakValueDictionary[IndexKey, Index] = field(default_factory=WeakValueDictionary)
 
-    async def find(self, actor: Actor, session_id: str, wanted: Wanted) -> Found:
+    async def find(self, actor: Actor, session_id: str, wanted: MessageQuery) -> MessageSearchResult:
         at_hand: dict[IndexKey, Index] = {}
         while True:
             looked = await self.reads.read(actor, partial(self._look, session_id, wanted, at_hand))
-            if isinstance(looked, Found):
+            if isinstance(looked, MessageSearchResult):
                 return looked
             for behind in looked.behind:
                 await _catch_up(behind)
@@ -146,14 +146,14 @@ class Searcher:
             await asyncio.sleep(0)
 
     async def _look(
-        self, session_id: str, wanted: Wanted, at_hand: dict[IndexKey, Index], transcripts: Transcripts
-    ) -> Found | _Looked:
+        self, session_id: str, wanted: MessageQuery, at_hand: dict[IndexKey, Index], transcripts: Transcripts
+    ) -> MessageSearchResult | _Looked:
         """Return an answer there is already, or the indexes to search and the next slice of what they lack."""
         transcript = await transcripts.to_read(session_id, *wanted.visibilities)
         key = _key(transcripts, transcript, wanted)
         known: list[SearchResult] | None = self.answers.get(key)
         if known is not None:
-            return Found(known, transcript.size, cache_hit=True)
+            return MessageSearchResult(known, transcript.size, cache_hit=True)
         indexes: list[Index] = []
         behind: list[_Behind] = []
         room, to_the_end = SLICE, True
@@ -173,12 +173,12 @@ class Searcher:
         return index
 
     async def _found(
-        self, actor: Actor, session_id: str, wanted: Wanted, looked: _Looked, hits: Sequence[Hit]
-    ) -> Found:
+        self, actor: Actor, session_id: str, wanted: MessageQuery, looked: _Looked, hits: Sequence[MessageHit]
+    ) -> MessageSearchResult:
         """Return the messages that were hit, each as far as it is for the caller when it is read."""
         previews = Previews(wanted.query)
         results: list[SearchResult] = []
-        weight, unchanged, turns = weight_of(wanted), True, Turns()
+        weight, unchanged, turns = weight_of(wanted), True, TimeSlices()
         # Also without a hit: whether the caller may still look is asked at the end.
         for start in range(0, max(1, len(hits)), _HITS_PER_READ):
             some = hits[start : start + _HITS_PER_READ]
@@ -191,27 +191,29 @@ class Searcher:
                     await turns.give()
         if unchanged:
             self.answers.put(looked.key, results, weight)
-        return Found(results, looked.size, cache_hit=False)
+        return MessageSearchResult(results, looked.size, cache_hit=False)
 
 
-def _key(transcripts: Transcripts, transcript: Transcript, wanted: Wanted) -> Hashable:
+def _key(transcripts: Transcripts, transcript: Transcript, wanted: MessageQuery) -> Hashable:
     # With the caller, who would learn from another's answer what the other has asked.
     return (transcripts.actor.tenant, transcripts.actor.principal_id, transcript.state, wanted)
 
 
-async def _show(session_id: str, wanted: Wanted, hits: Iterable[Hit], transcripts: Transcripts) -> _Shown:
+async def _show(session_id: str, wanted: MessageQuery, hits: Iterable[MessageHit], transcripts: Transcripts) -> _Shown:
     transcript = await transcripts.to_read(session_id, *wanted.visibilities)
     found = await transcript.messages.find_several(session_id, [hit.message_id for hit in hits])
     messages = {message.message_id: message for message in found if message.audience in transcript.audiences}
     return _Shown(_key(transcripts, transcript, wanted), messages)
 
 
-async def _missing(index: Index, transcript: Transcript, tally: Tally, room: int) -> tuple[list[_Entry], int, bool]:
+async def _missing(
+    index: Index, transcript: Transcript, tally: AudienceCount, room: int
+) -> tuple[list[_Entry], int, bool]:
     """Read on from where an index ends; return what came, what room is left, and whether that is all there is."""
     missing: list[_Entry] = []
     known, last_id, limit = index.size, index.last_id, _FEWEST_PER_READ
     while room > 0 and known + len(missing) < tally.messages:
-        excerpt = Excerpt((tally.audience,), Part(after=last_id, limit=limit))
+        excerpt = Excerpt((tally.audience,), TranscriptRange(after=last_id, limit=limit))
         messages = await transcript.messages.read(transcript.session.session_id, excerpt)
         if not messages:
             break
@@ -242,7 +244,7 @@ async def _catch_up(behind: _Behind) -> None:
                 await asyncio.sleep(0)
 
 
-async def _in_steps(indexes: Sequence[Index], wanted: Wanted) -> list[Hit]:
+async def _in_steps(indexes: Sequence[Index], wanted: MessageQuery) -> list[MessageHit]:
     """Search without keeping others waiting."""
     steps = search_in_steps(
         indexes,
@@ -251,17 +253,17 @@ async def _in_steps(indexes: Sequence[Index], wanted: Wanted) -> list[Hit]:
         limit=wanted.limit,
         with_metadata=wanted.with_metadata,
     )
-    turns = Turns()
+    turns = TimeSlices()
     while True:
         try:
             next(steps)
         except StopIteration as finished:
-            hits: list[Hit] = finished.value
+            hits: list[MessageHit] = finished.value
             return hits
         await turns.give()
 
 
-def _result(message: Message, hit: Hit, previews: Previews) -> SearchResult:
+def _result(message: Message, hit: MessageHit, previews: Previews) -> SearchResult:
     return SearchResult(
         message=message_info(message),
         score=round(hit.score, 1),

@@ -27,7 +27,7 @@ class Pace:
         return True
 
 
-class Turns:
+class TimeSlices:
     """Lets others have their turn between steps, but not after every short one."""
 
     __slots__ = ("_since",)

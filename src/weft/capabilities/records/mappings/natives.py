@@ -15,9 +15,9 @@ from weft.kernel.identity import ANYONE
 if TYPE_CHECKING:
     from collections.abc import Mapping as Object
 
-    from weft.capabilities.records.refs import Mapping, Part
+    from weft.capabilities.records.refs import Mapping, RecordPart
 
-T = TypeVar("T", bound="Part")
+T = TypeVar("T", bound="RecordPart")
 
 
 class Naming(NamedTuple):

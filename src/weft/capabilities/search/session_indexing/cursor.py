@@ -15,7 +15,7 @@ from weft.kernel.identity import PRINCIPAL
 from weft.kernel.jobs import Progress
 
 if TYPE_CHECKING:
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
     from weft.kernel.jobs import JobStore
 
 # The names of this work among the jobs of a tenant: going on with the log, and going back through what it told before.
@@ -30,7 +30,7 @@ _TO_MEMORIES = frozenset({"memory.written", "memory.deleted", "memory.expired"})
 _REDACTED = "context.redaction.applied"
 
 
-class Subject(NamedTuple):
+class IndexItem(NamedTuple):
     """What may have changed: one item, and where it stands or should stand."""
 
     source: Source
@@ -50,7 +50,7 @@ class Sweep(msgspec.Struct, frozen=True):
     after_message: int | None = None
 
 
-class Anew(msgspec.Struct, frozen=True):
+class ReindexRange(msgspec.Struct, frozen=True):
     """What came to its shelf up to these numbers is to be put there anew, and embedded anew too if ``afresh``."""
 
     sessions: int
@@ -61,7 +61,7 @@ class Anew(msgspec.Struct, frozen=True):
         return number <= (self.memory if shelf == MEMORY else self.sessions)
 
 
-class Position(NamedTuple):
+class IndexCursor(NamedTuple):
     """The last event that was looked at; the next one is gone through item by item if there is a sweep.
 
     What stands as it should is left alone, unless it is to be put there anew.
@@ -69,14 +69,14 @@ class Position(NamedTuple):
 
     seq: int = 0
     sweep: Sweep | None = None
-    anew: Anew | None = None
+    anew: ReindexRange | None = None
 
     @classmethod
-    def of(cls, progress: Progress) -> Position:
+    def of(cls, progress: Progress) -> IndexCursor:
         sweep, anew = _beside.decode(progress.done) if progress.done else (None, None)
         return cls(int(progress.cursor or 0), sweep, anew)
 
-    def at(self, seq: int, sweep: Sweep | None = None) -> Position:
+    def at(self, seq: int, sweep: Sweep | None = None) -> IndexCursor:
         """Return the place that an event is, on the same way."""
         return self._replace(seq=seq, sweep=sweep)
 
@@ -85,19 +85,19 @@ class Position(NamedTuple):
         return Progress(str(self.seq), "" if beside == (None, None) else msgspec.json.encode(beside).decode())
 
 
-_beside = msgspec.json.Decoder(tuple[Sweep | None, Anew | None])
+_beside = msgspec.json.Decoder(tuple[Sweep | None, ReindexRange | None])
 
 
-def subject_of(recorded: Recorded) -> Subject | None:
+def subject_of(recorded: StoredEvent) -> IndexItem | None:
     """Return what an event says may have changed; None if it is nothing that is searched."""
     event = recorded.event
     if event.type in _TO_MESSAGES and event.session_id is not None:
-        return Subject("message", event.session_id, event.subject)
+        return IndexItem("message", event.session_id, event.subject)
     if event.type in _TO_KEYS and event.session_id is not None:
-        return Subject("board", event.session_id, item_of_key(event.subject))
+        return IndexItem("board", event.session_id, item_of_key(event.subject))
     if event.type in _TO_MEMORIES:
         owner = next((who.removeprefix(PRINCIPAL) for who in recorded.readable_by), "")
-        return Subject("memory", owner, str(MemoryKey(event.session_id, event.subject)))
+        return IndexItem("memory", owner, str(MemoryKey(event.session_id, event.subject)))
     standing = standing_of(event.subject) if event.type == _REDACTED else None
     return None if standing is None else standing.subject
 
@@ -105,7 +105,7 @@ def subject_of(recorded: Recorded) -> Subject | None:
 class StandingOf(NamedTuple):
     """Where one version of an item stands, if it does."""
 
-    subject: Subject
+    subject: IndexItem
     version: int
 
 
@@ -113,22 +113,22 @@ def standing_of(item_id: str) -> StandingOf | None:
     """Return where an item stands that goes by this id in records; None if it is nothing that is searched."""
     message = MessageName.parse(item_id)
     if message is not None:
-        return StandingOf(Subject("message", message.session_id, str(message.message_id)), VERSION_OF_MESSAGES)
+        return StandingOf(IndexItem("message", message.session_id, str(message.message_id)), VERSION_OF_MESSAGES)
     version = VersionName.parse(item_id)
     if version is None:
         return None
     memory = scope_of(version.line_id)
     if memory is not None:
-        subject = Subject("memory", memory.owner, str(MemoryKey(memory.session_id, version.key)))
+        subject = IndexItem("memory", memory.owner, str(MemoryKey(memory.session_id, version.key)))
         return StandingOf(subject, version_of(version))
     session_id = session_of(version.line_id)
     if version.line_id != line_of(session_id):
         # Neither contexts nor branches of boards are searched.
         return None
-    return StandingOf(Subject("board", session_id, item_of_key(version.key)), version_of(version))
+    return StandingOf(IndexItem("board", session_id, item_of_key(version.key)), version_of(version))
 
 
-async def go_back(jobs: JobStore, last_seq: int, anew: Anew | None = None) -> None:
+async def go_back(jobs: JobStore, last_seq: int, anew: ReindexRange | None = None) -> None:
     """Have everything gone through that the log told so far: what was told last comes first.
 
     What is to be put there anew stays so, unless this says otherwise.
@@ -136,8 +136,8 @@ async def go_back(jobs: JobStore, last_seq: int, anew: Anew | None = None) -> No
     # Who goes through the log holds another job: this one says only how far that is, and is always to be had.
     standing = await jobs.claim(REINDEXING, _NOBODY, _WHENEVER, 0, due_by=_WHENEVER)
     if anew is None and standing is not None:
-        anew = Position.of(standing).anew
-    await jobs.save(REINDEXING, Position(last_seq + 1, anew=anew).as_progress())
+        anew = IndexCursor.of(standing).anew
+    await jobs.save(REINDEXING, IndexCursor(last_seq + 1, anew=anew).as_progress())
 
 
 async def is_still_at(jobs: JobStore, progress: Progress) -> bool:
@@ -147,10 +147,10 @@ async def is_still_at(jobs: JobStore, progress: Progress) -> bool:
 
 def pending_of(progress: Progress | None, last_seq: int) -> int:
     """Return how many events there are that were not looked at yet."""
-    reached = 0 if progress is None else Position.of(progress).seq
+    reached = 0 if progress is None else IndexCursor.of(progress).seq
     return max(0, last_seq - reached)
 
 
 def left_of(progress: Progress) -> int:
     """Return how many events are ahead of whoever goes back through the log."""
-    return max(0, Position.of(progress).seq - 1)
+    return max(0, IndexCursor.of(progress).seq - 1)

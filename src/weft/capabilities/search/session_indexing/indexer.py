@@ -11,14 +11,21 @@ from msgspec import structs
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.indexing.collections.model import LOCKED_IN_ORDER, NewChunk
 from weft.capabilities.indexing.collections.store import ShelfStore
-from weft.capabilities.messages.model import Part
+from weft.capabilities.messages.model import TranscriptRange
 from weft.capabilities.search.items import item_of_key
-from weft.capabilities.search.session_indexing.cursor import IMPORTED, Anew, Position, Subject, Sweep, subject_of
-from weft.capabilities.search.session_indexing.item_text import Contents, Said
+from weft.capabilities.search.session_indexing.cursor import (
+    IMPORTED,
+    IndexCursor,
+    IndexItem,
+    ReindexRange,
+    Sweep,
+    subject_of,
+)
+from weft.capabilities.search.session_indexing.item_text import ItemText, ItemTexts
 
 if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.model import Chunk
-    from weft.kernel.events import Recorded
+    from weft.kernel.events import StoredEvent
 
 EVENTS_AT_ONCE = 500
 # About so many texts are embedded and written together.
@@ -26,14 +33,14 @@ TEXTS_AT_ONCE = 32
 _CHARACTERS_OF_A_TEXT = 1_000
 
 
-class Change(NamedTuple):
+class ItemChange(NamedTuple):
     """An item that stands otherwise than it should: what it says now, and the chunks that are to go.
 
     ``stands`` if these say what it says now, and are only to be put there anew.
     """
 
-    subject: Subject
-    said: Said | None
+    subject: IndexItem
+    said: ItemText | None
     outdated: Sequence[int]
     stands: bool = False
 
@@ -43,18 +50,18 @@ class Change(NamedTuple):
         return 0 if self.said is None else 1 + len(self.said.text) // _CHARACTERS_OF_A_TEXT
 
 
-class Round(NamedTuple):
+class IndexingRound(NamedTuple):
     """What there is to do next, and where that ends. ``more`` if there is something behind it already."""
 
-    changes: Sequence[Change]
-    reached: Position
+    changes: Sequence[ItemChange]
+    reached: IndexCursor
     more: bool
 
 
 class Written(NamedTuple):
     """A change with the chunks that are to come, each with its vector of every model in use."""
 
-    change: Change
+    change: ItemChange
     chunks: Sequence[NewChunk]
     vectors: Mapping[str, Sequence[bytes]]
 
@@ -64,20 +71,20 @@ class Written(NamedTuple):
         return [] if self.change.stands and not self.chunks else self.change.outdated
 
 
-class Follower(msgspec.Struct, frozen=True):
+class Indexer(msgspec.Struct, frozen=True):
     """Everything that following the log needs, gathered for one transaction."""
 
     events: EventStore
     shelves: ShelfStore
-    contents: Contents
+    contents: ItemTexts
 
-    async def look(self, position: Position) -> Round:
+    async def look(self, position: IndexCursor) -> IndexingRound:
         """Return what is to be done next for what happened behind a position."""
         recorded = await self.events.after(position.seq, None, EVENTS_AT_ONCE)
         # Events may be gone with their session, so the last one that is left may not be the last one there was.
         return await self._through(position, recorded, end=await self.events.last_seq())
 
-    async def look_back(self, position: Position) -> Round:
+    async def look_back(self, position: IndexCursor) -> IndexingRound:
         """Return what is to be done next for what happened ahead of a position: what happened last comes first."""
         return await self._through(position, await self.events.before(position.seq, EVENTS_AT_ONCE), end=0)
 
@@ -102,26 +109,26 @@ class Follower(msgspec.Struct, frozen=True):
         # Only then: what says the same as before keeps its vector, which is forgotten with the last that says so.
         await self.shelves.remove(shelf, [number for each in written for number in each.outdated])
 
-    async def _still_says(self, change: Change) -> bool:
+    async def _still_says(self, change: ItemChange) -> bool:
         return await self.contents.said(change.subject) == change.said
 
-    async def _through(self, position: Position, recorded: Sequence[Recorded], *, end: int) -> Round:
+    async def _through(self, position: IndexCursor, recorded: Sequence[StoredEvent], *, end: int) -> IndexingRound:
         if recorded and recorded[0].event.type == IMPORTED:
             return await self._sweep(position, recorded[0])
-        changes: dict[Subject, Change | None] = {}
+        changes: dict[IndexItem, ItemChange | None] = {}
         seq, texts = position.seq, 0
         for each in recorded:
             if each.event.type == IMPORTED or texts >= TEXTS_AT_ONCE:
-                return Round(_made(changes), position.at(seq), more=True)
+                return IndexingRound(_made(changes), position.at(seq), more=True)
             subject = subject_of(each)
             if subject is not None and subject not in changes:
                 changes[subject] = change = await self._change(subject, position.anew)
                 texts += change.texts if change else 0
             seq = each.event.seq
         more = len(recorded) == EVENTS_AT_ONCE
-        return Round(_made(changes), position.at(seq if more else end), more=more)
+        return IndexingRound(_made(changes), position.at(seq if more else end), more=more)
 
-    async def _sweep(self, position: Position, imported: Recorded) -> Round:
+    async def _sweep(self, position: IndexCursor, imported: StoredEvent) -> IndexingRound:
         """Go through a session that came as a whole: it may say what no event tells of."""
         begun, number = position.sweep, imported.event.seq
         sweep = begun if begun is not None and begun.imported == number else Sweep(number)
@@ -133,30 +140,31 @@ class Follower(msgspec.Struct, frozen=True):
             change, further = await self._change(subject, position.anew), behind
             changes += [] if change is None else [change]
             texts += change.texts if change else 0
-        return Round(changes, position.at(number if further is None else position.seq, further), more=True)
+        return IndexingRound(changes, position.at(number if further is None else position.seq, further), more=True)
 
-    async def _steps(self, sweep: Sweep, session_id: str) -> list[tuple[Subject, Sweep]]:
+    async def _steps(self, sweep: Sweep, session_id: str) -> list[tuple[IndexItem, Sweep]]:
         """Return the next items of a session, each with how far it was gone through behind it."""
         if sweep.after_message is None:
             keys = await self.contents.entries.keys_after(session_id, sweep.after_key, TEXTS_AT_ONCE)
             return [
-                (Subject("board", session_id, item_of_key(key)), structs.replace(sweep, after_key=key)) for key in keys
+                (IndexItem("board", session_id, item_of_key(key)), structs.replace(sweep, after_key=key))
+                for key in keys
             ]
-        part = Part(limit=TEXTS_AT_ONCE, after=sweep.after_message)
+        part = TranscriptRange(limit=TEXTS_AT_ONCE, after=sweep.after_message)
         numbers = [message.message_id for message in await self.contents.messages.read_any(session_id, part)]
         return [
-            (Subject("message", session_id, str(number)), structs.replace(sweep, after_message=number))
+            (IndexItem("message", session_id, str(number)), structs.replace(sweep, after_message=number))
             for number in numbers
         ]
 
-    async def _change(self, subject: Subject, anew: Anew | None) -> Change | None:
+    async def _change(self, subject: IndexItem, anew: ReindexRange | None) -> ItemChange | None:
         """Return how an item stands otherwise than it should; None if it stands as it should."""
         said = await self.contents.said(subject)
         standing = await self.shelves.of_item(subject.shelf, subject.place, subject.item)
         stands = _stands(standing, said)
         if stands and not _is_old(standing, anew):
             return None
-        return Change(subject, said, [chunk.number for chunk in standing], stands)
+        return ItemChange(subject, said, [chunk.number for chunk in standing], stands)
 
 
 def _further(sweep: Sweep) -> Sweep | None:
@@ -164,15 +172,15 @@ def _further(sweep: Sweep) -> Sweep | None:
     return structs.replace(sweep, after_message=0) if sweep.after_message is None else None
 
 
-def _stands(standing: Sequence[Chunk], said: Said | None) -> bool:
+def _stands(standing: Sequence[Chunk], said: ItemText | None) -> bool:
     if said is None:
         return not standing
     return bool(standing) and all((chunk.version, chunk.scope) == (said.version, said.scope) for chunk in standing)
 
 
-def _is_old(standing: Sequence[Chunk], anew: Anew | None) -> bool:
+def _is_old(standing: Sequence[Chunk], anew: ReindexRange | None) -> bool:
     return anew is not None and any(anew.replaces(chunk.shelf, chunk.number) for chunk in standing)
 
 
-def _made(changes: Mapping[Subject, Change | None]) -> list[Change]:
+def _made(changes: Mapping[IndexItem, ItemChange | None]) -> list[ItemChange]:
     return [change for change in changes.values() if change is not None]

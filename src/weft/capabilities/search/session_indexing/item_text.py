@@ -9,7 +9,7 @@ import msgspec
 from weft.capabilities.board.store import EntryStore
 from weft.capabilities.history.model import ValueDamaged
 from weft.capabilities.indexing.chunking.chunker import cut
-from weft.capabilities.indexing.chunking.model import Cutting, Reading
+from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
 from weft.capabilities.indexing.collections.model import WHOLE_PLACE, NewChunk, digest_of, embedded_text
 from weft.capabilities.knowledge.document_content import storable
 from weft.capabilities.memory.model import MemoryScope
@@ -34,14 +34,14 @@ from weft.kernel.identity import ANYONE
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
-    from weft.capabilities.search.session_indexing.cursor import Subject
+    from weft.capabilities.search.session_indexing.cursor import IndexItem
 
 # What is said at once is short; a part of what is long should be no longer than an embedder takes in.
-_CUTTING = Cutting(chunk_tokens=256, overlap_tokens=32)
+_CUTTING = ChunkingOptions(chunk_tokens=256, overlap_tokens=32)
 _MEDIA_TYPE = "text/plain"
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class ItemText(msgspec.Struct, frozen=True, kw_only=True):
     """What an item says. ``scope`` is who may see it, as chunks have it."""
 
     text: str
@@ -53,7 +53,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     pinned: bool = False
 
 
-class Contents(msgspec.Struct, frozen=True):
+class ItemTexts(msgspec.Struct, frozen=True):
     """Everything that reading what there is to be found needs."""
 
     messages: MessageStore
@@ -62,7 +62,7 @@ class Contents(msgspec.Struct, frozen=True):
     records: RecordStore
     clock: Clock
 
-    async def said(self, subject: Subject) -> Said | None:
+    async def said(self, subject: IndexItem) -> ItemText | None:
         """Return what an item says now; None if it is gone or damaged, or must not be found by what it says."""
         try:
             return await self._said(subject)
@@ -70,7 +70,7 @@ class Contents(msgspec.Struct, frozen=True):
             # Whoever reads it is told; here it only must not keep the rest of the log waiting.
             return None
 
-    async def _said(self, subject: Subject) -> Said | None:
+    async def _said(self, subject: IndexItem) -> ItemText | None:
         match subject.source:
             case "message":
                 return await self._message(subject)
@@ -79,13 +79,13 @@ class Contents(msgspec.Struct, frozen=True):
             case _:
                 return await self._memory(subject)
 
-    async def _message(self, subject: Subject) -> Said | None:
+    async def _message(self, subject: IndexItem) -> ItemText | None:
         if not is_number(subject.item):
             return None
         message = await self.messages.find(subject.place, int(subject.item))
         if message is None or await self._is_redacted(MessageName(subject.place, message.message_id)):
             return None
-        return Said(
+        return ItemText(
             text=text_of_message(message),
             version=VERSION_OF_MESSAGES,
             moment=message.sent_at,
@@ -94,14 +94,14 @@ class Contents(msgspec.Struct, frozen=True):
             pinned=is_pinned(message.sender, message.category, message.message_type, message.metadata),
         )
 
-    async def _entry(self, subject: Subject) -> Said | None:
+    async def _entry(self, subject: IndexItem) -> ItemText | None:
         found = next(iter(await self.entries.read(subject.place, [key_of_item(subject.item)])), None)
         if found is None or not found.entry.lives_at(self._now()):
             return None
         entry = found.entry
         if await self._is_redacted(VersionName(line_of(subject.place), entry.key, entry.life, entry.version)):
             return None
-        return Said(
+        return ItemText(
             text=text_of_entry(found),
             version=version_of(entry),
             moment=entry.written_at,
@@ -110,7 +110,7 @@ class Contents(msgspec.Struct, frozen=True):
             speaker=entry.written_by,
         )
 
-    async def _memory(self, subject: Subject) -> Said | None:
+    async def _memory(self, subject: IndexItem) -> ItemText | None:
         name = MemoryKey.parse(subject.item)
         scope = MemoryScope(subject.place, name.session_id)
         found = await self.memories.read(scope, name.key)
@@ -119,7 +119,9 @@ class Contents(msgspec.Struct, frozen=True):
         entry = found.entry
         if await self._is_redacted(VersionName(scope.line_id, entry.key, entry.life, entry.version)):
             return None
-        return Said(text=text_of_memory(found), version=version_of(entry), moment=entry.updated_at, heading=entry.key)
+        return ItemText(
+            text=text_of_memory(found), version=version_of(entry), moment=entry.updated_at, heading=entry.key
+        )
 
     async def _is_redacted(self, name: MessageName | VersionName) -> bool:
         return bool(await self.records.redactions([str(name)]))
@@ -128,7 +130,7 @@ class Contents(msgspec.Struct, frozen=True):
         return to_micros(self.clock.now())
 
 
-def chunks_of(subject: Subject, said: Said) -> list[NewChunk]:
+def chunks_of(subject: IndexItem, said: ItemText) -> list[NewChunk]:
     """Return what is put on the shelf of something that is said."""
     pieces = cut(Reading(text=said.text, media_type=_MEDIA_TYPE), _CUTTING, approximate_tokens)
     chunks = []

@@ -9,7 +9,7 @@ from weft.capabilities.events.model import EventStore
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
 from weft.capabilities.knowledge.domain_operations import Shown
 from weft.capabilities.knowledge.reindex import Afresh, begin_anew
-from weft.capabilities.search.session_indexing.cursor import REINDEXING, Anew, go_back, left_of
+from weft.capabilities.search.session_indexing.cursor import REINDEXING, ReindexRange, go_back, left_of
 from weft.kernel.identity import Permission
 from weft.kernel.jobs import JobStore
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
@@ -57,7 +57,7 @@ class Everything(msgspec.Struct, frozen=True):
         for domain in filter(None, locked):
             await begin_anew(domain, self.shown, afresh=afresh)
         sessions, memory = [(await shelves.state(shelf)).number for shelf in (SESSIONS, MEMORY)]
-        await go_back(self.jobs, await self.events.last_seq(), Anew(sessions, memory, afresh))
+        await go_back(self.jobs, await self.events.last_seq(), ReindexRange(sessions, memory, afresh))
 
     async def left(self) -> ReindexingShown:
         found = [await self.shown.info(domain) for domain in await self.shown.domains.admitting()]

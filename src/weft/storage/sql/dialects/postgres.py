@@ -162,7 +162,7 @@ class PostgresTransaction:
             self._usage.statements += len(rows)
             await self._connection.executemany(_rendered(sql), rows)
 
-    async def give_way(self) -> None:
+    async def yield_to_loop(self) -> None:
         await asyncio.sleep(0)
 
 

@@ -114,7 +114,7 @@ class SqliteTransaction:
             self._usage.statements += len(rows)
             self._cursor.executemany(_rendered(sql), rows)
 
-    async def give_way(self) -> None:
+    async def yield_to_loop(self) -> None:
         """Go on: whatever takes long has a thread to itself."""
 
 

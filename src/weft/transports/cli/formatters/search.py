@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from weft.capabilities.search.operations import ContextGathered, EverythingFound, SimilarFound
-    from weft.capabilities.search.results import FoundIn, FoundPassage, Pending
+    from weft.capabilities.search.results import FoundIn, FoundPassage, PendingItems
     from weft.transports.cli.target import Target
 
 _SHOWN_CHARACTERS = 400
@@ -105,7 +105,7 @@ def _why(signals: Mapping[str, Any]) -> str:
     return harmless(", ".join([*numbers, *(name for name, value in signals.items() if value is True)]))
 
 
-def _behind(pending: Pending) -> str:
+def _behind(pending: PendingItems) -> str:
     waiting = [counted(pending.documents, "document")] if pending.documents else []
     waiting += [counted(pending.events, "event")] if pending.events else []
     missing = f"; {' and '.join(waiting)} not looked at yet" if waiting else ""

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from weft.capabilities.indexing.chunking.boundaries import BLOCK, LINE, Label, Outline, section
-from weft.capabilities.indexing.chunking.model import Named
+from weft.capabilities.indexing.chunking.model import CodeSymbol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ _LINE = re.compile(r"[^\n]*+\n|[^\n]++")
 _DEEPEST_NAMED = 12
 
 
-def outline_of_code(text: str, names: Sequence[Named]) -> Outline:
+def outline_of_code(text: str, names: Sequence[CodeSymbol]) -> Outline:
     """Return where a program may be cut; without names, they are looked for by their usual form."""
     named = sorted(names or _by_form(text), key=lambda part: (part.start, -part.end))
     outline = Outline(labels=list(_labels(named)))
@@ -36,20 +36,20 @@ def outline_of_code(text: str, names: Sequence[Named]) -> Outline:
     return outline
 
 
-def _by_form(text: str) -> Iterator[Named]:
+def _by_form(text: str) -> Iterator[CodeSymbol]:
     """Yield definitions, each lasting until a line that is indented no more than its own."""
     open_parts: list[tuple[int, int, str]] = []
     for match in _DEFINITION.finditer(text):
         indent = len(match["indent"].expandtabs(4))
         while open_parts and open_parts[-1][0] >= indent:
             _, start, name = open_parts.pop()
-            yield Named(start, match.start(), name)
+            yield CodeSymbol(start, match.start(), name)
         open_parts.append((indent, match.start(), match["name"]))
     for _, start, name in open_parts:
-        yield Named(start, len(text), name)
+        yield CodeSymbol(start, len(text), name)
 
 
-def _depths(named: Sequence[Named]) -> Iterator[tuple[int, int]]:
+def _depths(named: Sequence[CodeSymbol]) -> Iterator[tuple[int, int]]:
     """Yield where each part begins and how deep it is; what begins with its first part begins once."""
     ends: list[int] = []
     for part in named:
@@ -59,10 +59,10 @@ def _depths(named: Sequence[Named]) -> Iterator[tuple[int, int]]:
         yield part.start, len(ends)
 
 
-def _labels(named: Sequence[Named]) -> Iterator[Label]:
+def _labels(named: Sequence[CodeSymbol]) -> Iterator[Label]:
     """Yield a label where a part begins, and where one ends within another."""
     yield Label(0, (), "code")
-    within: list[Named] = []
+    within: list[CodeSymbol] = []
     for part in named:
         while within and within[-1].end <= part.start:
             ended = within.pop().end
@@ -74,5 +74,5 @@ def _labels(named: Sequence[Named]) -> Iterator[Label]:
         yield Label(ended, _path(within), "code")
 
 
-def _path(within: Sequence[Named]) -> tuple[str, ...]:
+def _path(within: Sequence[CodeSymbol]) -> tuple[str, ...]:
     return tuple(outer.name for outer in within[:_DEEPEST_NAMED])
