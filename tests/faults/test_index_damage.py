@@ -14,7 +14,7 @@ from unittest.mock import AsyncMock
 import pytest
 
 from support.librarian import ANN, MODEL, SHELF, Librarian, files_in, opened, settle
-from weft.app.diagnostics.checks import State, check_index
+from weft.app.diagnostics.checks import CheckStatus, check_index
 from weft.app.search.replicas import DamageAlarm
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.search_index.segment_file import Damaged, Stamp, open_segment
@@ -208,7 +208,7 @@ async def test_doctor_names_what_was_set_aside(world: World, librarian: Libraria
     async with opened(world, folder) as librarian.indexes:
         await librarian.check()
     (finding,) = check_index(folder)
-    assert (finding.state, "1 damaged" in finding.detail) == (State.WARNING, True)
+    assert (finding.state, "1 damaged" in finding.detail) == (CheckStatus.WARNING, True)
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)

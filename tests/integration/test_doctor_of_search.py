@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.knowledge import HANDBOOK, domain, embed_quickly, put
-from weft.app.diagnostics.checks import State, check_database
+from weft.app.diagnostics.checks import CheckStatus, check_database
 
 if TYPE_CHECKING:
     from support.world import World
@@ -31,7 +31,7 @@ async def test_documents_that_failed_or_wait_for_long_are_named(world: World, mo
     await world.sql("UPDATE documents SET state = 'failed' WHERE tenant = $1 AND document_id = 'b.md'", world.tenant)
     world.clock.advance(seconds=3_700)
     [failed], [waiting] = await found(world, "Documents"), await found(world, "Indexing")
-    assert (failed.state, waiting.state) == (State.WARNING, State.WARNING)
+    assert (failed.state, waiting.state) == (CheckStatus.WARNING, CheckStatus.WARNING)
     assert "could not be indexed" in failed.detail
     assert "wait for over an hour" in waiting.detail
 
@@ -43,7 +43,7 @@ async def test_searches_that_are_far_behind_what_was_said_are_named(
     for number in range(3):
         await world.planner.say(f"message {number}")
     [behind] = await found(world, "Sessions", index_sessions="on")
-    assert (behind.state, "events behind" in behind.detail) == (State.WARNING, True)
+    assert (behind.state, "events behind" in behind.detail) == (CheckStatus.WARNING, True)
     assert await found(world, "Sessions", index_sessions="off") == []
 
 
@@ -55,7 +55,7 @@ async def test_a_model_that_tenants_use_and_that_is_not_there_is_a_problem(world
         role,
     )
     [missing] = await found(world, "Search model")
-    assert (missing.state, "remote:gone@4" in missing.detail) == (State.PROBLEM, True)
+    assert (missing.state, "remote:gone@4" in missing.detail) == (CheckStatus.PROBLEM, True)
     assert "nothing new of theirs is indexed" in missing.detail
     await world.sql("DELETE FROM tenant_models WHERE tenant = $1", world.tenant)
     assert await found(world, "Search model") == []
@@ -71,7 +71,7 @@ async def test_a_move_that_does_not_go_on_is_named(world: World) -> None:
         world.tenant,
     )
     [stuck] = await found(world, "Moves")
-    assert (stuck.state, "show-move" in stuck.next_step) == (State.WARNING, True)
+    assert (stuck.state, "show-move" in stuck.next_step) == (CheckStatus.WARNING, True)
     await world.sql("UPDATE model_moves SET finished_at = 1 WHERE tenant = $1", world.tenant)
     assert await found(world, "Moves") == []
 
@@ -89,4 +89,4 @@ async def test_an_index_of_vectors_that_was_never_finished_is_named(world: World
             [unfinished] = await found(world, "Vector indexes")
         finally:
             await connection.execute("DROP INDEX nearest_unfinished")
-    assert unfinished.state is State.WARNING
+    assert unfinished.state is CheckStatus.WARNING

@@ -16,7 +16,7 @@ from support.knowledge import embed_quickly
 from support.world import Caller, World, refused
 from weft.app.app import App
 from weft.app.caches import Cache
-from weft.app.diagnostics.checks import State, check_embedder
+from weft.app.diagnostics.checks import CheckStatus, check_embedder
 from weft.app.search.embedding_cache import CachedEmbeddings
 from weft.app.system_actor import system_actor
 from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
@@ -289,7 +289,7 @@ async def test_a_revoked_agent_embeds_nothing(world: World) -> None:
 
 async def test_the_doctor_has_a_text_embedded(world: World, service: EmbeddingService) -> None:
     finding = await check_embedder(world.settings)
-    assert (finding.check, finding.state, MINILM in finding.detail) == ("Embedding", State.OK, True)
+    assert (finding.check, finding.state, MINILM in finding.detail) == ("Embedding", CheckStatus.OK, True)
     remote = replace(
         world.settings,
         embedder="remote",
@@ -297,8 +297,8 @@ async def test_the_doctor_has_a_text_embedded(world: World, service: EmbeddingSe
         embedding_model="words",
         embedding_dimensions=DIMENSIONS,
     )
-    assert (await check_embedder(remote)).state is State.OK
+    assert (await check_embedder(remote)).state is CheckStatus.OK
     finding = await check_embedder(replace(remote, embedding_dimensions=65))
-    assert (finding.state, "WEFT_EMBEDDING_DIMENSIONS" in finding.next_step) == (State.PROBLEM, True)
+    assert (finding.state, "WEFT_EMBEDDING_DIMENSIONS" in finding.next_step) == (CheckStatus.PROBLEM, True)
     finding = await check_embedder(replace(remote, embedding_model=""))
-    assert (finding.state, "WEFT_EMBEDDING_MODEL" in finding.detail) == (State.PROBLEM, True)
+    assert (finding.state, "WEFT_EMBEDDING_MODEL" in finding.detail) == (CheckStatus.PROBLEM, True)

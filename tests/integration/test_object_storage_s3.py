@@ -17,7 +17,7 @@ import pytest
 
 from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import World, refused
-from weft.app.diagnostics.checks import State, check_objects
+from weft.app.diagnostics.checks import CheckStatus, check_objects
 from weft.app.objects import Objects
 from weft.capabilities.object_storage.model import Pointer
 from weft.capabilities.object_storage.staging import keep_staged
@@ -398,12 +398,12 @@ async def test_the_doctor_tries_the_bucket_and_its_versions(
     settings_of_bucket: Settings, bucket: SharedBucket, line: Line
 ) -> None:
     finding = await check_objects(settings_of_bucket)
-    assert (finding.state, finding.detail.endswith("with versions"), bucket.names()) == (State.OK, True, [])
+    assert (finding.state, finding.detail.endswith("with versions"), bucket.names()) == (CheckStatus.OK, True, [])
     line.always = without_version
     assert "WEFT_OBJECTS_VERSIONING=off" in (await check_objects(settings_of_bucket)).next_step
     line.always = None
     line.mishaps += [None, flip_a_byte]
-    assert (await check_objects(settings_of_bucket)).state is State.PROBLEM
+    assert (await check_objects(settings_of_bucket)).state is CheckStatus.PROBLEM
 
 
 async def test_the_doctor_does_not_wait_for_a_bucket_for_long(
@@ -412,4 +412,4 @@ async def test_the_doctor_does_not_wait_for_a_bucket_for_long(
     monkeypatch.setattr("weft.app.diagnostics.checks._PATIENCE_SECONDS", 0.2)
     line.always = wait_until_the_end(line)
     finding = await check_objects(settings_of_bucket)
-    assert (finding.state, finding.detail.endswith("does not answer")) == (State.PROBLEM, True)
+    assert (finding.state, finding.detail.endswith("does not answer")) == (CheckStatus.PROBLEM, True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import World, outcome, refused
-from weft.app.diagnostics.checks import State, check_objects
+from weft.app.diagnostics.checks import CheckStatus, check_objects
 from weft.app.objects import Objects
 from weft.capabilities.object_storage.model import ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import keep_staged
@@ -626,11 +626,11 @@ def test_obstore_is_loaded_only_when_a_bucket_is_used() -> None:
 async def test_the_doctor_tries_the_folder_once_there_is_one(tmp_path: Path) -> None:
     settings = Settings(data=str(tmp_path))
     finding = await check_objects(settings)
-    assert (finding.state, files(tmp_path), settings.objects_folder.exists()) == (State.OK, set(), False)
+    assert (finding.state, files(tmp_path), settings.objects_folder.exists()) == (CheckStatus.OK, set(), False)
     settings.objects_folder.mkdir()
-    assert (await check_objects(settings)).state is State.OK
+    assert (await check_objects(settings)).state is CheckStatus.OK
     assert files(tmp_path) == set()
     settings.objects_folder.joinpath("_doctor").rmdir()
     settings.objects_folder.joinpath("_doctor").write_text("in the way")
     finding = await check_objects(settings)
-    assert (finding.state, "weft doctor" in finding.next_step) == (State.PROBLEM, True)
+    assert (finding.state, "weft doctor" in finding.next_step) == (CheckStatus.PROBLEM, True)

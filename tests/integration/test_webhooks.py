@@ -15,7 +15,7 @@ from support.bundles import exported, imported
 from support.hooks import deliveries, hook, later, look_at_once, parsed, shown, until
 from support.receiver import Receiver, receiver
 from support.world import refused
-from weft.app.diagnostics.checks import State, check_database
+from weft.app.diagnostics.checks import CheckStatus, check_database
 from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS
 from weft.testing.clock import FrozenClock
 
@@ -222,7 +222,7 @@ async def test_the_doctor_tells_of_what_was_given_up(world: World, there: Receiv
     made = await hook(world.admin, there.url, types=["board.*"])
     await give_up(world, there, made, "goal")
     found = {finding.check: finding for finding in await check_database(world.settings, world.clock)}
-    assert found["Webhooks"].state is State.WARNING
+    assert found["Webhooks"].state is CheckStatus.WARNING
     assert "weft webhook replay" in found["Webhooks"].next_step
     await world.admin.call("webhook.delete", webhook_id=made["webhook_id"])
 
