@@ -25,7 +25,7 @@ $(VENV)/.development: $(VENV)/.runtime
 	@touch $@
 
 run: $(VENV)/.runtime
-	$(BIN)/weft demo --stay --data $${WEFT_DATA:-weft-data}
+	$(BIN)/weft demo --stay --data-dir $${WEFT_DATA_DIR:-weft-data}
 
 # One worker a core. Tests need nothing but loopback.
 test: $(VENV)/.development

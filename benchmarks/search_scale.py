@@ -203,7 +203,7 @@ def _in_files(size: int, tenants: int, searches: int) -> list[Row]:
 async def measured(benchmark: str, url: str, data: Path, size: int, tenants: int, searches: int) -> list[Row]:
     """Grow an installation and search it."""
     name = f"{benchmark}.{size}" if tenants == 1 else f"{benchmark}.{size}_in_{tenants}_tenants"
-    app = App(Settings(database_url=url, data=str(data), rate_limits="off", index_sessions="off"))
+    app = App(Settings(database_url=url, data_dir=str(data), rate_limits="off", session_indexing="off"))
     await app.open()
     try:
         before = resident_bytes(os.getpid())

@@ -84,7 +84,7 @@ def weft_server(
     data: Path, command: Sequence[str] = (sys.executable, "-c", _SERVE), *, log_level: str = "INFO"
 ) -> Iterator[Served]:
     """Serve a data folder as ``weft serve`` does."""
-    settings = {"WEFT_DATA": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level}
+    settings = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": _RATES, "WEFT_LOG_LEVEL": log_level}
     with server(command, settings, "/ready") as served:
         yield served
 

@@ -168,7 +168,7 @@ def run(*, quick: bool) -> list[Row]:
 
 
 def _serve_with_default_limits(data: Path) -> AbstractContextManager[Served]:
-    return server(_SERVE, {"WEFT_DATA": str(data)}, "/ready")
+    return server(_SERVE, {"WEFT_DATA_DIR": str(data)}, "/ready")
 
 
 async def _measure(

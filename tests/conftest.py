@@ -80,7 +80,7 @@ def clock() -> FrozenClock:
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
     # What is said is put on its shelves when a test says so, see World.followed.
-    return Settings(database_url=database_url, data=str(tmp_path), rate_limits="off", index_sessions="off")
+    return Settings(database_url=database_url, data_dir=str(tmp_path), rate_limits="off", session_indexing="off")
 
 
 @pytest.fixture

@@ -176,5 +176,5 @@ def _settings(where: str | os.PathLike[str] | None, given: dict[str, Any]) -> Se
         return Settings.from_environment(**given, database_url=str(where))
     path = Path(where).expanduser()
     if path.is_file() or path.suffix in _FILE_SUFFIXES:
-        return Settings.from_environment(**given, data=str(path.parent), database_url=str(path))
-    return Settings.from_environment(**given, data=str(path), database_url=str(path / "weft.db"))
+        return Settings.from_environment(**given, data_dir=str(path.parent), database_url=str(path))
+    return Settings.from_environment(**given, data_dir=str(path), database_url=str(path / "weft.db"))

@@ -1,4 +1,4 @@
-"""Every setting of a Weft process: its name, meaning and default."""
+"""Settings of a Weft process: name, environment variable, default and meaning."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DEFAULT_RATES = {
 
 
 class InvalidSetting(Rejected):
-    """A setting is unknown, or has a value Weft cannot use."""
+    """A setting is unknown or has an invalid value."""
 
     code = "INVALID_SETTING"
-    hint = "See docs/reference/settings.md for what each setting takes."
+    hint = "See docs/reference/settings.md for the values of each setting."
 
 
 def setting(default: Any, env: str, meaning: str, *, shown: bool = True) -> Any:  # noqa: ANN401 - a dataclass field of any type
@@ -38,112 +38,118 @@ def setting(default: Any, env: str, meaning: str, *, shown: bool = True) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How one Weft process behaves."""
+    """Configuration of one Weft process."""
 
     host: str = setting("127.0.0.1", "WEFT_HOST", "Address the server listens on.")
     port: int = setting(8787, "WEFT_PORT", "Port the server listens on.")
-    data: str = setting(
-        "~/.weft", "WEFT_DATA", "Folder for the embedded database, for large values and for what searching uses."
+    data_dir: str = setting(
+        "~/.weft", "WEFT_DATA_DIR", "Folder for the embedded database, large values and the search index."
     )
     database_url: str = setting(
-        "", "WEFT_DATABASE_URL", "A SQLite file or postgresql:// address; weft.db in the data folder if empty."
+        "", "WEFT_DATABASE_URL", "SQLite file or postgresql:// URL; weft.db in the data folder if empty."
     )
-    objects_url: str = setting(
-        "", "WEFT_OBJECTS_URL", "s3://bucket/prefix for large values; the folder objects in the data folder if empty."
-    )
-    objects_endpoint: str = setting(
+    object_store_url: str = setting(
         "",
-        "WEFT_OBJECTS_ENDPOINT",
-        "Address of an S3 service other than Amazon's; credentials come from AWS_* variables.",
+        "WEFT_OBJECT_STORE_URL",
+        "s3://BUCKET/PREFIX for large values; the folder objects in the data folder if empty.",
     )
-    objects_region: str = setting("", "WEFT_OBJECTS_REGION", "Region of the bucket; AWS_REGION or us-east-1 if empty.")
-    objects_versioning: str = setting(
-        "off", "WEFT_OBJECTS_VERSIONING", "'required' refuses to store large values in a bucket that keeps no versions."
+    object_store_endpoint: str = setting(
+        "",
+        "WEFT_OBJECT_STORE_ENDPOINT",
+        "URL of an S3 service other than Amazon's; credentials come from the AWS_* variables.",
     )
-    objects_timeout_seconds: int = setting(
-        30,
-        "WEFT_OBJECTS_TIMEOUT_SECONDS",
-        "How long storing or reading one large value in a bucket may take, 1 to 120.",
+    object_store_region: str = setting(
+        "", "WEFT_OBJECT_STORE_REGION", "Region of the bucket; AWS_REGION or us-east-1 if empty."
     )
-    valkey_url: str = setting(
-        "", "WEFT_VALKEY_URL", "valkey:// or redis:// address that makes rate limits hold across processes."
+    object_store_versioning: str = setting(
+        "off",
+        "WEFT_OBJECT_STORE_VERSIONING",
+        "'required' refuses to store large values in a bucket without versioning.",
     )
+    object_store_timeout_seconds: int = setting(
+        30, "WEFT_OBJECT_STORE_TIMEOUT_SECONDS", "Timeout for writing or reading one large value in a bucket, 1 to 120."
+    )
+    valkey_url: str = setting("", "WEFT_VALKEY_URL", "valkey:// or redis:// URL; shares rate limits between processes.")
     rate_limits: str = setting(
-        "", "WEFT_RATE_LIMITS", "Overrides such as 'board=100/second search=off', or 'off' for no limits at all."
+        "", "WEFT_RATE_LIMITS", "Overrides such as 'board=100/second search=off', or 'off' for no limits."
     )
-    token_minutes: int = setting(60, "WEFT_TOKEN_MINUTES", "How long a token lasts.")
-    token_refresh_hours: int = setting(
-        24, "WEFT_TOKEN_REFRESH_HOURS", "How long a token may be refreshed before the API key must be shown again."
+    token_minutes: int = setting(60, "WEFT_TOKEN_MINUTES", "Lifetime of a token.")
+    token_max_age_hours: int = setting(
+        24,
+        "WEFT_TOKEN_MAX_AGE_HOURS",
+        "Maximum age up to which a token can be refreshed; after that the API key is required.",
     )
-    memory_limit_mb: int = setting(
-        100, "WEFT_MEMORY_LIMIT_MB", "How many mebibytes one agent's private memory may hold."
-    )
-    context_limit_mb: int = setting(
-        1_024, "WEFT_CONTEXT_LIMIT_MB", "How many mebibytes one agent's persistent memory may hold."
-    )
+    memory_limit_mb: int = setting(100, "WEFT_MEMORY_LIMIT_MB", "Quota for one agent's private memory, in MiB.")
+    context_limit_mb: int = setting(1_024, "WEFT_CONTEXT_LIMIT_MB", "Quota for one agent's persistent memory, in MiB.")
     import_limit_mb: int = setting(
-        256, "WEFT_IMPORT_LIMIT_MB", "How many mebibytes a bundle that is imported as a stream may have."
+        256, "WEFT_IMPORT_LIMIT_MB", "Maximum size of a bundle imported as a stream, in MiB."
     )
-    plan: str = setting(
-        "enterprise",
-        "WEFT_PLAN",
-        "What tenants may have of knowledge of which nothing else was agreed: free, pro or enterprise (no limits).",
+    default_plan: str = setting(
+        "enterprise", "WEFT_DEFAULT_PLAN", "Knowledge plan of tenants without one: free, pro or enterprise (no limits)."
     )
-    max_body_bytes: int = setting(4_194_304, "WEFT_MAX_BODY_BYTES", "Larger request bodies are refused.")
+    max_body_bytes: int = setting(4_194_304, "WEFT_MAX_BODY_BYTES", "Maximum size of a request body.")
     allowed_hosts: str = setting(
-        "", "WEFT_ALLOWED_HOSTS", "Host names clients may use beside the loopback ones, separated by spaces."
+        "", "WEFT_ALLOWED_HOSTS", "Accepted Host headers in addition to the loopback names, separated by spaces."
     )
     allowed_origins: str = setting(
-        "", "WEFT_ALLOWED_ORIGINS", "Web origins allowed to call beside the loopback ones, separated by spaces."
+        "", "WEFT_ALLOWED_ORIGINS", "Accepted web origins in addition to the loopback ones, separated by spaces."
     )
     trusted_proxies: str = setting(
-        "", "WEFT_TRUSTED_PROXIES", "Addresses of proxies whose X-Forwarded-For is believed, separated by spaces."
+        "", "WEFT_TRUSTED_PROXIES", "Addresses of proxies whose X-Forwarded-For header is trusted, separated by spaces."
     )
     webhook_private_hosts: str = setting(
         "",
         "WEFT_WEBHOOK_PRIVATE_HOSTS",
-        "Hosts that webhooks may call although they are not on the public network, separated by spaces.",
+        "Hosts outside the public network that webhooks may call, separated by spaces.",
     )
     embedder: str = setting(
-        "minilm", "WEFT_EMBEDDER", "'minilm' for the embedding model that comes with Weft, 'remote' for a service."
+        "minilm", "WEFT_EMBEDDER", "'minilm' for the embedding model included in Weft, 'remote' for a service."
     )
     embedding_url: str = setting(
-        "", "WEFT_EMBEDDING_URL", "Address of a service with OpenAI's /embeddings, such as https://api.example.com/v1."
+        "",
+        "WEFT_EMBEDDING_URL",
+        "Base URL of an OpenAI-compatible /embeddings service, such as https://api.example.com/v1.",
     )
-    embedding_model: str = setting("", "WEFT_EMBEDDING_MODEL", "The service's model.")
-    embedding_key: str = setting("", "WEFT_EMBEDDING_KEY", "The key that the service asks for.", shown=False)
-    embedding_dimensions: int = setting(0, "WEFT_EMBEDDING_DIMENSIONS", "How many numbers the model's vectors have.")
-    embedding_batch: int = setting(64, "WEFT_EMBEDDING_BATCH", "How many texts the service is sent in one call.")
+    embedding_model: str = setting("", "WEFT_EMBEDDING_MODEL", "Model of the embedding service.")
+    embedding_key: str = setting("", "WEFT_EMBEDDING_KEY", "API key of the embedding service.", shown=False)
+    embedding_dimensions: int = setting(
+        0, "WEFT_EMBEDDING_DIMENSIONS", "Number of dimensions of the service's vectors."
+    )
+    embedding_batch: int = setting(
+        64, "WEFT_EMBEDDING_BATCH", "Maximum number of texts in one request to the embedding service."
+    )
     embedding_threads: int = setting(
-        0, "WEFT_EMBEDDING_THREADS", "Threads that embed documents with the model of Weft's own; half the cores if 0."
+        0, "WEFT_EMBEDDING_THREADS", "Threads that embed documents with the included model; half the cores if 0."
     )
-    embedding_cache_entries: int = setting(
-        200_000, "WEFT_EMBEDDING_CACHE_ENTRIES", "How many vectors of texts embedded before are kept for each tenant."
-    )
+    embedding_cache_entries: int = setting(200_000, "WEFT_EMBEDDING_CACHE_ENTRIES", "Cached vectors per tenant.")
     knowledge_folders: str = setting(
         "",
         "WEFT_KNOWLEDGE_FOLDERS",
-        "Folders that sources of knowledge may read, separated by colons; {tenant} stands for the tenant's name.",
+        "Folders that knowledge sources may read, separated by colons; {tenant} is replaced by the tenant's name.",
     )
-    knowledge_private_hosts: str = setting(
+    fetch_private_hosts: str = setting(
         "",
-        "WEFT_KNOWLEDGE_PRIVATE_HOSTS",
-        "Hosts that sources of knowledge may fetch from although they are not public, separated by spaces.",
+        "WEFT_FETCH_PRIVATE_HOSTS",
+        "Hosts outside the public network that knowledge sources may fetch from, separated by spaces.",
     )
     reindex_rate: int = setting(
         0,
         "WEFT_REINDEX_RATE",
-        "How many chunks of a tenant are indexed anew in a second, by a reindexing; half of what is possible if 0.",
+        "Maximum chunks per second and tenant while reindexing; half of the measured capacity if 0.",
     )
-    index_sessions: str = setting(
-        "on", "WEFT_INDEX_SESSIONS", "'off' keeps messages, boards and memory out of search; what is indexed stays."
+    session_indexing: str = setting(
+        "on",
+        "WEFT_SESSION_INDEXING",
+        "'off' stops indexing messages, boards and memory for search; existing entries stay.",
     )
     log_level: str = setting("INFO", "WEFT_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.")
-    drain_seconds: int = setting(10, "WEFT_DRAIN_SECONDS", "How long calls in flight may finish after SIGTERM.")
+    shutdown_grace_seconds: int = setting(
+        10, "WEFT_SHUTDOWN_GRACE_SECONDS", "Time for calls in flight to finish after SIGTERM."
+    )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None, /, **overrides: Any) -> Settings:  # noqa: ANN401
-        """Read settings from the environment; overrides that are not None go before it."""
+        """Read settings from the environment; overrides that are not None take precedence."""
         unknown = overrides.keys() - {item.name for item in fields(cls)}
         if unknown:
             raise InvalidSetting(f"There is no setting named {', '.join(sorted(unknown))}.")
@@ -158,15 +164,15 @@ class Settings:
 
     @property
     def storage_url(self) -> str:
-        return self.database_url or str(Path(self.data).expanduser() / "weft.db")
+        return self.database_url or str(Path(self.data_dir).expanduser() / "weft.db")
 
     @property
-    def objects_folder(self) -> Path:
-        return Path(self.data).expanduser().absolute() / "objects"
+    def object_store_folder(self) -> Path:
+        return Path(self.data_dir).expanduser().absolute() / "objects"
 
     @property
     def index_folder(self) -> Path:
-        return Path(self.data).expanduser().absolute() / "index"
+        return Path(self.data_dir).expanduser().absolute() / "index"
 
     @property
     def readable_folders(self) -> list[str]:
@@ -174,12 +180,12 @@ class Settings:
 
     @property
     def indexes_sessions(self) -> bool:
-        if self.index_sessions not in {"on", "off"}:
-            raise InvalidSetting(f"WEFT_INDEX_SESSIONS: '{self.index_sessions}' is neither on nor off.")
-        return self.index_sessions == "on"
+        if self.session_indexing not in {"on", "off"}:
+            raise InvalidSetting(f"WEFT_SESSION_INDEXING: '{self.session_indexing}' is neither on nor off.")
+        return self.session_indexing == "on"
 
     def rates(self) -> dict[RateClass, str]:
-        """Return the allowance of each class, empty where there is none."""
+        """Return the rate limit of each class; empty means unlimited."""
         if self.rate_limits.strip() == "off":
             return dict.fromkeys(RateClass, "")
         rates = dict(DEFAULT_RATES)

@@ -28,7 +28,7 @@ class CommandLine:
 
     def run(self, *args: str, code: int = 0, stdin: str | bytes = "") -> Result:
         """Run a command in this process and expect it to end with ``code``."""
-        result = CliRunner().invoke(weft, args, input=stdin, env={"WEFT_DATA": str(self.data), **self.env})
+        result = CliRunner().invoke(weft, args, input=stdin, env={"WEFT_DATA_DIR": str(self.data), **self.env})
         assert result.exit_code == code, f"{result.exit_code}: {result.output}\n{result.exception!r}"
         return result
 
@@ -38,7 +38,7 @@ class CommandLine:
     def process(self, *args: str, stdin: str = "", **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command as a shell would."""
         command = [sys.executable, "-c", "from weft.transports.cli.main import main; main()", *args]
-        environment = {**clean_environment(), "WEFT_DATA": str(self.data), **self.env, **env}
+        environment = {**clean_environment(), "WEFT_DATA_DIR": str(self.data), **self.env, **env}
         return subprocess.run(
             command, input=stdin, env=environment, capture_output=True, text=True, timeout=60, check=False
         )

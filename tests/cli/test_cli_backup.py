@@ -179,7 +179,7 @@ def test_a_file_that_cannot_grow_leaves_nothing_behind(cli: CommandLine, tmp_pat
     small = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
     program = f"{small}; from weft.transports.cli.main import main; main()"
     ended = subprocess.run(
-        [sys.executable, "-c", program, "--data", str(cli.data), "db", "backup", str(tmp_path / "b.zip")],
+        [sys.executable, "-c", program, "--data-dir", str(cli.data), "db", "backup", str(tmp_path / "b.zip")],
         capture_output=True,
         text=True,
         timeout=60,
@@ -256,10 +256,10 @@ def test_large_values_move_from_folder_to_bucket_and_back(filled: CommandLine, t
     assert (made["objects"], made["object_bytes"]) == (1, len(LARGE))
     with s3_service() as service, new_bucket(service) as bucket:
         settings = {
-            "WEFT_OBJECTS_URL": f"s3://{bucket.name}/weft",
-            "WEFT_OBJECTS_ENDPOINT": service,
-            "WEFT_OBJECTS_REGION": REGION,
-            "WEFT_OBJECTS_VERSIONING": "required",
+            "WEFT_OBJECT_STORE_URL": f"s3://{bucket.name}/weft",
+            "WEFT_OBJECT_STORE_ENDPOINT": service,
+            "WEFT_OBJECT_STORE_REGION": REGION,
+            "WEFT_OBJECT_STORE_VERSIONING": "required",
         }
         other = CommandLine(tmp_path / "other", filled.env | CREDENTIALS | settings)
         other.run("db", "restore", str(tmp_path / "there.zip"))

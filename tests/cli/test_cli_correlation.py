@@ -79,7 +79,7 @@ def test_an_agent_that_is_started_for_a_task_does_everything_for_it(launch: Comm
         '{"action":"write","session_id":"launch","key":"goal","value":"ship"},"_meta":{"weft/turn_id":"t1"}}}\n'
     )
     command = [sys.executable, "-c", "from weft.transports.cli.main import main; main()", "--task", TASK, "mcp"]
-    environment = {**clean_environment(), "WEFT_DATA": str(launch.data)}
+    environment = {**clean_environment(), "WEFT_DATA_DIR": str(launch.data)}
     with subprocess.Popen(command, env=environment, stdin=-1, stdout=-1, text=True) as server:
         assert server.stdin is not None
         assert server.stdout is not None

@@ -114,7 +114,7 @@ def test_little_disk_space_is_noticed(
 async def test_a_clock_behind_the_database_is_a_problem(launch: CommandLine) -> None:
     past = FrozenClock()
     past.now = lambda: datetime(2020, 1, 1, tzinfo=UTC)  # type: ignore[method-assign]
-    findings = await check_database(Settings(data=str(launch.data)), past)
+    findings = await check_database(Settings(data_dir=str(launch.data)), past)
     assert {f.check: f.state for f in findings}["Clock"] is CheckStatus.PROBLEM
 
 
@@ -123,7 +123,7 @@ async def test_a_schema_that_lacks_steps_is_a_problem(launch: CommandLine, monke
         return [MigrationStatus("0001_foundation", 1), MigrationStatus("0002_next", None)]
 
     monkeypatch.setattr("weft.app.diagnostics.checks.status", status)
-    findings = await check_database(Settings(data=str(launch.data)), FrozenClock())
+    findings = await check_database(Settings(data_dir=str(launch.data)), FrozenClock())
     [schema] = [finding for finding in findings if finding.check == "Schema"]
     assert (schema.state, schema.next_step) == (CheckStatus.PROBLEM, "Run weft db migrate.")
 
@@ -135,14 +135,14 @@ def test_postgresql_is_checked_for_row_security(cli: CommandLine, postgres: str)
 
 
 async def test_postgresql_with_large_values_in_a_folder_is_a_warning(tmp_path: Path) -> None:
-    settings = Settings(data=str(tmp_path), database_url="postgresql://db.internal/weft")
+    settings = Settings(data_dir=str(tmp_path), database_url="postgresql://db.internal/weft")
     assert [(await check_objects(settings)).state, (await check_objects(replace(settings, database_url=""))).state] == [
         CheckStatus.WARNING,
         CheckStatus.OK,
     ]
-    settings.objects_folder.mkdir()
+    settings.object_store_folder.mkdir()
     finding = await check_objects(settings)
-    assert (finding.state, "WEFT_OBJECTS_URL" in finding.next_step) == (CheckStatus.WARNING, True)
+    assert (finding.state, "WEFT_OBJECT_STORE_URL" in finding.next_step) == (CheckStatus.WARNING, True)
 
 
 async def test_a_table_without_row_security_is_a_problem(postgres: str) -> None:

@@ -46,7 +46,7 @@ def test_programs_get_the_error_body_on_standard_output(launch: CommandLine) -> 
         (["session", "list", "--limit", "0"], 2),
         (["session", "list", "--nonsense"], 2),
         (["--as", "nobody", "session", "list"], 3),
-        (["--data", "/dev/null/nowhere", "session", "list"], 4),
+        (["--data-dir", "/dev/null/nowhere", "session", "list"], 4),
         (["--database-url", "mysql://x", "session", "list"], 1),
     ],
 )

@@ -47,7 +47,7 @@ def test_an_editor_starts_weft_by_itself(editor: str, cli: CommandLine) -> None:
                 "type": "stdio",
                 "command": "weft",
                 "args": ["mcp", "--as", editor, "--session", "launch"],
-                "env": {"WEFT_DATA": str(cli.data)},
+                "env": {"WEFT_DATA_DIR": str(cli.data)},
             }
         }
     }

@@ -105,7 +105,7 @@ def _on_a_terminal(pty: object, cli: CommandLine) -> bytes:
     program = [sys.executable, "-c", "from weft.transports.cli.main import main; main()", "session", "list"]
     child, terminal = pty.fork()  # type: ignore[attr-defined]
     if child == 0:
-        os.execve(program[0], program, {**os.environ, "WEFT_DATA": str(cli.data), "TERM": "xterm", **cli.env})
+        os.execve(program[0], program, {**os.environ, "WEFT_DATA_DIR": str(cli.data), "TERM": "xterm", **cli.env})
     shown = b""
     try:
         while piece := os.read(terminal, 65_536):

@@ -156,7 +156,7 @@ def test_a_data_folder_named_on_the_line_goes_before_a_database_of_the_environme
     cli: CommandLine, tmp_path: Path
 ) -> None:
     cli.env["WEFT_DATABASE_URL"] = str(tmp_path / "elsewhere.db")
-    cli.run("--data", str(tmp_path / "here"), "session", "create", "Work")
+    cli.run("--data-dir", str(tmp_path / "here"), "session", "create", "Work")
     assert (tmp_path / "here" / "weft.db").exists()
     assert not (tmp_path / "elsewhere.db").exists()
 

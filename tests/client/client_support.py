@@ -35,7 +35,7 @@ class Product:
 @contextlib.contextmanager
 def product_server(folder: Path) -> Iterator[Product]:
     """Run the product's own server on a free port, in a thread of its own so that blocking callers can reach it."""
-    settings = Settings(data=str(folder), database_url=str(folder / "weft.db"), rate_limits="off")
+    settings = Settings(data_dir=str(folder), database_url=str(folder / "weft.db"), rate_limits="off")
     # Named as TCP outright: asyncio turns the 40 ms of Nagle's algorithm off only where the socket says so.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))

@@ -13,7 +13,7 @@ from weft import Client
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("WEFT_URL", "WEFT_API_KEY", "WEFT_DATA", "WEFT_DATABASE_URL", "WEFT_RATE_LIMITS"):
+    for name in ("WEFT_URL", "WEFT_API_KEY", "WEFT_DATA_DIR", "WEFT_DATABASE_URL", "WEFT_RATE_LIMITS"):
         monkeypatch.delenv(name, raising=False)
 
 

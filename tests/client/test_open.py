@@ -42,7 +42,7 @@ async def test_a_folder_its_file_and_the_environment_lead_to_the_same_data(
         assert (await weft.session.get("s")).session.purpose == "try it"
     async with Weft.open(f"sqlite://{tmp_path}/weft.db") as weft:
         assert (await weft.session.get("s")).session.purpose == "try it"
-    monkeypatch.setenv("WEFT_DATA", str(tmp_path))
+    monkeypatch.setenv("WEFT_DATA_DIR", str(tmp_path))
     async with Weft.open() as weft:
         assert (await weft.session.get("s")).session.purpose == "try it"
 

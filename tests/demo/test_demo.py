@@ -69,7 +69,7 @@ def test_the_whole_cycle_is_played_by_agents_with_identities_of_their_own() -> N
 @pytest.mark.req("SC-21")
 @pytest.mark.parametrize(
     ("options", "environment"),
-    [(("--data", "kept"), {}), ((), {"WEFT_DATABASE_URL": "kept.db", "WEFT_DATA": "unused"})],
+    [(("--data-dir", "kept"), {}), ((), {"WEFT_DATABASE_URL": "kept.db", "WEFT_DATA_DIR": "unused"})],
     ids=["a data folder", "a database"],
 )
 def test_staying_keeps_serving_the_session_that_was_played(
@@ -96,7 +96,7 @@ def test_a_port_that_is_taken_is_noticed_before_anything_is_made(command: list[s
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         refused = subprocess.run(
-            [sys.executable, "-m", "weft", *command, "--port", port, "--data", str(tmp_path / "data")],
+            [sys.executable, "-m", "weft", *command, "--port", port, "--data-dir", str(tmp_path / "data")],
             capture_output=True,
             text=True,
             timeout=60,

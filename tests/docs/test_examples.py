@@ -99,7 +99,7 @@ def run(page: Path, folder: Path, environment: dict[str, str]) -> None:
     example = subprocess.run(
         [sys.executable, __file__, page],
         cwd=folder,
-        env={**os.environ, "WEFT_DATA": str(folder / "data"), **environment},
+        env={**os.environ, "WEFT_DATA_DIR": str(folder / "data"), **environment},
         capture_output=True,
         text=True,
         timeout=60,
@@ -118,7 +118,7 @@ def serving(folder: Path) -> Iterator[dict[str, str]]:
     """Run the product and yield what a client must know, as the environment would say it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    settings = {"WEFT_DATA": str(folder), "WEFT_PORT": str(port)}
+    settings = {"WEFT_DATA_DIR": str(folder), "WEFT_PORT": str(port)}
     with subprocess.Popen(
         [sys.executable, "-c", SERVE], env={**os.environ, **settings}, stderr=subprocess.PIPE, text=True
     ) as server:

@@ -69,7 +69,7 @@ def surroundings(script: str, folder: Path) -> Iterator[dict[str, str]]:
         with server_process(data) as server:
             yield {**own, "WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key}
     else:
-        yield {**own, "WEFT_DATA": str(data)}
+        yield {**own, "WEFT_DATA_DIR": str(data)}
 
 
 @pytest.mark.parametrize("guide", guides(), ids=lambda guide: guide.stem)

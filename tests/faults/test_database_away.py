@@ -27,7 +27,7 @@ async def test_a_postgres_that_does_not_answer_is_named(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     (tmp_path / "weft.db").write_bytes(b"not a database at all " * 1000)
-    app = App(Settings(data=str(tmp_path)))
+    app = App(Settings(data_dir=str(tmp_path)))
     with refused("INTERNAL_ERROR") as caught:
         await app.open()
     assert "damaged" in caught.value.message

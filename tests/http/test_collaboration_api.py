@@ -532,7 +532,7 @@ OPEN_TO_ALL = {"/", "/health", "/ready", "/metrics", "/openapi.json", "/schemas"
 
 def served_paths(folder: Path, names: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield every path the server knows, filled in with names, and each method it might take."""
-    served = HttpApplication(App(Settings(data=str(folder))))
+    served = HttpApplication(App(Settings(data_dir=str(folder))))
     routes: list[Route] = served._routed.routes
     for route in routes:
         path = re.sub(r"{(.*?)}", lambda named: names.get(named[1], "x"), route.path)

@@ -54,7 +54,7 @@ class ContextMachine(RuleBasedStateMachine):
         folder = Path(self.folder.name)
         url = url or str(folder / "weft.db")
         self.clock = FrozenClock()
-        kept = Settings(database_url=url, rate_limits="off", data=str(folder))
+        kept = Settings(database_url=url, rate_limits="off", data_dir=str(folder))
         self.world = World(url, self.clock, kept)
         self.run(self.world.open())
         self.run(self.world.planner.create_session(SESSIONS[1]))

@@ -25,7 +25,7 @@ BYTES = bytes(range(256)) * 10
 
 def files(world: World) -> list[Path]:
     """Return the files in which values of this tenant lie."""
-    return sorted(path for path in (world.settings.objects_folder / world.tenant).rglob("*") if path.is_file())
+    return sorted(path for path in (world.settings.object_store_folder / world.tenant).rglob("*") if path.is_file())
 
 
 async def states(world: World) -> list[str]:
@@ -47,7 +47,7 @@ async def test_large_values_artifacts_and_bytes_lie_in_the_agents_own_folder(wor
         world.planner, known("large", LARGE), artifact("small", [1, None]), picture, known("tiny", 1), if_version=0
     )
     stored = files(world)
-    assert {path.parent for path in stored} == {world.settings.objects_folder / world.tenant / "planner"}
+    assert {path.parent for path in stored} == {world.settings.object_store_folder / world.tenant / "planner"}
     assert {path.name for path in stored} == {hashlib.sha256(path.read_bytes()).hexdigest() for path in stored}
     assert (len(stored), await states(world)) == (3, ["kept"] * 3)
     listed = (await pull(world.planner))["context"]["memory"]

@@ -42,9 +42,9 @@ async def test_searches_that_are_far_behind_what_was_said_are_named(
     monkeypatch.setattr("weft.app.diagnostics.search_checks._MANY_EVENTS", 3)
     for number in range(3):
         await world.planner.say(f"message {number}")
-    [behind] = await found(world, "Sessions", index_sessions="on")
+    [behind] = await found(world, "Sessions", session_indexing="on")
     assert (behind.state, "events behind" in behind.detail) == (CheckStatus.WARNING, True)
-    assert await found(world, "Sessions", index_sessions="off") == []
+    assert await found(world, "Sessions", session_indexing="off") == []
 
 
 @pytest.mark.parametrize("role", ["serving", "building"])

@@ -231,12 +231,12 @@ async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
 async def test_the_installation_says_the_plan_where_none_was_agreed(world: World) -> None:
     assert await world.app.tenants.plan(world.tenant) is None
     assert (await world.admin.call("knowledge.list_domains"))["plan"] == "enterprise"
-    other = await world.another_app(plan="free")
+    other = await world.another_app(default_plan="free")
     assert (await world.admin.at(other).call("knowledge.list_domains"))["plan"] == "free"
     with refused("TENANT_NOT_FOUND"):
         await world.app.tenants.set_plan("nobody", "free")
     with refused("INVALID_SETTING"):
-        await world.another_app(plan="golden")
+        await world.another_app(default_plan="golden")
 
 
 @pytest.mark.req("CE-F42")

@@ -650,7 +650,7 @@ async def test_it_runs_by_itself_where_it_is_switched_on(
 ) -> None:
     monkeypatch.setattr("weft.jobs.session_indexing._FIRST_LOOK_SECONDS", 0.0)
     monkeypatch.setattr("weft.jobs.session_indexing._GATHER_SECONDS", 0.01)
-    app = await world.another_app(index_sessions="on")
+    app = await world.another_app(session_indexing="on")
     app.following._embeddings = embeddings
     await world.planner.at(app).say("by itself")
     await until(lambda: standing(world))
@@ -664,6 +664,6 @@ async def test_nothing_is_embedded_where_nothing_was_said(world: World, embeddin
 
 def test_the_switch_is_on_or_off() -> None:
     assert Settings().indexes_sessions
-    assert not replace(Settings(), index_sessions="off").indexes_sessions
+    assert not replace(Settings(), session_indexing="off").indexes_sessions
     with pytest.raises(InvalidSetting, match="neither on nor off"):
-        replace(Settings(), index_sessions="sometimes").indexes_sessions  # noqa: B018 - asking is what is refused
+        replace(Settings(), session_indexing="sometimes").indexes_sessions  # noqa: B018 - asking is what is refused

@@ -293,7 +293,7 @@ async def test_only_what_stood_at_a_named_moment_outlives_its_time(world: World)
 
 async def test_a_deep_check_finds_values_outside_that_are_damaged_or_gone(world: World) -> None:
     await push(world.planner, known("large", "x" * 40_000), if_version=0)
-    (stored,) = [path for path in (world.settings.objects_folder / world.tenant).rglob("*") if path.is_file()]
+    (stored,) = [path for path in (world.settings.object_store_folder / world.tenant).rglob("*") if path.is_file()]
     for line in (WHOLE, PART):
         assert (await history(world.planner, "verify", context_id=line, deep=True))["intact"]
     for damage, kind in ((lambda: stored.write_bytes(b"y"), "not what was stored"), (stored.unlink, "missing")):

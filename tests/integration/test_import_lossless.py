@@ -77,7 +77,7 @@ def other_url(request: pytest.FixtureRequest, database_url: str, tmp_path: Path)
 @pytest.fixture
 async def elsewhere(other_url: str, clock: FrozenClock, tmp_path: Path) -> AsyncIterator[App]:
     """Return Weft on that."""
-    app = App(Settings(database_url=other_url, data=str(tmp_path / "elsewhere"), rate_limits="off"), clock=clock)
+    app = App(Settings(database_url=other_url, data_dir=str(tmp_path / "elsewhere"), rate_limits="off"), clock=clock)
     await app.open()
     try:
         yield app

@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def settings(settings: Settings, folder: Path) -> Settings:
-    return replace(settings, knowledge_folders=str(folder.parent), knowledge_private_hosts="127.0.0.1")
+    return replace(settings, knowledge_folders=str(folder.parent), fetch_private_hosts="127.0.0.1")
 
 
 @pytest.fixture(autouse=True)
@@ -485,7 +485,7 @@ async def test_an_address_that_sends_us_on_is_followed_where_that_is_allowed() -
 async def test_addresses_that_are_not_public_are_refused(library: World, url: str) -> None:
     with refused("ADDRESS_REFUSED") as caught:
         await add(library.admin, "url", url=url)
-    assert "WEFT_KNOWLEDGE_PRIVATE_HOSTS" in str(caught.value.hint)
+    assert "WEFT_FETCH_PRIVATE_HOSTS" in str(caught.value.hint)
 
 
 def parts(hook: str) -> tuple[str, str, str]:

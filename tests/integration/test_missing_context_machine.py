@@ -66,7 +66,7 @@ class MissingContextMachine(RuleBasedStateMachine):
         folder = Path(self.folder.name)
         url = url or str(folder / "weft.db")
         self.clock = FrozenClock()
-        self.world = World(url, self.clock, Settings(database_url=url, rate_limits="off", data=str(folder)))
+        self.world = World(url, self.clock, Settings(database_url=url, rate_limits="off", data_dir=str(folder)))
         self.run(self.world.open())
         self.gaps: dict[str, Gap] = {}
         self.versions: dict[str, int] = {}

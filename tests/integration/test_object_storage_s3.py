@@ -180,11 +180,11 @@ def line(s3: str) -> Iterator[Line]:
 @pytest.fixture
 def settings_of_bucket(bucket: SharedBucket, line: Line) -> Settings:
     return Settings(
-        objects_url=f"s3://{bucket.name}/some/prefix",
-        objects_endpoint=line.address,
-        objects_region=REGION,
-        objects_versioning="required",
-        objects_timeout_seconds=20,
+        object_store_url=f"s3://{bucket.name}/some/prefix",
+        object_store_endpoint=line.address,
+        object_store_region=REGION,
+        object_store_versioning="required",
+        object_store_timeout_seconds=20,
     )
 
 
@@ -390,7 +390,7 @@ async def test_where_versions_are_required_an_answer_without_one_is_refused(
     line.always = mishap
     with refused("OBJECT_STORAGE_UNAVAILABLE") as caught:
         await objects.stage(world.tenant, "planner", [VALUE])
-    assert "WEFT_OBJECTS_VERSIONING" in caught.value.message
+    assert "WEFT_OBJECT_STORE_VERSIONING" in caught.value.message
     assert await index(world) == [("pending", None)]
 
 
@@ -400,7 +400,7 @@ async def test_the_doctor_tries_the_bucket_and_its_versions(
     finding = await check_objects(settings_of_bucket)
     assert (finding.state, finding.detail.endswith("with versions"), bucket.names()) == (CheckStatus.OK, True, [])
     line.always = without_version
-    assert "WEFT_OBJECTS_VERSIONING=off" in (await check_objects(settings_of_bucket)).next_step
+    assert "WEFT_OBJECT_STORE_VERSIONING=off" in (await check_objects(settings_of_bucket)).next_step
     line.always = None
     line.mishaps += [None, flip_a_byte]
     assert (await check_objects(settings_of_bucket)).state is CheckStatus.PROBLEM

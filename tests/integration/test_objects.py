@@ -593,23 +593,23 @@ async def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
 
 
 def test_settings_name_a_folder_or_a_bucket(tmp_path: Path) -> None:
-    assert isinstance(connect_objects(Settings(data=str(tmp_path))), ObjectFolder)
-    assert isinstance(connect_objects(Settings(objects_url="s3://bucket/some/prefix")), Bucket)
+    assert isinstance(connect_objects(Settings(data_dir=str(tmp_path))), ObjectFolder)
+    assert isinstance(connect_objects(Settings(object_store_url="s3://bucket/some/prefix")), Bucket)
 
 
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        ("URL", {"objects_url": "gs://bucket"}),
-        ("URL", {"objects_url": "s3://"}),
-        ("VERSIONING", {"objects_versioning": "required"}),
-        ("VERSIONING", {"objects_url": "s3://bucket", "objects_versioning": "maybe"}),
-        ("TIMEOUT_SECONDS", {"objects_url": "s3://bucket", "objects_timeout_seconds": 0}),
-        ("TIMEOUT_SECONDS", {"objects_url": "s3://bucket", "objects_timeout_seconds": 121}),
+        ("URL", {"object_store_url": "gs://bucket"}),
+        ("URL", {"object_store_url": "s3://"}),
+        ("VERSIONING", {"object_store_versioning": "required"}),
+        ("VERSIONING", {"object_store_url": "s3://bucket", "object_store_versioning": "maybe"}),
+        ("TIMEOUT_SECONDS", {"object_store_url": "s3://bucket", "object_store_timeout_seconds": 0}),
+        ("TIMEOUT_SECONDS", {"object_store_url": "s3://bucket", "object_store_timeout_seconds": 121}),
     ],
 )
 def test_settings_that_cannot_be_are_refused_by_name(name: str, settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidSetting, match=f"WEFT_OBJECTS_{name}"):
+    with pytest.raises(InvalidSetting, match=f"WEFT_OBJECT_STORE_{name}"):
         connect_objects(Settings(**settings))
 
 
@@ -617,20 +617,20 @@ def test_obstore_is_loaded_only_when_a_bucket_is_used() -> None:
     program = (
         "import sys, weft.app.objects, weft.app.diagnostics.checks; from weft.settings import Settings\n"
         "from weft.providers.object_storage import connect_objects\n"
-        "connect_objects(Settings(objects_url='s3://bucket')); print('obstore' in sys.modules)"
+        "connect_objects(Settings(object_store_url='s3://bucket')); print('obstore' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout.strip() == "False"
 
 
 async def test_the_doctor_tries_the_folder_once_there_is_one(tmp_path: Path) -> None:
-    settings = Settings(data=str(tmp_path))
+    settings = Settings(data_dir=str(tmp_path))
     finding = await check_objects(settings)
-    assert (finding.state, files(tmp_path), settings.objects_folder.exists()) == (CheckStatus.OK, set(), False)
-    settings.objects_folder.mkdir()
+    assert (finding.state, files(tmp_path), settings.object_store_folder.exists()) == (CheckStatus.OK, set(), False)
+    settings.object_store_folder.mkdir()
     assert (await check_objects(settings)).state is CheckStatus.OK
     assert files(tmp_path) == set()
-    settings.objects_folder.joinpath("_doctor").rmdir()
-    settings.objects_folder.joinpath("_doctor").write_text("in the way")
+    settings.object_store_folder.joinpath("_doctor").rmdir()
+    settings.object_store_folder.joinpath("_doctor").write_text("in the way")
     finding = await check_objects(settings)
     assert (finding.state, "weft doctor" in finding.next_step) == (CheckStatus.PROBLEM, True)

@@ -14,5 +14,5 @@ if TYPE_CHECKING:
 
 def courier(url: str, data: str, clock: Ahead) -> App:
     weft.jobs.webhook_delivery._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
-    settings = Settings(database_url=url, data=data, webhook_private_hosts="127.0.0.1", index_sessions="off")
+    settings = Settings(database_url=url, data_dir=data, webhook_private_hosts="127.0.0.1", session_indexing="off")
     return App(settings, clock=clock)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def follower(url: str, data: str, clock: Ahead) -> App:
     weft.jobs.session_indexing._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
-    app = App(Settings(database_url=url, data=data), clock=clock)
+    app = App(Settings(database_url=url, data_dir=data), clock=clock)
     embeddings: Any = ScriptedEmbeddings()
     app.following._embeddings = embeddings
     app.following.rest = 0

@@ -28,5 +28,5 @@ def ingester(url: str, data: str, clock: Ahead) -> App:
     weft.jobs.ingestion._CHUNKS_AT_ONCE = 2
     weft.app.app.configured_embedders = lambda _settings: [SlowEmbedder()]
     # With a limit that it never reaches, it does not rest for as long as others were dead.
-    settings = Settings(database_url=url, data=data, index_sessions="off", reindex_rate=1_000_000)
+    settings = Settings(database_url=url, data_dir=data, session_indexing="off", reindex_rate=1_000_000)
     return weft.app.app.App(settings, clock=clock)

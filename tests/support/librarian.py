@@ -66,7 +66,7 @@ class Librarian:
 
     async def check(
         self, wish: CollectionQuery = CollectionQuery(SHELF), caller: Whoever = ANN, model: str = MODEL
-    ) -> Any:  # noqa: B008 - frozen
+    ) -> Any:
         view = await self.indexes.open(self._world.tenant, wish, caller, model)
         visible = self.plain.visible(wish, caller)
         check_same(view, visible)

@@ -38,6 +38,6 @@ def mover(url: str, data: str, clock: Ahead) -> App:
     weft.capabilities.indexing.model_migration.migration._EMBEDDED_AT_ONCE = 4
     weft.capabilities.indexing.model_migration.migration._DROPPED_AT_ONCE = 4
     weft.app.app.configured_embedders = embedders
-    app = weft.app.app.App(Settings(database_url=url, data=data, index_sessions="off"), clock=clock)
+    app = weft.app.app.App(Settings(database_url=url, data_dir=data, session_indexing="off"), clock=clock)
     app.moves.rest = 0
     return app

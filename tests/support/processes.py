@@ -74,7 +74,7 @@ async def process(
     """
     here, there = _context.Pipe(duplex=False)
     process = _context.Process(
-        target=_live, args=(make, world.url, world.settings.data, ahead_seconds, there), daemon=True
+        target=_live, args=(make, world.url, world.settings.data_dir, ahead_seconds, there), daemon=True
     )
     process.start()
     there.close()

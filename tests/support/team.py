@@ -101,7 +101,7 @@ async def _new_tenant(data: Path) -> str:
 @contextlib.asynccontextmanager
 async def opened(data: Path) -> AsyncIterator[App]:
     """Open the data folder in this process, beside whichever servers run on it."""
-    app = App(Settings(data=str(data)))
+    app = App(Settings(data_dir=str(data)))
     await app.open()
     try:
         yield app
@@ -123,7 +123,7 @@ async def over_http(
 
 @contextlib.asynccontextmanager
 async def over_stdio(data: Path, agent: str, era: str, *, session: str = "", **options: Any) -> AsyncIterator[Client]:
-    environment = {"WEFT_DATA": str(data), "WEFT_RATE_LIMITS": "off"}
+    environment = {"WEFT_DATA_DIR": str(data), "WEFT_RATE_LIMITS": "off"}
     server = StdioServerParameters(command=sys.executable, args=["-c", _STDIO, agent, session], env=environment)
     async with Client(server, mode=era, **options) as client:
         yield client

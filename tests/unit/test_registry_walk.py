@@ -22,7 +22,7 @@ each_operation = pytest.mark.parametrize("operation", list(REGISTRY), ids=lambda
 
 
 def test_every_need_of_every_operation_is_met(tmp_path: Path) -> None:
-    assert len(list(App(Settings(data=str(tmp_path))).registry)) == len(list(REGISTRY))
+    assert len(list(App(Settings(data_dir=str(tmp_path))).registry)) == len(list(REGISTRY))
 
 
 @each_operation

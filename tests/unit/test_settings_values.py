@@ -10,9 +10,14 @@ from weft.settings import InvalidSetting, Settings
 
 
 def test_the_environment_sets_what_is_not_overridden() -> None:
-    environment = {"WEFT_PORT": "9000", "WEFT_DATA": "/var/weft", "WEFT_TOKEN_MINUTES": "5", "WEFT_HOST": ""}
-    settings = Settings.from_environment(environment, port=9001, data=None)
-    assert (settings.port, settings.data, settings.token_minutes, settings.host) == (9001, "/var/weft", 5, "127.0.0.1")
+    environment = {"WEFT_PORT": "9000", "WEFT_DATA_DIR": "/var/weft", "WEFT_TOKEN_MINUTES": "5", "WEFT_HOST": ""}
+    settings = Settings.from_environment(environment, port=9001, data_dir=None)
+    assert (settings.port, settings.data_dir, settings.token_minutes, settings.host) == (
+        9001,
+        "/var/weft",
+        5,
+        "127.0.0.1",
+    )
 
 
 @pytest.mark.parametrize(
@@ -29,7 +34,7 @@ def test_a_setting_there_is_not_is_refused_by_name() -> None:
 
 
 def test_the_database_lies_in_the_data_folder_unless_an_address_is_given() -> None:
-    assert Settings(data="/var/weft").storage_url == "/var/weft/weft.db"
+    assert Settings(data_dir="/var/weft").storage_url == "/var/weft/weft.db"
     assert Settings(database_url="postgresql://db/weft").storage_url == "postgresql://db/weft"
 
 

@@ -154,7 +154,7 @@ class App:
             self.database,
             self.clock,
             NamedFolders(settings.readable_folders),
-            settings.knowledge_private_hosts.split(),
+            settings.fetch_private_hosts.split(),
         )
         self.shelves = SearchedShelves(self.database, settings.index_folder, self.clock, self.metrics)
         self.moves = ModelMigrations(self.database, self.clock, self.embeddings, self.shelves)
@@ -300,7 +300,7 @@ class App:
             clock=self.clock,
             codec=codec,
             lifetimes=TokenLifetimes(
-                token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_refresh_hours)
+                token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_max_age_hours)
             ),
             counters=InstalledTokenizers(),
             tally=self._tally,

@@ -111,6 +111,6 @@ class Tenants:
 def default_plan(settings: Settings) -> Plan:
     """Return the plan of tenants for which none was agreed."""
     for plan in PLANS:
-        if plan == settings.plan:
+        if plan == settings.default_plan:
             return plan
-    raise InvalidSetting(f"WEFT_PLAN: '{settings.plan}' is not one of {', '.join(PLANS)}.")
+    raise InvalidSetting(f"WEFT_DEFAULT_PLAN: '{settings.default_plan}' is not one of {', '.join(PLANS)}.")

@@ -41,7 +41,7 @@ def run(settings: Settings, *, stay: bool) -> None:
         _play(settings, stay=True)
     else:
         with tempfile.TemporaryDirectory(prefix="weft-demo-") as folder:
-            _play(Settings(data=folder, host=settings.host, port=settings.port), stay=False)
+            _play(Settings(data_dir=folder, host=settings.host, port=settings.port), stay=False)
 
 
 def _play(settings: Settings, *, stay: bool) -> None:
@@ -134,7 +134,7 @@ def _database_option(settings: Settings) -> str:
     """Return the option that names the demo's database from any folder, with no password in it."""
     url = settings.database_url
     if not url:
-        return f"--data {shlex.quote(str(Path(settings.data).expanduser().absolute()))}"
+        return f"--data-dir {shlex.quote(str(Path(settings.data_dir).expanduser().absolute()))}"
     if urlsplit(url).password:
         return '--database-url "${WEFT_DATABASE_URL:?}"'
     return f"--database-url {shlex.quote(url if '://' in url else str(Path(url).absolute()))}"

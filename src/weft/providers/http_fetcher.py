@@ -32,7 +32,7 @@ _SUCCESS, _UNCHANGED = 200, 304
 _GONE = frozenset({404, 410})
 _ELSEWHERE = frozenset({301, 302, 303, 307, 308})
 _USER_AGENT = f"Weft/{version('weft')}"
-_HINT = "Use a public address, or let whoever runs Weft name the host in WEFT_KNOWLEDGE_PRIVATE_HOSTS."
+_HINT = "Use a public address, or let whoever runs Weft name the host in WEFT_FETCH_PRIVATE_HOSTS."
 _ACCEPT = "text/markdown, text/html, text/plain, application/pdf, application/json, */*;q=0.5"
 
 

@@ -40,29 +40,35 @@ _LONGEST_TIMEOUT_SECONDS = 120
 
 def connect_objects(settings: Settings) -> ObjectStore:
     """Return the store that the settings name; nothing is made or reached yet."""
-    if settings.objects_versioning not in {"off", "required"}:
-        raise InvalidSetting(f"WEFT_OBJECTS_VERSIONING: '{settings.objects_versioning}' is neither off nor required.")
-    versioned = settings.objects_versioning == "required"
-    if settings.objects_url:
+    if settings.object_store_versioning not in {"off", "required"}:
+        raise InvalidSetting(
+            f"WEFT_OBJECT_STORE_VERSIONING: '{settings.object_store_versioning}' is neither off nor required."
+        )
+    versioned = settings.object_store_versioning == "required"
+    if settings.object_store_url:
         return _bucket(settings, versioned=versioned)
     if versioned:
-        raise InvalidSetting("WEFT_OBJECTS_VERSIONING: a folder keeps no versions; name a bucket, or leave it off.")
-    return ObjectFolder(settings.objects_folder)
+        raise InvalidSetting(
+            "WEFT_OBJECT_STORE_VERSIONING: a folder keeps no versions; name a bucket, or leave it off."
+        )
+    return ObjectFolder(settings.object_store_folder)
 
 
 def _bucket(settings: Settings, *, versioned: bool) -> Bucket:
-    where = urlsplit(settings.objects_url)
+    where = urlsplit(settings.object_store_url)
     if where.scheme != "s3" or not where.netloc:
-        raise InvalidSetting(f"WEFT_OBJECTS_URL: '{settings.objects_url}' is not s3://BUCKET or s3://BUCKET/PREFIX.")
-    if not 1 <= settings.objects_timeout_seconds <= _LONGEST_TIMEOUT_SECONDS:
-        raise InvalidSetting(f"WEFT_OBJECTS_TIMEOUT_SECONDS: choose from 1 to {_LONGEST_TIMEOUT_SECONDS}.")
+        raise InvalidSetting(
+            f"WEFT_OBJECT_STORE_URL: '{settings.object_store_url}' is not s3://BUCKET or s3://BUCKET/PREFIX."
+        )
+    if not 1 <= settings.object_store_timeout_seconds <= _LONGEST_TIMEOUT_SECONDS:
+        raise InvalidSetting(f"WEFT_OBJECT_STORE_TIMEOUT_SECONDS: choose from 1 to {_LONGEST_TIMEOUT_SECONDS}.")
     return Bucket(
         where.netloc,
         prefix=where.path.strip("/"),
-        endpoint=settings.objects_endpoint,
-        region=settings.objects_region,
+        endpoint=settings.object_store_endpoint,
+        region=settings.object_store_region,
         versioned=versioned,
-        timeout_seconds=settings.objects_timeout_seconds,
+        timeout_seconds=settings.object_store_timeout_seconds,
     )
 
 
@@ -157,8 +163,8 @@ class Bucket:
         version = stored["version"] if stored["version"] != "null" else None
         if self._versioned and version is None:
             raise ObjectStorageUnavailable(
-                f"The bucket '{self._bucket}' keeps no versions, though WEFT_OBJECTS_VERSIONING requires them.",
-                hint="Turn versioning on for the bucket, or set WEFT_OBJECTS_VERSIONING=off; nothing was changed.",
+                f"The bucket '{self._bucket}' keeps no versions, though WEFT_OBJECT_STORE_VERSIONING requires them.",
+                hint="Turn versioning on for the bucket, or set WEFT_OBJECT_STORE_VERSIONING=off; nothing was changed.",
             )
         return version
 

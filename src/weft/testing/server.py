@@ -66,7 +66,7 @@ def server_process(data: Path, *, profile: str | None = None, **settings: str) -
     log = data / f"server-{port}.log"
     # What is set where the tests run is not meant for this server.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
-    environment |= {"WEFT_DATA": str(data), "WEFT_PORT": str(port)}
+    environment |= {"WEFT_DATA_DIR": str(data), "WEFT_PORT": str(port)}
     environment |= {f"WEFT_{name.upper()}": value for name, value in settings.items()}
     chosen = "profile = None" if profile is None else f"from {profile} import install as profile"
     command = [sys.executable, "-c", _PROGRAM.format(profile=chosen)]

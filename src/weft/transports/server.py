@@ -98,9 +98,9 @@ def _server(settings: Settings, application: HttpApplication) -> DrainingServer:
         access_log=False,
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=settings.drain_seconds,
+        timeout_graceful_shutdown=settings.shutdown_grace_seconds,
     )
-    return DrainingServer(config, application, settings.drain_seconds)
+    return DrainingServer(config, application, settings.shutdown_grace_seconds)
 
 
 def _handles(listening: socket.socket) -> list[socket.socket]:

@@ -92,7 +92,7 @@ def check_folder(folder: Path) -> list[Finding]:
     """Check the data folder and the disk it is on, or would be on."""
     place = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        step = "Make it yours, or choose another with --data."
+        step = "Make it yours, or choose another with --data-dir."
         return [Finding("Data folder", CheckStatus.PROBLEM, f"{place} cannot be written to", step)]
     return [_check_privacy(folder), _check_disk(place)]
 
@@ -125,8 +125,8 @@ async def check_database(settings: Settings, clock: Clock) -> list[Finding]:
 
 async def check_objects(settings: Settings) -> Finding:
     """Check that large values can be stored, read and removed, and get a version each where that is required."""
-    where = settings.objects_url or str(settings.objects_folder)
-    if not settings.objects_url and not settings.objects_folder.exists():
+    where = settings.object_store_url or str(settings.object_store_folder)
+    if not settings.object_store_url and not settings.object_store_folder.exists():
         return _check_reach(settings, f"{where} will be made when it is first needed")
     path, content = f"{_PROBE}/{secrets.token_hex(8)}", secrets.token_bytes(16)
     try:
@@ -210,9 +210,9 @@ def check_port(host: str, port: int) -> Finding:
 
 def _check_reach(settings: Settings, detail: str) -> Finding:
     """Check that whoever can reach the database can reach its large values too."""
-    if settings.objects_url or not _is_postgres(settings):
+    if settings.object_store_url or not _is_postgres(settings):
         return Finding("Large values", CheckStatus.OK, detail)
-    step = "Processes on several machines need one bucket: set the same WEFT_OBJECTS_URL for all of them."
+    step = "Processes on several machines need one bucket: set the same WEFT_OBJECT_STORE_URL for all of them."
     return Finding("Large values", CheckStatus.WARNING, f"{detail}; only this machine sees it", step)
 
 

@@ -45,7 +45,7 @@ class DatabaseNotEmpty(Conflict):
     """The database already holds something, which a restore would mix with the backup."""
 
     code = "DATABASE_NOT_EMPTY"
-    hint = "Restore into a new data folder or an empty database: weft --data NEW_FOLDER db restore FILE."
+    hint = "Restore into a new data folder or an empty database: weft --data-dir NEW_FOLDER db restore FILE."
 
 
 async def restore(

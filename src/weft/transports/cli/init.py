@@ -87,7 +87,7 @@ def _stdio_entry(target: Target, agent: str, session: str | None) -> dict[str, A
     # Where this shell finds no weft, an editor will not either: it is told of the Python that has it.
     command, *before = ["weft"] if shutil.which("weft") else [sys.executable, "-m", "weft"]
     entry: dict[str, Any] = {"type": "stdio", "command": command, "args": [*before, *arguments]}
-    places = {"WEFT_DATA": _absolute(target.data), "WEFT_DATABASE_URL": target.database_url}
+    places = {"WEFT_DATA_DIR": _absolute(target.data_dir), "WEFT_DATABASE_URL": target.database_url}
     environment = {name: value for name, value in places.items() if value}
     return {**entry, "env": environment} if environment else entry
 

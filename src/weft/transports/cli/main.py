@@ -169,7 +169,7 @@ def _summary(name: str) -> str:
 )
 @click.option("--url", envvar="WEFT_URL", show_envvar=True, help="Ask a running server; otherwise the data folder.")
 @click.option("--key", envvar="WEFT_API_KEY", show_envvar=True, help="The API key or token to act by.")
-@click.option("--data", envvar="WEFT_DATA", show_envvar=True, help="The data folder.  [default: ~/.weft]")
+@click.option("--data-dir", envvar="WEFT_DATA_DIR", show_envvar=True, help="The data folder.  [default: ~/.weft]")
 @click.option(
     "--database-url", envvar="WEFT_DATABASE_URL", show_envvar=True, help="A SQLite file or postgresql:// instead."
 )
@@ -187,12 +187,12 @@ def weft(ctx: click.Context, /, **options: str | None) -> None:
     """
     if os.environ.get("NO_COLOR"):
         ctx.color = False
-    if _said(ctx, "data") and not _said(ctx, "database_url"):
+    if _said(ctx, "data_dir") and not _said(ctx, "database_url"):
         options["database_url"] = ""
     ctx.obj = Target(
         url=options["url"],
         key=options["key"],
-        data=options["data"],
+        data_dir=options["data_dir"],
         database_url=options["database_url"],
         tenant=options["tenant"] or "default",
         principal=options["principal"],

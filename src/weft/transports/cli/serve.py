@@ -27,7 +27,7 @@ class CannotListen(Unavailable):
 @click.command(cls=Command)
 @click.option("--host", help="Address to listen on.  [env var: WEFT_HOST; default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on.  [env var: WEFT_PORT; default: 8787]")
-@click.option("--data", help="The data folder.  [env var: WEFT_DATA; default: ~/.weft]")
+@click.option("--data-dir", help="The data folder.  [env var: WEFT_DATA_DIR; default: ~/.weft]")
 @click.option("--database-url", help="A SQLite file or postgresql:// instead.  [env var: WEFT_DATABASE_URL]")
 @click.option(
     "--profile",
@@ -38,7 +38,7 @@ class CannotListen(Unavailable):
 )
 @click.pass_obj
 def serve(
-    target: Target, host: str | None, port: int | None, data: str | None, database_url: str | None, profile: str
+    target: Target, host: str | None, port: int | None, data_dir: str | None, database_url: str | None, profile: str
 ) -> None:
     """Run the server: MCP and REST on one port.
 
@@ -46,7 +46,7 @@ def serve(
     """
     from weft.transports.server import serve as run  # noqa: PLC0415 - help needs no server
 
-    settings = target.settings(host=host, port=port, data=data, database_url=database_url)
+    settings = target.settings(host=host, port=port, data_dir=data_dir, database_url=database_url)
     _check_port(settings)
     run(settings, profile=_conformance() if profile == "conformance" else None)
 
@@ -75,16 +75,16 @@ def mcp(target: Target, principal: str | None, session: str | None) -> None:
 @click.command(cls=Command)
 @click.option("--stay", is_flag=True, help="Keep the session and the server afterwards, to look around.")
 @click.option("--port", type=click.IntRange(1, 65_535), help="Port for the demo's server.  [env var: WEFT_PORT]")
-@click.option("--data", help="The data folder to keep it in, with --stay.  [env var: WEFT_DATA]")
+@click.option("--data-dir", help="The data folder to keep it in, with --stay.  [env var: WEFT_DATA_DIR]")
 @click.pass_obj
-def demo(target: Target, port: int | None, data: str | None, *, stay: bool) -> None:
+def demo(target: Target, port: int | None, data_dir: str | None, *, stay: bool) -> None:
     """See a team of agents work together on one board, in half a minute.
 
     Without --stay nothing is kept: the demo runs in a folder of its own, which it removes.
     """
     from weft.demo import run  # noqa: PLC0415 - help needs no demo
 
-    settings = target.settings(port=port, data=data)
+    settings = target.settings(port=port, data_dir=data_dir)
     _check_port(settings)
     run(settings, stay=stay)
 

@@ -30,7 +30,7 @@ class Target:
 
     url: str | None
     key: str | None
-    data: str | None
+    data_dir: str | None
     database_url: str | None
     tenant: str
     principal: str | None
@@ -40,9 +40,9 @@ class Target:
 
     def settings(self, **overrides: Any) -> Settings:  # noqa: ANN401 - settings are of several types
         """Return the settings of this process; what a command itself was told goes first."""
-        given = {"data": self.data, "database_url": self.database_url}
+        given = {"data_dir": self.data_dir, "database_url": self.database_url}
         given |= {name: value for name, value in overrides.items() if value is not None}
-        if overrides.get("data") is not None and overrides.get("database_url") is None:
+        if overrides.get("data_dir") is not None and overrides.get("database_url") is None:
             given["database_url"] = ""
         return Settings.from_environment(**given)
 

@@ -80,7 +80,7 @@ def list_tenants(target: Target, *, as_json: bool) -> None:
 def plan(target: Target, name: str, plan: Plan | None, *, as_json: bool) -> None:
     """Show a tenant's plan, or put it on another: what it may have of knowledge, and how many results a search.
 
-    Tenants of which nothing was agreed are on the plan that WEFT_PLAN names.
+    Tenants of which nothing was agreed are on the plan that WEFT_DEFAULT_PLAN names.
     """
 
     async def agree() -> Plan | None:
