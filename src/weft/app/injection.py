@@ -18,7 +18,7 @@ from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import ContextReads, SnapshotStore
-from weft.capabilities.board.store import ConventionStore, EntryStore, ReadTally, TokenCounters
+from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally, TokenCounters
 from weft.capabilities.events.model import EventStore, Feed, PastEvents
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weft.capabilities.guidance.operations import Offers
@@ -43,8 +43,9 @@ from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.search.selection_records import ChoiceDesk
-from weft.capabilities.messages.store import MessagePages, MessageStore
+from weft.capabilities.messages.store import MessagePages, MessageStore, ReplyObserver
 from weft.capabilities.metrics.model import Measurements
+from weft.capabilities.missing_context.answers import GapAnswers
 from weft.capabilities.missing_context.store import GapErrands
 from weft.capabilities.object_storage.staging import Staging
 from weft.capabilities.object_storage.store import ObjectIndex
@@ -199,6 +200,7 @@ class Resolver:
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
         self._sources |= {need: _always(getattr(services, name)) for name, need in _hints_of(Singletons).items()}
         self._sources[AuditFilter] = self.source(DomainAuditFilter)
+        self._sources[EntryObserver] = self._sources[ReplyObserver] = self.source(GapAnswers)
 
     def prepare(self, needs: Iterable[type]) -> Callable[[CallScope], list[Any]]:
         """Return a function from a call to the arguments behind the request."""

@@ -30,9 +30,6 @@ from weft.capabilities.history.model import (
     prune_due,
     trunk_of,
 )
-from weft.capabilities.missing_context.answers import ANSWER, GapAnswers
-from weft.capabilities.records.item_ids import VersionName
-from weft.capabilities.records.recorder import Recorder
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.events import NewEvent
 from weft.kernel.identity import ANYONE
@@ -104,8 +101,7 @@ class BoardWriter(BoardView):
         await self._commit([change_of(entry)], why, weight_change=tokens - freed)
         await self._prune(entry)
         await parts.outbox.publish(self._key_event("written", entry))
-        if key.startswith(ANSWER):
-            await self._answer(entry)
+        await self._notify([entry])
         return entry
 
     async def delete(self, key: str, terms: WriteOptions) -> Entry:
@@ -185,7 +181,7 @@ class BoardWriter(BoardView):
             *(self._key_event("written", entry, said) for entry in written),
             *(self._key_event("deleted", entry, said) for entry in removed),
         )
-        await self._answer(*written)
+        await self._notify(written)
         return ApplyResult(self._names(written), self._names(removed))
 
     async def _brought_in(
@@ -299,16 +295,11 @@ class BoardWriter(BoardView):
             next_expiry_at=_earliest([self.head.next_expiry_at, *(c.meta.expires_at for c in changes)]),
         )
 
-    async def _answer(self, *written: Entry) -> None:
-        """Let what is said under the key of an answer end the gap it answers; on a branch nothing is settled yet."""
-        answers = [entry for entry in written if entry.key.startswith(ANSWER)]
-        if not answers or self.branch is not None:
+    async def _notify(self, written: Iterable[Entry]) -> None:
+        if self.branch is not None:
             return
-        parts = self.parts
-        recorder = Recorder(parts.actor, parts.records, parts.outbox, parts.clock)
-        for entry in answers:
-            name = VersionName(self.line_id, entry.key, entry.life, entry.version)
-            await GapAnswers(recorder, self.session).on_board(entry.key, str(name), entry.readers)
+        for entry in written:
+            await self.parts.observer.entry_written(self.session, entry)
 
     def _names(self, entries: Iterable[Entry]) -> list[str]:
         """Return the keys among these that the caller may know of."""

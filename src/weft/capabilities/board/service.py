@@ -8,10 +8,9 @@ import msgspec
 
 from weft.capabilities.board.board_view import BoardView
 from weft.capabilities.board.board_writer import BoardWriter
-from weft.capabilities.board.store import EntryStore, ReadTally, TokenCounters
+from weft.capabilities.board.store import EntryObserver, EntryStore, ReadTally, TokenCounters
 from weft.capabilities.history.model import MAIN, BranchNotFound, line_name
 from weft.capabilities.history.store import LineStore, SwitchStore
-from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
@@ -35,7 +34,7 @@ class Boards(msgspec.Struct, frozen=True):
     clock: Clock
     counters: TokenCounters
     tally: ReadTally
-    records: RecordStore
+    observer: EntryObserver
 
     async def to_read(self, session_id: str, branch: str | None = None) -> BoardView:
         session = await find_session(session_id, self.actor, self.sessions)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.board.model import Entry, EntryWithValue
+    from weft.capabilities.sessions.model import Session
     from weft.kernel.tokens import TokenCounter
 
 
@@ -55,6 +56,12 @@ class ConventionStore(Protocol):
     async def put(self, name: str, definition: dict[str, Any], updated_by: str, at: int) -> None: ...
 
     async def names(self) -> Sequence[str]: ...
+
+
+class EntryObserver(Protocol):
+    """Notified of every entry written to a board, in the same transaction. Branches are not observed."""
+
+    async def entry_written(self, session: Session, entry: Entry) -> None: ...
 
 
 class ReadTally(Protocol):

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from weft.capabilities.records.item_ids import memory_line
+from weft.capabilities.records.record_ids import memory_line
 from weft.kernel.errors import Conflict, ContentTooLarge, NotFound
 
 ScopeName = Literal["global", "session"]

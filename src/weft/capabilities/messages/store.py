@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.messages.model import AudienceCount, Excerpt, Message, TranscriptRange
+    from weft.capabilities.sessions.model import Session
 
 
 class MessageStore(Protocol):
@@ -57,6 +58,12 @@ class MessageStore(Protocol):
     async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
         """Give a message to another audience."""
         ...
+
+
+class ReplyObserver(Protocol):
+    """Notified of every message that replies to another one, in the same transaction."""
+
+    async def replied(self, session: Session, parent: Message, reply: Message) -> None: ...
 
 
 class MessagePages(Keeping, Protocol):

@@ -19,10 +19,7 @@ from weft.capabilities.messages.model import (
     audience_for,
     audiences_of,
 )
-from weft.capabilities.messages.store import MessageStore
-from weft.capabilities.missing_context.answers import TASK, GapAnswers
-from weft.capabilities.records.recorder import Recorder
-from weft.capabilities.records.store import RecordStore
+from weft.capabilities.messages.store import MessageStore, ReplyObserver
 from weft.capabilities.sessions.model import Session, find_session, lock_active_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
@@ -133,7 +130,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
     messages: MessageStore
     outbox: Outbox
     clock: Clock
-    records: RecordStore
+    observer: ReplyObserver
 
     async def add(self, session_id: str, draft: Draft) -> Message:
         """Add a message behind the session's lock, which gives it its number and its place in time."""
@@ -143,9 +140,8 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         message = self._message(session, draft)
         await self.messages.add(session_id, message)
         await self.outbox.publish(self._added(session, message))
-        if parent is not None and parent.message_type == TASK and parent.recipient_id == message.sender:
-            answers = GapAnswers(Recorder(self.actor, self.records, self.outbox, self.clock), session)
-            await answers.by_message(parent.message_id, parent.metadata, message.message_id, message.audience)
+        if parent is not None:
+            await self.observer.replied(session, parent, message)
         return message
 
     async def change_visibility(self, session_id: str, message_id: int, visibility: Visibility) -> Message:

@@ -1,8 +1,4 @@
-"""Known gaps: what they are asked and answered by, and what ends them.
-
-An answer may be given on a board or in a message. Both lie below the operations on missing context, so what they have
-to know of a gap stands here, where they can reach it.
-"""
+"""Questions and answers about missing context: their board keys, their messages, and resolving a gap by an answer."""
 
 from __future__ import annotations
 
@@ -14,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.records.item_ids import MessageName
 from weft.capabilities.records.model import MissingContext
+from weft.capabilities.records.record_ids import MessageItemId, VersionId
+from weft.capabilities.records.recorder import Recorder
+from weft.capabilities.sessions.model import line_of
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
-    from weft.capabilities.records.recorder import Recorder
+    from weft.capabilities.board.model import Entry
+    from weft.capabilities.messages.model import Message
     from weft.capabilities.records.refs import Refs
     from weft.capabilities.records.store import StoredRecord
     from weft.capabilities.sessions.model import Session
@@ -104,32 +103,37 @@ async def close_gap(recorder: Recorder, kept: StoredRecord, refs: Refs, session:
 
 
 class GapAnswers(msgspec.Struct, frozen=True):
-    """What is said in a session that may end one of its gaps.
+    """Resolves a gap when its answer is written to the board or sent as a reply to its task message.
 
-    It does where whoever may know of the gap may read the answer; any other answer is for people to judge.
+    Only if the answer has the same readers as the gap, or everyone as reader; otherwise a person has to decide.
     """
 
     recorder: Recorder
-    session: Session
 
-    async def on_board(self, key: str, item_id: str, readers: tuple[str, ...]) -> None:
-        """End the gap whose answer a key is, if there is one."""
-        for kept in await self.recorder.records.open_missing(self.session.session_id, MOST_OPEN):
-            if answer_key(kept.record_id) == key:
-                await self._end(kept, item_id, readers)
-
-    async def by_message(self, task_id: int, task: str, message_id: int, audience: str) -> None:
-        """End the gap that a task was sent for, if it was. ``task`` is the metadata of that message, as JSON."""
-        kept = await self.recorder.records.find(MissingContext.type, _missing_id_in(task))
-        if kept is None or kept.session_id != self.session.session_id:
+    async def entry_written(self, session: Session, entry: Entry) -> None:
+        """Resolve the gap whose answer key was written, if there is one."""
+        if not entry.key.startswith(ANSWER):
             return
-        if any(asked.message_id == task_id for asked in notes_of(gap_in(kept)).requests):
-            await self._end(kept, str(MessageName(self.session.session_id, message_id)), (audience,))
+        for gap in await self.recorder.records.open_missing(session.session_id, MOST_OPEN):
+            if answer_key(gap.record_id) == entry.key:
+                version = VersionId(line_of(session.session_id), entry.key, entry.life, entry.version)
+                await self._resolve(gap, str(version), entry.readers, session)
 
-    async def _end(self, kept: StoredRecord, item_id: str, readers: tuple[str, ...]) -> None:
-        known = self.recorder.actor.matches(kept.readable_by)
-        if kept.status != "resolved" and known and readers in (ANYONE, kept.readable_by):
-            await close_gap(self.recorder, kept, (item_id,), self.session)
+    async def replied(self, session: Session, parent: Message, reply: Message) -> None:
+        """Resolve the gap that the parent message asked about, if the agent that was asked sent the reply."""
+        if parent.message_type != TASK or parent.recipient_id != reply.sender:
+            return
+        gap = await self.recorder.records.find(MissingContext.type, _missing_id_in(parent.metadata))
+        if gap is None or gap.session_id != session.session_id:
+            return
+        if any(request.message_id == parent.message_id for request in notes_of(gap_in(gap)).requests):
+            item_id = str(MessageItemId(session.session_id, reply.message_id))
+            await self._resolve(gap, item_id, (reply.audience,), session)
+
+    async def _resolve(self, gap: StoredRecord, item_id: str, readers: tuple[str, ...], session: Session) -> None:
+        may_know = self.recorder.actor.matches(gap.readable_by)
+        if gap.status != "resolved" and may_know and readers in (ANYONE, gap.readable_by):
+            await close_gap(self.recorder, gap, (item_id,), session)
 
 
 def _missing_id_in(metadata: str) -> str:

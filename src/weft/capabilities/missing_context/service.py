@@ -22,8 +22,8 @@ from weft.capabilities.missing_context.model import (
     position_of,
     same_refs,
 )
-from weft.capabilities.records.item_ids import VersionName
 from weft.capabilities.records.model import MissingContext
+from weft.capabilities.records.record_ids import VersionId
 from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
@@ -183,4 +183,4 @@ def _resolved(gap: MissingContext) -> AlreadyResolved:
 
 
 def _item(gap: Gap, entry: Entry) -> str:
-    return str(VersionName(line_of(session_of(gap).session_id), entry.key, entry.life, entry.version))
+    return str(VersionId(line_of(session_of(gap).session_id), entry.key, entry.life, entry.version))

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from msgspec import UNSET, structs
 
 from weft.capabilities.history.model import ChangeKind, Version
-from weft.capabilities.records.item_ids import MessageName, VersionName
 from weft.capabilities.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
-from weft.capabilities.records.record_ids import SourceName
+from weft.capabilities.records.record_ids import EngineSourceId, MessageItemId, VersionId
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.sessions.model import session_of
@@ -64,7 +63,7 @@ def version_item(line_id: str, version: Version) -> EngineItem:
     sort = line_id.partition(":")[0]
     removed = change.act is not ChangeKind.WRITE
     readers = ANYONE if meta.readable_by is None else meta.readable_by
-    name = VersionName(line_id, change.key, change.life, change.version, removed)
+    name = VersionId(line_id, change.key, change.life, change.version, removed)
     sensitivity = sensitivity_of(readers) if sort == "board" else "private"
     item = ContextItem(
         schema_version=SCHEMA_VERSION,
@@ -93,13 +92,13 @@ def message_item(session_id: str, message: Message) -> EngineItem:
     """Return a message as an item."""
     item = ContextItem(
         schema_version=SCHEMA_VERSION,
-        item_id=str(MessageName(session_id, message.message_id)),
+        item_id=str(MessageItemId(session_id, message.message_id)),
         context_kind="message",
         content_mode="opaque",
         visibility=(message.audience,),
         title=f"message {message.message_id} of {message.sender}",
         mime_type="text/plain",
-        source_refs=(str(SourceName("session", session_id)),),
+        source_refs=(str(EngineSourceId("session", session_id)),),
         token_estimate=approximate_tokens(message.content),
         trust_level=trust_of(message.author or ""),
         sensitivity=sensitivity_of((message.audience,)),
@@ -138,20 +137,20 @@ def session_surface(session: Session) -> ContextSurface:
     )
 
 
-def sources_in(session_id: str) -> tuple[SourceName, ...]:
+def sources_in(session_id: str) -> tuple[EngineSourceId, ...]:
     """Return where what a session holds comes from: its board and its transcript."""
-    return SourceName("board", session_id), SourceName("session", session_id)
+    return EngineSourceId("board", session_id), EngineSourceId("session", session_id)
 
 
-def source_of(line_id: str) -> SourceName:
+def source_of(line_id: str) -> EngineSourceId:
     """Return where the versions of a line come from: a board, whatever its branch, or a part of what an agent has."""
     sort, _, owner = line_id.partition(":")
     if sort == "board":
-        return SourceName("board", session_of(line_id))
-    return SourceName("agent", owner.partition(":")[0].partition("@")[0], sort)
+        return EngineSourceId("board", session_of(line_id))
+    return EngineSourceId("agent", owner.partition(":")[0].partition("@")[0], sort)
 
 
-def source_record(name: SourceName) -> ContextSourceRef:
+def source_record(name: EngineSourceId) -> ContextSourceRef:
     """Return a source that the engine itself keeps as the record it is."""
     uri = str(name)
     return ContextSourceRef(

@@ -13,8 +13,14 @@ from weft.capabilities.access.store import AccessStore
 from weft.capabilities.events.model import EventQuery
 from weft.capabilities.messages.search.by_sender_and_time import Moment, moment_meant
 from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
-from weft.capabilities.records.item_ids import MessageName
-from weft.capabilities.records.record_ids import EventOrigin, RecordRef, about_id, item_named, subject_of
+from weft.capabilities.records.record_ids import (
+    EventOrigin,
+    MessageItemId,
+    RecordRef,
+    event_subject_of,
+    parse_item_id,
+    subject_item_id,
+)
 from weft.capabilities.records.vocabulary import RecordType
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.clock import to_micros
@@ -167,7 +173,7 @@ async def list_records(request: ListRecords, finder: Finder, access: AccessStore
     if wanted is not None and request.item_id is None:
         await page.fill_from_log(wanted)
     elif wanted is not None:
-        await page.fill(await _of_item(item_named(request.item_id or ""), wanted, page))
+        await page.fill(await _of_item(parse_item_id(request.item_id or ""), wanted, page))
     return page.answer()
 
 
@@ -302,8 +308,8 @@ async def _about(item: RecordRef, look: Look) -> list[StoredEvent]:
     if found is None or found.kept is not None:
         return []
     made = _made_at(found.body)
-    subject, session_id = subject_of(item)
-    lasts = isinstance(item.origin, MessageName)
+    subject, session_id = event_subject_of(item)
+    lasts = isinstance(item.origin, MessageItemId)
     of_itself = EventQuery(
         subject=subject,
         session_id=session_id,
@@ -323,7 +329,7 @@ def _made_at(body: bytes) -> int | None:
 
 
 def _is_about(named: RecordRef, item: RecordRef) -> bool:
-    return named.id == item.id or (isinstance(named.origin, EventOrigin) and about_id(named.origin) == item.id)
+    return named.id == item.id or (isinstance(named.origin, EventOrigin) and subject_item_id(named.origin) == item.id)
 
 
 def _matches(recorded: StoredEvent, wanted: EventQuery) -> bool:

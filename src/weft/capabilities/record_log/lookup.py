@@ -34,19 +34,20 @@ from weft.capabilities.record_log.engine_items import (
 from weft.capabilities.record_log.redacted_items import redacted
 from weft.capabilities.record_log.redacted_records import as_shown, redactions_of
 from weft.capabilities.records.event_classes import context_event
-from weft.capabilities.records.item_ids import MessageName, VersionName
 from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, Record
 from weft.capabilities.records.record_ids import (
+    BulkCommit,
+    EngineSourceId,
     EventOrigin,
-    KeptName,
-    Pull,
-    Push,
+    MessageItemId,
+    PullOrigin,
     RecordRef,
-    SessionName,
-    SourceName,
-    VersionAt,
-    named_by,
-    push_of,
+    StoredRecordId,
+    SurfaceId,
+    VersionId,
+    VersionOrigin,
+    bulk_commit_of,
+    records_of_event,
 )
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import RecordStore
@@ -127,11 +128,11 @@ class Look:
 
     async def named_in(self, told: Sequence[StoredEvent], *, events: bool) -> list[list[RecordRef]]:
         """Return, for each event, the records it stands for: in an order that stays, and itself last if wanted."""
-        pushes = {recorded.event.seq: push for recorded in told if (push := push_of(recorded.event)) is not None}
+        pushes = {recorded.event.seq: push for recorded in told if (push := bulk_commit_of(recorded.event)) is not None}
         pushed = await self._pushed(pushes.values())
         named = []
         for recorded in told:
-            direct = named_by(recorded)
+            direct = records_of_event(recorded)
             itself = [await self._itself(recorded, direct)] if events else []
             push = pushes.get(recorded.event.seq)
             until = to_micros(recorded.event.at)
@@ -144,12 +145,12 @@ class Look:
         origins = [each.origin for each in named]
         origins += [origin.about for origin in origins if isinstance(origin, EventOrigin) and origin.about is not None]
         items = {
-            **await self._versions({origin for origin in origins if isinstance(origin, VersionAt)}),
-            **await self._messages({origin for origin in origins if isinstance(origin, MessageName)}),
+            **await self._versions({origin for origin in origins if isinstance(origin, VersionOrigin)}),
+            **await self._messages({origin for origin in origins if isinstance(origin, MessageItemId)}),
         }
-        stored = await self._stored({origin for origin in origins if isinstance(origin, KeptName)})
+        stored = await self._stored({origin for origin in origins if isinstance(origin, StoredRecordId)})
         redactions = await redactions_of({(each.type, each.id) for each in named}, self.finder.records)
-        parts = await self._parts({origin for origin in origins if isinstance(origin, Pull)})
+        parts = await self._parts({origin for origin in origins if isinstance(origin, PullOrigin)})
         return [await self._found(each, items, stored, redactions.get((each.type, each.id)), parts) for each in named]
 
     async def record(self, named: RecordRef) -> FoundRecord | None:
@@ -175,7 +176,7 @@ class Look:
         is_here = self.only is None or recorded.event.session_id in (None, self.only)
         return is_here and Interest().covers(recorded, self.finder.actor)
 
-    async def _may_know(self, source: SourceName) -> bool:
+    async def _may_know(self, source: EngineSourceId) -> bool:
         """Tell whether a source is there for the caller: a session's for who takes part, an agent's for itself."""
         if source.place != "agent":
             return await self.session(source.owner) is not None
@@ -192,30 +193,30 @@ class Look:
         if any(each.type == "context_event" for each in direct):
             return None
         record = context_event(recorded, await self.source())
-        about = next((each.origin for each in direct if isinstance(each.origin, VersionAt | MessageName)), None)
+        about = next((each.origin for each in direct if isinstance(each.origin, VersionOrigin | MessageItemId)), None)
         return None if record is None else RecordRef("context_event", record.event_id, EventOrigin(recorded, about))
 
     async def _found(
         self,
         named: RecordRef,
         items: Mapping[object, EngineItem | _Hidden],
-        stored: Mapping[KeptName, StoredRecord],
+        stored: Mapping[StoredRecordId, StoredRecord],
         redaction: Redaction | None,
-        parts: Mapping[Pull, Mapping[str, PartAt]],
+        parts: Mapping[PullOrigin, Mapping[str, PartAt]],
     ) -> FoundRecord | None:
         match named.origin:
-            case VersionAt() | MessageName():
+            case VersionOrigin() | MessageItemId():
                 item = items.get(named.origin)
                 return _shown(named, item, redaction) if isinstance(item, EngineItem) else None
-            case KeptName():
+            case StoredRecordId():
                 kept = stored.get(named.origin)
                 return None if kept is None else _as_kept(named, kept, redaction)
-            case SessionName(session_id):
+            case SurfaceId(session_id):
                 session = await self.session(session_id)
                 return None if session is None else _made(named, session_surface(session))
-            case SourceName():
+            case EngineSourceId():
                 return _made(named, source_record(named.origin)) if await self._may_know(named.origin) else None
-            case Pull():
+            case PullOrigin():
                 taken = parts.get(named.origin)
                 return None if taken is None else _made(named, _pulled(named, named.origin, taken))
             case EventOrigin(recorded, about):
@@ -223,8 +224,8 @@ class Look:
                 is_hidden = items.get(about) is _HIDDEN
                 return None if record is None or is_hidden else _made(named, record)
 
-    async def _versions(self, wanted: set[VersionAt]) -> dict[object, EngineItem | _Hidden]:
-        by_line: dict[str, dict[VersionAt, Version]] = defaultdict(dict)
+    async def _versions(self, wanted: set[VersionOrigin]) -> dict[object, EngineItem | _Hidden]:
+        by_line: dict[str, dict[VersionOrigin, Version]] = defaultdict(dict)
         for version_at, version in (await self._changes(wanted)).items():
             by_line[version_at.name.line_id][version_at] = version
         seen: dict[object, EngineItem | _Hidden] = {}
@@ -237,13 +238,13 @@ class Look:
                 seen[version_at] = _HIDDEN if known is None else version_item(line_id, known)
         return seen
 
-    async def _changes(self, wanted: set[VersionAt]) -> dict[VersionAt, Version]:
+    async def _changes(self, wanted: set[VersionOrigin]) -> dict[VersionOrigin, Version]:
         """Return what history has of these versions: by their commits, or by their numbers where that is not enough."""
         spots = {
             each: ChangeRef(each.name.line_id, each.name.key, each.commit) for each in wanted if each.commit is not None
         }
         at = await self.finder.lines.versions_at(list(spots.values())) if spots else {}
-        found: dict[VersionAt, Version] = {}
+        found: dict[VersionOrigin, Version] = {}
         for each in wanted:
             version = at.get(spots[each]) if each in spots else None
             if version is None or not _is_meant(version, each):
@@ -252,7 +253,7 @@ class Look:
                 found[each] = version
         return found
 
-    async def _numbered(self, wanted: VersionAt) -> Version | None:
+    async def _numbered(self, wanted: VersionOrigin) -> Version | None:
         changes = await numbered_here(wanted.name, self.finder.lines)
         return next((change for change in changes if _is_meant(change, wanted)), None)
 
@@ -270,7 +271,7 @@ class Look:
         except NotFound:
             return None
 
-    async def _messages(self, wanted: set[MessageName]) -> dict[object, EngineItem | _Hidden]:
+    async def _messages(self, wanted: set[MessageItemId]) -> dict[object, EngineItem | _Hidden]:
         by_session: dict[str, list[int]] = defaultdict(list)
         for name in sorted(wanted):
             by_session[name.session_id].append(name.message_id)
@@ -279,16 +280,16 @@ class Look:
         for session_id, numbers in by_session.items():
             session = await self.session(session_id)
             for message in [] if session is None else await self.finder.messages.find_several(session_id, numbers):
-                name = MessageName(session_id, message.message_id)
+                name = MessageItemId(session_id, message.message_id)
                 seen[name] = message_item(session_id, message) if message.audience in audiences else _HIDDEN
         return seen
 
-    async def _stored(self, wanted: set[KeptName]) -> dict[KeptName, StoredRecord]:
+    async def _stored(self, wanted: set[StoredRecordId]) -> dict[StoredRecordId, StoredRecord]:
         found = await self.finder.records.find_several(sorted(wanted)) if wanted else ()
         shown = await as_shown([kept for kept in found if await self.may_read(kept)], self.finder.records)
-        return {KeptName(kept.type, kept.record_id): kept for kept in shown}
+        return {StoredRecordId(kept.type, kept.record_id): kept for kept in shown}
 
-    async def _parts(self, pulls: set[Pull]) -> dict[Pull, Mapping[str, PartAt]]:
+    async def _parts(self, pulls: set[PullOrigin]) -> dict[PullOrigin, Mapping[str, PartAt]]:
         """Return what each pull took, by part; what is left of a branch that was deleted since is nothing."""
         moments = {(pull.context_id, pull.name.version) for pull in pulls}
         at = {
@@ -298,7 +299,7 @@ class Look:
         found = {pull: at[pull.context_id, pull.name.version] for pull in pulls}
         return {pull: parts for pull, parts in found.items() if parts or pull.name.version == 0}
 
-    async def _pushed(self, pushes: Collection[Push]) -> dict[Push, list[tuple[VersionName, int]]]:
+    async def _pushed(self, pushes: Collection[BulkCommit]) -> dict[BulkCommit, list[tuple[VersionId, int]]]:
         """Return the entries that each push changed, with the commits of the parts they are in."""
         lines = self.finder.lines
         wholes = {push for push in pushes if push.is_of_whole}
@@ -320,7 +321,7 @@ class Look:
         }
 
 
-async def numbered_here(name: VersionName, lines: LineStore) -> list[Version]:
+async def numbered_here(name: VersionId, lines: LineStore) -> list[Version]:
     """Return the changes that a name means: those of its own line, not of what that line goes on from.
 
     There they have other names, and what is redacted or closed is so under those.
@@ -366,7 +367,7 @@ def _digest(record: ContextItem) -> str | None:
     return digest_of(record.content) if isinstance(record.content, str) else None
 
 
-def _is_meant(version: Version, wanted: VersionAt) -> bool:
+def _is_meant(version: Version, wanted: VersionOrigin) -> bool:
     change, name = version.change, wanted.name
     is_same = (change.life, change.version, change.act is not ChangeKind.WRITE) == (
         name.life,
@@ -376,23 +377,23 @@ def _is_meant(version: Version, wanted: VersionAt) -> bool:
     return is_same and version.committed_at <= wanted.until
 
 
-def _parts_in(named: Sequence[Version], texts: Mapping[bytes, str]) -> list[Push]:
+def _parts_in(named: Sequence[Version], texts: Mapping[bytes, str]) -> list[BulkCommit]:
     """Return the commits of the parts that a commit of the whole context names."""
     said = [texts.get(version.change.blob_hash or b"") for version in named]
     at = [msgspec.json.decode(text, type=PartAt) for text in said if text is not None]
-    return [Push(part.line, part.seq) for part in at]
+    return [BulkCommit(part.line, part.seq) for part in at]
 
 
-def _version_name(line_id: str, version: Version) -> VersionName:
+def _version_name(line_id: str, version: Version) -> VersionId:
     change = version.change
-    return VersionName(line_id, change.key, change.life, change.version, change.act is not ChangeKind.WRITE)
+    return VersionId(line_id, change.key, change.life, change.version, change.act is not ChangeKind.WRITE)
 
 
-def _entry(name: VersionName, seq: int, until: int) -> RecordRef:
-    return RecordRef("context_item", str(name), VersionAt(name, seq, until))
+def _entry(name: VersionId, seq: int, until: int) -> RecordRef:
+    return RecordRef("context_item", str(name), VersionOrigin(name, seq, until))
 
 
-def _pulled(named: RecordRef, pull: Pull, parts: Mapping[str, PartAt]) -> ContextAssembly | ContextInjection:
+def _pulled(named: RecordRef, pull: PullOrigin, parts: Mapping[str, PartAt]) -> ContextAssembly | ContextInjection:
     name = pull.name
     at, owner = from_micros(name.at), f"{PRINCIPAL}{name.owner}"
     native = {"weft": {"context_id": pull.context_id, "version": name.version, "session_id": name.session_id}}

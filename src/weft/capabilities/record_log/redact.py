@@ -16,9 +16,8 @@ from weft.capabilities.indexing.collections.store import ShelfStore
 from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.lookup import Finder, session_of_line
 from weft.capabilities.record_log.redacted_records import QUOTING
-from weft.capabilities.records.item_ids import MessageName, VersionName
 from weft.capabilities.records.model import ContextItem
-from weft.capabilities.records.record_ids import KeptName, RecordRef, item_named
+from weft.capabilities.records.record_ids import MessageItemId, RecordRef, StoredRecordId, VersionId, parse_item_id
 from weft.capabilities.records.recorder import RecordNotFound
 from weft.capabilities.records.store import RecordStore, Redaction
 from weft.capabilities.search.session_indexing.cursor import standing_of
@@ -115,7 +114,7 @@ class Redactions(msgspec.Struct, frozen=True):
     async def _found(self, item_id: str, session_id: str | None) -> FoundRecord:
         """Return what says something under an id: an item or, where there is none, a summary or an assembly."""
         look = await self.finder.look(session_id)
-        named = [item_named(item_id), *(RecordRef(kind, item_id, KeptName(kind, item_id)) for kind in QUOTING)]
+        named = [parse_item_id(item_id), *(RecordRef(kind, item_id, StoredRecordId(kind, item_id)) for kind in QUOTING)]
         found = next((each for each in await look.records(named) if each is not None), None)
         if found is None:
             raise _no_item(item_id)
@@ -183,7 +182,7 @@ class Redactions(msgspec.Struct, frozen=True):
 
     async def _readers(self, found: FoundRecord, item_id: str) -> tuple[str, ...]:
         """Return who may be told: those who may read the item now, and whoever redacts it."""
-        own, version = f"{PRINCIPAL}{self.actor.principal_id}", VersionName.parse(item_id)
+        own, version = f"{PRINCIPAL}{self.actor.principal_id}", VersionId.parse(item_id)
         readers = found.kept.readable_by if found.kept is not None else _item(found.body).visibility
         if version is not None and version.line_id.startswith("board:"):
             name = (version.line_id, version.key, version.life, version.version)
@@ -248,7 +247,7 @@ def _no_item(item_id: str) -> RecordNotFound:
 def _session_of(found: FoundRecord, item_id: str) -> str | None:
     if found.kept is not None:
         return found.kept.session_id
-    message, version = MessageName.parse(item_id), VersionName.parse(item_id)
+    message, version = MessageItemId.parse(item_id), VersionId.parse(item_id)
     if message is not None:
         return message.session_id
     return None if version is None else session_of_line(version.line_id)

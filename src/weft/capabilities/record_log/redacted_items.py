@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import UNSET, structs
 
 from weft.capabilities.record_log.engine_items import EngineItem, digest_of, saying
-from weft.capabilities.records.item_ids import is_engine_item
 from weft.capabilities.records.model import ContextItem
+from weft.capabilities.records.record_ids import is_engine_item
 from weft.capabilities.records.refs import Link
 from weft.capabilities.redaction import record_text as prose
 from weft.kernel.tokens import approximate_tokens

@@ -16,10 +16,17 @@ from weft.capabilities.history.model import LATEST, line_name
 from weft.capabilities.record_log.engine_items import digest_of
 from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
-from weft.capabilities.records.item_ids import MessageName, VersionName, is_engine_item
 from weft.capabilities.records.markup_port import MarkupReader
 from weft.capabilities.records.model import ContextItem, ContextSourceRef
-from weft.capabilities.records.record_ids import KeptName, RecordRef, SourceName, item_named
+from weft.capabilities.records.record_ids import (
+    EngineSourceId,
+    MessageItemId,
+    RecordRef,
+    StoredRecordId,
+    VersionId,
+    is_engine_item,
+    parse_item_id,
+)
 from weft.capabilities.records.recorder import RecordNotFound
 from weft.capabilities.records.resolution import PassageResolution, lost, resolve
 from weft.capabilities.records.validation import check_record
@@ -189,13 +196,13 @@ async def _addressed(request: ResolveSource, look: Look) -> _Asked:
 
 def _is_address(source_id: str) -> bool:
     """Tell whether an id says itself where its source is: Weft gives such ids to nothing else."""
-    is_uri = _ENTRY.match(source_id) or _MESSAGE.match(source_id) or SourceName.parse(source_id)
+    is_uri = _ENTRY.match(source_id) or _MESSAGE.match(source_id) or EngineSourceId.parse(source_id)
     return is_uri is not None or is_engine_item(source_id)
 
 
 async def _recorded(source_id: str, look: Look) -> ContextSourceRef:
     kind = ContextSourceRef.type
-    found = await look.record(RecordRef(kind, source_id, KeptName(kind, source_id)))
+    found = await look.record(RecordRef(kind, source_id, StoredRecordId(kind, source_id)))
     if found is None:
         shown = source_id[:100]
         raise RecordNotFound(f"There is no source ref '{shown}'.", resource_type="record", resource_id=shown)
@@ -204,22 +211,22 @@ async def _recorded(source_id: str, look: Look) -> ContextSourceRef:
 
 async def _said_now(uri: str, look: Look) -> _Said:
     """Return what a source that Weft keeps says now, as the caller may read it."""
-    if SourceName.parse(uri) is not None:
+    if EngineSourceId.parse(uri) is not None:
         return _Said(None, why=_NO_TEXT)
     if is_address_of_document(uri):
         return _Said(None)
     entry, message = _ENTRY.match(uri), _MESSAGE.match(uri)
     if entry is not None:
         name = await _entry(entry[1], entry[2], _query(entry[3] or ""), look)
-        return _Said(None) if name is None else _of_item(await look.record(item_named(str(name))))
-    item_id = uri if message is None else str(MessageName(message[1], int(message[2])))
-    named = item_named(item_id)
-    if isinstance(named.origin, KeptName):
+        return _Said(None) if name is None else _of_item(await look.record(parse_item_id(str(name))))
+    item_id = uri if message is None else str(MessageItemId(message[1], int(message[2])))
+    named = parse_item_id(item_id)
+    if isinstance(named.origin, StoredRecordId):
         raise SourceElsewhere(f"Weft does not keep what '{uri[:200]}' says.", uri=uri[:200])
     return _of_item(await look.record(named))
 
 
-async def _entry(session_id: str, key: str, query: dict[str, str], look: Look) -> VersionName | None:
+async def _entry(session_id: str, key: str, query: dict[str, str], look: Look) -> VersionId | None:
     """Return the version of a board's key that an address means: the one that stands, or an earlier one of its life."""
     timelines, lines = look.finder.timelines, look.finder.lines
     line_id = line_name(line_of(session_id), query.get("branch"))
@@ -235,11 +242,11 @@ async def _entry(session_id: str, key: str, query: dict[str, str], look: Look) -
     return None
 
 
-async def _named(line_id: str, version: Version, look: Look) -> VersionName:
+async def _named(line_id: str, version: Version, look: Look) -> VersionId:
     """Return what a version is called on the line that it was made on, which may be what a branch came from."""
     past = await look.finder.lines.past(line_id, version.seq)
     change = version.change
-    return VersionName(past[0].line_id if past else line_id, change.key, change.life, change.version)
+    return VersionId(past[0].line_id if past else line_id, change.key, change.life, change.version)
 
 
 def _of_item(found: FoundRecord | None) -> _Said:

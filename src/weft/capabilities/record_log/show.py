@@ -13,14 +13,14 @@ from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem
 from weft.capabilities.records.record_ids import (
-    KeptName,
-    PullName,
+    PullId,
     RecordRef,
-    event_number,
-    item_named,
-    named_by,
-    source_named,
-    surface_named,
+    StoredRecordId,
+    event_seq_of,
+    parse_item_id,
+    parse_source_id,
+    parse_surface_id,
+    records_of_event,
 )
 from weft.capabilities.records.recorder import RecordNotFound
 from weft.capabilities.records.refs import Link
@@ -134,25 +134,25 @@ async def _find(request: ShowRecord, look: Look) -> FoundRecord:
 
 async def _derived(record_id: str, look: Look) -> list[RecordRef]:
     """Return what an id means that the engine itself has given."""
-    candidates = (item_named(record_id), surface_named(record_id), source_named(record_id))
-    derived = [each for each in candidates if not isinstance(each.origin, KeptName)]
+    candidates = (parse_item_id(record_id), parse_surface_id(record_id), parse_source_id(record_id))
+    derived = [each for each in candidates if not isinstance(each.origin, StoredRecordId)]
     return derived or await _told(record_id, look)
 
 
 def _kept(record_id: str) -> list[RecordRef]:
     """Return records of every type that can have an id; what was imported keeps the one that it had."""
-    return [RecordRef(kind, record_id, KeptName(kind, record_id)) for kind in RECORD_TYPES]
+    return [RecordRef(kind, record_id, StoredRecordId(kind, record_id)) for kind in RECORD_TYPES]
 
 
 async def _told(record_id: str, look: Look) -> list[RecordRef]:
     """Return what an event of the log is called by this id: itself, or what a pull put together and showed."""
-    finder, pull = look.finder, PullName.parse(record_id)
+    finder, pull = look.finder, PullId.parse(record_id)
     if pull is not None:
         moment = EventQuery(session_id=pull.session_id, subject=pull.owner, since=pull.at, until=pull.at + 1)
         events = [recorded for recorded in await finder.events.find(moment, 0, 10) if look.may_be_told(recorded)]
-        named = {each.id: each for recorded in events for each in named_by(recorded)}
+        named = {each.id: each for recorded in events for each in records_of_event(recorded)}
         return [named[record_id]] if record_id in named else []
-    number = event_number(record_id, await look.source())
+    number = event_seq_of(record_id, await look.source())
     if number is None:
         return []
     events = [recorded for recorded in await finder.events.numbered([number]) if look.may_be_told(recorded)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import UNSET, Struct, structs
 
 from weft.capabilities.records.model import ContextEvent
-from weft.capabilities.records.record_ids import SessionName, ids_told_by
+from weft.capabilities.records.record_ids import SurfaceId, record_ids_of_event
 from weft.capabilities.records.refs import Link, Maybe, McpMapping, OpenTelemetryMapping
 from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION, EventClass
 from weft.kernel.correlation import UNRELATED, Correlation
@@ -139,8 +139,8 @@ def _record_ids(recorded: StoredEvent, event_class: EventClass) -> dict[str, str
     """Return the ids by which an event is joined to the records it is about; what changes a session is about that."""
     session_id = recorded.event.session_id
     of_session = event_class.startswith(_OF_SURFACE) and session_id is not None
-    surface = {"surface_id": str(SessionName(session_id or ""))} if of_session else {}
-    return {**surface, **ids_told_by(recorded)}
+    surface = {"surface_id": str(SurfaceId(session_id or ""))} if of_session else {}
+    return {**surface, **record_ids_of_event(recorded)}
 
 
 def _identity(recorded: StoredEvent, source: str) -> tuple[str, str]:

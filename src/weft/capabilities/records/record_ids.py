@@ -9,7 +9,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.history.model import LATEST, line_name, trunk_of
-from weft.capabilities.records.item_ids import MessageName, VersionName, is_engine_item, is_number, memory_line
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.clock import to_micros
@@ -27,24 +26,86 @@ _INJECTION = "/injection"
 _OF_WEFT = "urn:weft:"
 _OPENING = frozenset({"session.created", "session.imported", "session.archived"})
 _ENDS = frozenset({"deleted", "expired"})
-# Of so many, every database keeps every one.
 # What changes an agent's memory without an event for every entry.
 _TAKEN_OVER = frozenset({"history.rolled_back", "history.merged"})
+# The sorts of lines whose versions are items.
+SORTS = frozenset({"board", "memory", "context", "agent"})
+_DIGITS = len(str(LARGEST))
 
 
-class VersionAt(NamedTuple):
+class VersionId(NamedTuple):
+    """What an item that is a version of a key is called."""
+
+    line_id: str
+    key: str
+    life: int
+    version: int
+    removed: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.line_id}/{self.key}/{self.life}.{self.version}{'/removed' if self.removed else ''}"
+
+    @classmethod
+    def parse(cls, item_id: str) -> VersionId | None:
+        """Return what an id means; None if it is not that of a version."""
+        body, removed = item_id.removesuffix("/removed"), item_id.endswith("/removed")
+        line_id, _, rest = body.partition("/")
+        key, _, numbers = rest.rpartition("/")
+        life, _, version = numbers.partition(".")
+        if line_id.partition(":")[0] not in SORTS or not (key and is_number(life) and is_number(version)):
+            return None
+        return cls(line_id, key, int(life), int(version), removed)
+
+
+class MessageItemId(NamedTuple):
+    """What an item that is a message is called."""
+
+    session_id: str
+    message_id: int
+
+    def __str__(self) -> str:
+        return f"message:{self.session_id}/{self.message_id}"
+
+    @classmethod
+    def parse(cls, item_id: str) -> MessageItemId | None:
+        session_id, _, number = item_id.removeprefix("message:").partition("/")
+        if not item_id.startswith("message:") or not session_id or not is_number(number):
+            return None
+        return cls(session_id, int(number))
+
+
+def is_engine_item(item_id: str) -> bool:
+    """Tell whether an item is one that the engine itself makes, so that what it says beside its content is known."""
+    return MessageItemId.parse(item_id) is not None or VersionId.parse(item_id) is not None
+
+
+def memory_line(owner: str, session_id: str | None) -> str:
+    """Return the line that keeps a part of an agent's memory. Names hold no colon, so no two parts share one."""
+    return f"memory:{owner}" if session_id is None else f"memory:{owner}:{session_id}"
+
+
+def is_number(text: str) -> bool:
+    """Tell whether text is a whole number as Weft writes it.
+
+    Nothing has two names: what is redacted under one of them would still be shown under the other.
+    """
+    plain = text.isascii() and text.isdigit() and len(text) <= _DIGITS
+    return plain and (text == "0" or not text.startswith("0"))
+
+
+class VersionOrigin(NamedTuple):
     """A version of a key, the commit that made it if that is told, and the last moment at which it can have been.
 
     ``moved`` if it was told of elsewhere, where commits may have had other numbers.
     """
 
-    name: VersionName
+    name: VersionId
     commit: int | None = None
     until: int = LATEST
     moved: bool = False
 
 
-class SessionName(NamedTuple):
+class SurfaceId(NamedTuple):
     """A session as the surface it is."""
 
     session_id: str
@@ -53,7 +114,7 @@ class SessionName(NamedTuple):
         return f"{_SURFACE}{self.session_id}"
 
 
-class SourceName(NamedTuple):
+class EngineSourceId(NamedTuple):
     """Where items come from that the engine keeps: the board or the transcript of a session, a part of an agent."""
 
     place: str
@@ -64,19 +125,19 @@ class SourceName(NamedTuple):
         return f"{self.place}://{self.owner}" + (f"/{self.part}" if self.part else "")
 
     @classmethod
-    def parse(cls, source_id: str) -> SourceName | None:
+    def parse(cls, source_id: str) -> EngineSourceId | None:
         found = _SOURCE.match(source_id)
         return None if found is None else cls(*(part for part in found.groups() if part))
 
 
-class KeptName(NamedTuple):
+class StoredRecordId(NamedTuple):
     """A record that is kept as such."""
 
     type: str
     record_id: str
 
 
-class PullName(NamedTuple):
+class PullId(NamedTuple):
     """What an agent took into a session: which version of its context, and when."""
 
     session_id: str
@@ -88,7 +149,7 @@ class PullName(NamedTuple):
         return f"{_PULL}{self.session_id}/{self.owner}/{self.version}.{self.at}"
 
     @classmethod
-    def parse(cls, record_id: str) -> PullName | None:
+    def parse(cls, record_id: str) -> PullId | None:
         session_id, _, rest = record_id.removeprefix(_PULL).removesuffix(_INJECTION).partition("/")
         owner, _, numbers = rest.partition("/")
         version, _, at = numbers.partition(".")
@@ -97,10 +158,10 @@ class PullName(NamedTuple):
         return cls(session_id, owner, int(version), int(at))
 
 
-class Pull(NamedTuple):
+class PullOrigin(NamedTuple):
     """A pull as its event tells of it. ``taken`` is the hash of what was taken, if it was noted."""
 
-    name: PullName
+    name: PullId
     context_id: str
     taken: str | None
 
@@ -109,10 +170,10 @@ class EventOrigin(NamedTuple):
     """An event itself, and the item it is about: whoever may not see that any more is not told of it either."""
 
     recorded: StoredEvent
-    about: VersionAt | MessageName | None
+    about: VersionOrigin | MessageItemId | None
 
 
-Origin = VersionAt | MessageName | SessionName | SourceName | KeptName | Pull | EventOrigin
+RecordOrigin = VersionOrigin | MessageItemId | SurfaceId | EngineSourceId | StoredRecordId | PullOrigin | EventOrigin
 
 
 class RecordRef(NamedTuple):
@@ -120,10 +181,10 @@ class RecordRef(NamedTuple):
 
     type: str
     id: str
-    origin: Origin
+    origin: RecordOrigin
 
 
-class Push(NamedTuple):
+class BulkCommit(NamedTuple):
     """A commit whose changes are items that no other event names. Of a whole context, it names those of its parts."""
 
     line_id: str
@@ -134,97 +195,97 @@ class Push(NamedTuple):
         return self.line_id.startswith("context:") and self.line_id.count(":") == 1
 
 
-def named_by(recorded: StoredEvent) -> list[RecordRef]:
+def records_of_event(recorded: StoredEvent) -> list[RecordRef]:
     """Return the records that an event names by itself."""
     event = recorded.event
     stored = event.data.get("record_type")
     if isinstance(stored, str) and stored in RECORD_TYPES:
-        return [RecordRef(stored, event.subject, KeptName(stored, event.subject))]
+        return [RecordRef(stored, event.subject, StoredRecordId(stored, event.subject))]
     if event.type == "context.redaction.applied":
         return [_redacted(event)]
     if event.type == "context.pulled" and event.session_id is not None:
         return _pulled(event)
     if event.type in _OPENING and event.session_id is not None:
-        name = SessionName(event.session_id)
+        name = SurfaceId(event.session_id)
         return [RecordRef("context_surface", str(name), name)]
-    about = about_of(recorded)
+    about = item_of_event(recorded)
     return [] if about is None else [_item(about)]
 
 
-def ids_told_by(recorded: StoredEvent) -> dict[str, str]:
+def record_ids_of_event(recorded: StoredEvent) -> dict[str, str]:
     """Return the ids of the records that an event names, each under the name that records of its type have for it."""
-    named = (each for each in named_by(recorded) if each.type != "context_event")
+    named = (each for each in records_of_event(recorded) if each.type != "context_event")
     return {RECORD_TYPES[each.type].id_field: each.id for each in named}
 
 
-def about_of(recorded: StoredEvent) -> VersionAt | MessageName | None:
+def item_of_event(recorded: StoredEvent) -> VersionOrigin | MessageItemId | None:
     """Return the item that an event of a key or a message is about."""
     event = recorded.event
     sort, _, done = event.type.partition(".")
     if sort == "message":
-        return MessageName.parse(f"message:{event.session_id}/{event.subject}")
+        return MessageItemId.parse(f"message:{event.session_id}/{event.subject}")
     life, version, commit = (_number_in(event, name) for name in ("life", "version", "commit"))
     if sort not in {"board", "branch", "memory"} or life is None or version is None:
         return None
-    name = VersionName(_line_of(recorded, sort), event.subject, life, version, done in _ENDS)
-    return VersionAt(name, commit, to_micros(event.at), recorded.origin is not None)
+    name = VersionId(_line_of(recorded, sort), event.subject, life, version, done in _ENDS)
+    return VersionOrigin(name, commit, to_micros(event.at), recorded.origin is not None)
 
 
-def push_of(event: Event) -> Push | None:
+def bulk_commit_of(event: Event) -> BulkCommit | None:
     """Return the commit that has to be looked into to know what an event of an agent's memory is about."""
     version, context_id = _number_in(event, "version"), event.data.get("context_id")
     if version is None:
         return None
     if event.type == "agent.defined":
-        return Push(f"agent:{event.subject}", version)
+        return BulkCommit(f"agent:{event.subject}", version)
     of_memory = isinstance(context_id, str) and context_id.startswith("context:")
     if of_memory and (event.type == "context.pushed" or event.type in _TAKEN_OVER):
-        return Push(str(context_id), version)
+        return BulkCommit(str(context_id), version)
     return None
 
 
-def item_named(item_id: str) -> RecordRef:
+def parse_item_id(item_id: str) -> RecordRef:
     """Return what an id of an item means: something the engine keeps anyway, or an item that is kept as a record."""
-    version = VersionName.parse(item_id)
+    version = VersionId.parse(item_id)
     if version is not None:
-        return _item(VersionAt(version))
-    message = MessageName.parse(item_id)
-    return RecordRef("context_item", item_id, message or KeptName("context_item", item_id))
+        return _item(VersionOrigin(version))
+    message = MessageItemId.parse(item_id)
+    return RecordRef("context_item", item_id, message or StoredRecordId("context_item", item_id))
 
 
-def surface_named(surface_id: str) -> RecordRef:
+def parse_surface_id(surface_id: str) -> RecordRef:
     """Return what an id of a surface means."""
     kind = "context_surface"
     if surface_id.startswith(_SURFACE):
-        return RecordRef(kind, surface_id, SessionName(surface_id.removeprefix(_SURFACE)))
-    return RecordRef(kind, surface_id, KeptName(kind, surface_id))
+        return RecordRef(kind, surface_id, SurfaceId(surface_id.removeprefix(_SURFACE)))
+    return RecordRef(kind, surface_id, StoredRecordId(kind, surface_id))
 
 
-def source_named(source_id: str) -> RecordRef:
+def parse_source_id(source_id: str) -> RecordRef:
     """Return what an id of a source ref means."""
     kind = "context_source_ref"
-    return RecordRef(kind, source_id, SourceName.parse(source_id) or KeptName(kind, source_id))
+    return RecordRef(kind, source_id, EngineSourceId.parse(source_id) or StoredRecordId(kind, source_id))
 
 
 def is_reserved(record_id: str) -> bool:
     """Tell whether an id is of the sort that the engine itself gives."""
     if record_id.startswith((_SURFACE, _PULL, _OF_WEFT)) or is_engine_item(record_id):
         return True
-    return SourceName.parse(record_id) is not None
+    return EngineSourceId.parse(record_id) is not None
 
 
-def event_number(event_id: str, source: str) -> int | None:
+def event_seq_of(event_id: str, source: str) -> int | None:
     """Return the number of an event in the log of this name, if the id is of one."""
     number = event_id.removeprefix(f"{source}#")
     return int(number) if number != event_id and is_number(number) else None
 
 
-def subject_of(item: RecordRef) -> tuple[str, str | None]:
+def event_subject_of(item: RecordRef) -> tuple[str, str | None]:
     """Return what events about an item have as their subject, and in which session they are if that is known."""
     origin = item.origin
-    if isinstance(origin, MessageName):
+    if isinstance(origin, MessageItemId):
         return str(origin.message_id), origin.session_id
-    if isinstance(origin, VersionAt):
+    if isinstance(origin, VersionOrigin):
         sort, _, owner = origin.name.line_id.partition(":")
         of_agent = sort in {"context", "agent"}
         if of_agent:
@@ -233,21 +294,21 @@ def subject_of(item: RecordRef) -> tuple[str, str | None]:
     return item.id, None
 
 
-def about_id(told: EventOrigin) -> str | None:
+def subject_item_id(told: EventOrigin) -> str | None:
     """Return the id of the item that an event is about."""
     return None if told.about is None else _item(told.about).id
 
 
-def _item(about: VersionAt | MessageName) -> RecordRef:
-    return RecordRef("context_item", str(about.name if isinstance(about, VersionAt) else about), about)
+def _item(about: VersionOrigin | MessageItemId) -> RecordRef:
+    return RecordRef("context_item", str(about.name if isinstance(about, VersionOrigin) else about), about)
 
 
 def _redacted(event: Event) -> RecordRef:
     kind = event.data.get("redacted_type", "context_item")
     return (
-        item_named(event.subject)
+        parse_item_id(event.subject)
         if kind == "context_item"
-        else RecordRef(kind, event.subject, KeptName(kind, event.subject))
+        else RecordRef(kind, event.subject, StoredRecordId(kind, event.subject))
     )
 
 
@@ -256,8 +317,8 @@ def _pulled(event: Event) -> list[RecordRef]:
     version, context_id, taken = _number_in(event, "version"), event.data.get("context_id"), event.data.get("hash")
     if version is None or not isinstance(context_id, str) or trunk_of(context_id) != f"context:{event.subject}":
         return []
-    name = PullName(event.session_id or "", event.subject, version, to_micros(event.at))
-    pull = Pull(name, context_id, taken if isinstance(taken, str) else None)
+    name = PullId(event.session_id or "", event.subject, version, to_micros(event.at))
+    pull = PullOrigin(name, context_id, taken if isinstance(taken, str) else None)
     return [
         RecordRef("context_assembly", str(name), pull),
         RecordRef("context_injection", f"{name}{_INJECTION}", pull),

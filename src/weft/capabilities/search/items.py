@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from weft.capabilities.board.model import Entry, EntryWithValue
     from weft.capabilities.memory.model import MemoryEntry, Remembered
     from weft.capabilities.messages.model import Message
-    from weft.capabilities.records.item_ids import VersionName
+    from weft.capabilities.records.record_ids import VersionId
 
 # What is said stays as it was said.
 VERSION_OF_MESSAGES = 1
@@ -47,7 +47,7 @@ def key_of_item(item: str) -> str:
     return item.removeprefix(_KEY)
 
 
-def version_of(entry: Entry | MemoryEntry | VersionName) -> int:
+def version_of(entry: Entry | MemoryEntry | VersionId) -> int:
     """Return a number that grows with every write of a key, also across its lives."""
     return entry.life << _BITS_OF_A_VERSION | entry.version
 

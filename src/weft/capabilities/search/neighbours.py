@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.indexing.collections.model import SESSIONS, Chunk
-from weft.capabilities.records.item_ids import MessageName
+from weft.capabilities.records.record_ids import MessageItemId
 from weft.capabilities.search.context_renderer import strand_of
 from weft.capabilities.search.items import text_of_message
 from weft.capabilities.search.passages import ChunkPassage, not_redacted, read_chunks, visible_messages
@@ -110,7 +110,7 @@ def _whole(session_id: str, message: Message) -> ChunkPassage:
         chunk=chunk,
         text=text,
         title="",
-        uri=str(MessageName(session_id, message.message_id)),
+        uri=str(MessageItemId(session_id, message.message_id)),
         message_id=message.message_id,
         session_id=session_id,
     )

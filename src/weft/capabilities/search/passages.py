@@ -17,8 +17,8 @@ from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.knowledge.document_content import text_of
 from weft.capabilities.memory.model import MemoryScope, scope_of
 from weft.capabilities.messages.model import audiences_of
-from weft.capabilities.records.item_ids import MessageName, VersionName
 from weft.capabilities.records.model import ContextSourceRef
+from weft.capabilities.records.record_ids import MessageItemId, VersionId
 from weft.capabilities.records.refs import TextPosition
 from weft.capabilities.records.selectors import passage_digest
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
@@ -149,7 +149,7 @@ async def text_at(uri: str, library: SearchStores) -> str | None:
     document = _DOCUMENT.match(uri)
     if document is not None:
         return await _text_of_document(document[1], unquote(document[2]), library)
-    version = VersionName.parse(uri)
+    version = VersionId.parse(uri)
     scope = None if version is None else scope_of(version.line_id)
     if version is None or scope is None or scope.owner != library.actor.principal_id:
         return None
@@ -194,7 +194,7 @@ def _of_message(session_id: str, message: Message, chunk: Chunk) -> ChunkPassage
         chunk=chunk,
         text=text_of_message(message)[chunk.start : chunk.end],
         title="",
-        uri=str(MessageName(session_id, message.message_id)),
+        uri=str(MessageItemId(session_id, message.message_id)),
         message_id=message.message_id,
         session_id=session_id,
     )
@@ -213,7 +213,7 @@ async def _entries(session_id: str, chunks: Sequence[Chunk], library: SearchStor
         entry = said.entry
         if entry.lives_at(library.now) and entry.readable(library.actor):
             text = text_of_entry(said)[chunk.start : chunk.end]
-            uri = str(VersionName(line_of(session_id), entry.key, entry.life, entry.version))
+            uri = str(VersionId(line_of(session_id), entry.key, entry.life, entry.version))
             found.append(
                 ChunkPassage(chunk=chunk, text=text, title=entry.key, uri=uri, key=entry.key, session_id=session_id)
             )
@@ -238,7 +238,7 @@ async def _memory(owner: str, chunk: Chunk, library: SearchStores) -> ChunkPassa
         chunk=chunk,
         text=text_of_memory(said)[chunk.start : chunk.end],
         title=name.key,
-        uri=str(VersionName(scope.line_id, name.key, said.entry.life, said.entry.version)),
+        uri=str(VersionId(scope.line_id, name.key, said.entry.life, said.entry.version)),
         key=name.key,
         session_id=name.session_id,
     )

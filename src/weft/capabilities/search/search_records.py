@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.records.model import ContextSelection
-from weft.capabilities.records.record_ids import SessionName
+from weft.capabilities.records.record_ids import SurfaceId
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.sessions.model import lock_active_session
 from weft.kernel.identity import PRINCIPAL
@@ -41,7 +41,7 @@ def _selection(query: str, session_id: str | None, found: SearchResult, library:
     return ContextSelection(
         schema_version=SCHEMA_VERSION,
         selection_id=new_id("selection"),
-        surface_id=str(SessionName(session_id)) if session_id else f"agent:{library.actor.principal_id}",
+        surface_id=str(SurfaceId(session_id)) if session_id else f"agent:{library.actor.principal_id}",
         created_at=library.clock.now(),
         query=query,
         candidate_item_refs=named,

@@ -14,8 +14,7 @@ from msgspec import UNSET, Struct, structs
 from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash, trunk_of
 from weft.capabilities.messages.model import Message, Visibility, audience_for
 from weft.capabilities.records.event_classes import class_of
-from weft.capabilities.records.item_ids import MessageName, VersionName
-from weft.capabilities.records.record_ids import ids_told_by
+from weft.capabilities.records.record_ids import MessageItemId, VersionId, record_ids_of_event
 from weft.capabilities.records.refs import Id, McpMapping, OpenTelemetryMapping
 from weft.capabilities.records.store import Redaction
 from weft.capabilities.records.vocabulary import EVENT_CLASSES, RecordType
@@ -111,7 +110,7 @@ def board_version(item: ContextItem, text: str | None, session_id: str) -> Board
     if native is None or native.line != line_of(session_id):
         return None
     written = native.act is ChangeKind.WRITE
-    if item.item_id != str(VersionName(native.line, native.key, native.life, native.version, not written)):
+    if item.item_id != str(VersionId(native.line, native.key, native.life, native.version, not written)):
         return None
     value = text if written else None
     tokens = native.tokens or (max(1, approximate_tokens(value)) if value is not None else 0)
@@ -126,7 +125,7 @@ def board_version(item: ContextItem, text: str | None, session_id: str) -> Board
 def message(item: ContextItem, text: str | None, session_id: str) -> Message | None:
     """Return the message that an item is; None if it is none, or does not say what was said."""
     native = _native(item, _NativeMessage)
-    if native is None or text is None or item.item_id != str(MessageName(session_id, native.message_id)):
+    if native is None or text is None or item.item_id != str(MessageItemId(session_id, native.message_id)):
         return None
     if native.audience != audience_for(native.visibility, native.sender, native.sender_type):
         return None
@@ -166,7 +165,7 @@ def event(record: ContextEvent, participants: tuple[str, ...], readable_by: tupl
         return None
     recorded = StoredEvent(told, participants, readable_by, during, Origin(record.source, number))
     # What an event is about is told with it, and follows from what it says.
-    ids = ids_told_by(recorded)
+    ids = record_ids_of_event(recorded)
     data = {name: value for name, value in told.data.items() if name not in ids or ids[name] != value}
     return replace(recorded, event=structs.replace(told, data=data))
 
@@ -177,7 +176,7 @@ def _is_of_session(event: Event, facts: _EventFacts) -> bool:
     if sort in EVENT_CLASSES or sort in _OF_SESSION or sort.startswith(_RECORD):
         return True
     if sort.startswith(_MESSAGE):
-        return MessageName.parse(f"message:{event.session_id}/{event.subject}") is not None
+        return MessageItemId.parse(f"message:{event.session_id}/{event.subject}") is not None
     if sort.startswith(_OF_KEYS):
         has_branch = (facts.branch is not None) is sort.startswith("branch.")
         return has_branch and (sort.endswith(_OF_LABELS) or _is_version(event.data))

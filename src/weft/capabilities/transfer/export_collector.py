@@ -32,9 +32,16 @@ from weft.capabilities.record_log.lookup import Finder, numbered_here
 from weft.capabilities.record_log.redacted_items import bare
 from weft.capabilities.record_log.redacted_records import as_shown
 from weft.capabilities.records.event_classes import context_event
-from weft.capabilities.records.item_ids import MessageName
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, Record
-from weft.capabilities.records.record_ids import KeptName, Pull, VersionAt, about_of, item_named, named_by
+from weft.capabilities.records.record_ids import (
+    MessageItemId,
+    PullOrigin,
+    StoredRecordId,
+    VersionOrigin,
+    item_of_event,
+    parse_item_id,
+    records_of_event,
+)
 from weft.capabilities.records.recorder import items_of
 from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.capabilities.sessions.model import line_of, session_of
@@ -103,8 +110,8 @@ class ExportSources(msgspec.Struct, frozen=True):
 class Names:
     """What events are about: versions of keys and messages, by name, and stored records."""
 
-    versions: dict[str, VersionAt] = field(default_factory=dict)
-    messages: dict[str, MessageName] = field(default_factory=dict)
+    versions: dict[str, VersionOrigin] = field(default_factory=dict)
+    messages: dict[str, MessageItemId] = field(default_factory=dict)
     stored: dict[tuple[str, str], None] = field(default_factory=dict)
 
     @property
@@ -112,19 +119,19 @@ class Names:
         return {version.name.key for version in self.versions.values()}
 
     def add(self, recorded: StoredEvent) -> None:
-        for named in named_by(recorded):
+        for named in records_of_event(recorded):
             self._note(named)
 
     def add_item(self, item_id: str) -> None:
-        self._note(item_named(item_id))
+        self._note(parse_item_id(item_id))
 
     def _note(self, named: RecordRef) -> None:
         origin = named.origin
-        if isinstance(origin, VersionAt) and origin.name.line_id.startswith(_BOARD):
+        if isinstance(origin, VersionOrigin) and origin.name.line_id.startswith(_BOARD):
             self.versions.setdefault(named.id, origin)
-        elif isinstance(origin, MessageName):
+        elif isinstance(origin, MessageItemId):
             self.messages.setdefault(named.id, origin)
-        elif isinstance(origin, KeptName):
+        elif isinstance(origin, StoredRecordId):
             self.stored.setdefault((origin.type, origin.record_id))
 
 
@@ -329,8 +336,8 @@ class ExportRun:
         """Leave out events of keys that were closed to the caller since."""
         by_line: dict[str, list[tuple[int, Saying]]] = defaultdict(list)
         for recorded in told:
-            about = about_of(recorded)
-            if isinstance(about, VersionAt) and about.name.line_id.startswith(_BOARD):
+            about = item_of_event(recorded)
+            if isinstance(about, VersionOrigin) and about.name.line_id.startswith(_BOARD):
                 saying = Saying(about.name.key, about.name.life, about.commit or 0)
                 by_line[about.name.line_id].append((recorded.event.seq, saying))
         closed: set[int] = set()
@@ -352,7 +359,7 @@ class ExportRun:
             (each, recorded.readable_by)
             for recorded, of_event in zip(told, await look.named_in(told, events=False), strict=True)
             for each in of_event
-            if isinstance(each.origin, Pull | VersionAt)
+            if isinstance(each.origin, PullOrigin | VersionOrigin)
         ]
         for (each, readers), found in zip(named, await look.records([each for each, _ in named]), strict=True):
             if found is None:
@@ -363,14 +370,14 @@ class ExportRun:
             else:
                 self._write(record, readers)
 
-    async def _named_versions(self, wanted: Sequence[VersionAt]) -> None:
+    async def _named_versions(self, wanted: Sequence[VersionOrigin]) -> None:
         for line_id in sorted({version.name.line_id for version in wanted}):
             if await self._opened(line_id) is not None:
                 here = [version for version in wanted if version.name.line_id == line_id]
                 for start in range(0, len(here), PAGE):
                     await self._versions(line_id, await self._found(line_id, here[start : start + PAGE]))
 
-    async def _found(self, line_id: str, wanted: Sequence[VersionAt]) -> list[Version]:
+    async def _found(self, line_id: str, wanted: Sequence[VersionOrigin]) -> list[Version]:
         """Return versions that a line made itself: what it has from elsewhere goes by another name."""
         lines = self.sources.timelines.lines
         base = (await lines.past(line_id, LATEST))[0].after
@@ -382,7 +389,7 @@ class ExportRun:
                 found += [version for version in numbered if (version.change.act != "write") is at.name.removed]
         return found
 
-    async def named_messages(self, wanted: Sequence[MessageName]) -> None:
+    async def named_messages(self, wanted: Sequence[MessageItemId]) -> None:
         sources = self.sources
         for start in range(0, len(wanted), PAGE):
             some = wanted[start : start + PAGE]

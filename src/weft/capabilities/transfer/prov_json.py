@@ -12,7 +12,6 @@ from urllib.parse import quote
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.records.item_ids import VersionName
 from weft.capabilities.records.model import (
     ContextAssembly,
     ContextCompaction,
@@ -23,7 +22,7 @@ from weft.capabilities.records.model import (
     ContextSourceRef,
     ContextSummary,
 )
-from weft.capabilities.records.record_ids import named_by
+from weft.capabilities.records.record_ids import VersionId, records_of_event
 from weft.capabilities.records.recorder import items_of
 from weft.capabilities.records.refs import Link
 from weft.capabilities.transfer import decode as rebuilding
@@ -124,7 +123,7 @@ class ProvWriter:
         for ref in item.source_refs:
             source = ref.source_id if isinstance(ref, ContextSourceRef) else ref
             self._derive(name, self._source(source))
-        version = VersionName.parse(item.item_id)
+        version = VersionId.parse(item.item_id)
         if version is not None and (version.version > 1 or version.removed):
             before = (
                 version._replace(removed=False) if version.removed else version._replace(version=version.version - 1)
@@ -150,7 +149,7 @@ class ProvWriter:
         if isinstance(actor, str):
             self._relate("wasAssociatedWith", activity=activity, agent=self._agent(actor))
         recorded = rebuilding.event(record, ANYONE, ANYONE)
-        for named in named_by(recorded) if recorded is not None else ():
+        for named in records_of_event(recorded) if recorded is not None else ():
             self._relate("wasGeneratedBy", entity=_entity(named.type, named.id), activity=activity, time=at)
 
     def _agent(self, participant: str) -> str:

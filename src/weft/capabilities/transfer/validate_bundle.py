@@ -11,8 +11,8 @@ from msgspec import UNSET
 
 from weft.capabilities.history.model import ChangeKind
 from weft.capabilities.messages.model import Message
-from weft.capabilities.records.item_ids import MessageName, VersionName
 from weft.capabilities.records.model import ContextEvent, ContextItem
+from weft.capabilities.records.record_ids import MessageItemId, VersionId
 from weft.capabilities.records.validation import Problem, ValidationReport, check_record
 from weft.capabilities.records.validation_errors import Misfit
 from weft.capabilities.sessions.model import ALL_SESSIONS, line_of
@@ -263,7 +263,7 @@ class _Past:
 
     def _place(self, item_id: str, piece: BundlePiece, *, stored: bool) -> None:
         """Note an item of the session of which nothing can be made: its number is never given out again."""
-        version, message = VersionName.parse(item_id), MessageName.parse(item_id)
+        version, message = VersionId.parse(item_id), MessageItemId.parse(item_id)
         if version is not None and version.line_id == line_of(self.session_id):
             self.unplaced.add(item_id)
             number = (version.life, version.version)

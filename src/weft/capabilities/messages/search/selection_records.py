@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from weft.capabilities.records.item_ids import MessageName
 from weft.capabilities.records.model import ContextBudget, ContextSelection, Omission
-from weft.capabilities.records.record_ids import SessionName
+from weft.capabilities.records.record_ids import MessageItemId, SurfaceId
 from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.sessions.store import SessionStore
@@ -105,7 +104,7 @@ def _selection(choice: Choice, session_id: str, recorder: Recorder, **more: Any)
     return ContextSelection(
         schema_version=SCHEMA_VERSION,
         selection_id=new_id("selection"),
-        surface_id=str(SessionName(session_id)),
+        surface_id=str(SurfaceId(session_id)),
         created_at=recorder.clock.now(),
         query=choice.query,
         candidate_item_refs=tuple(name for name, _ in named),
@@ -128,4 +127,4 @@ def _omission(name: str, result: SearchResult, choice: Choice) -> Omission:
 
 def item_of(result: SearchResult, session_id: str) -> str:
     """Return what the message of a result is called as an item."""
-    return str(MessageName(session_id, result.message.id))
+    return str(MessageItemId(session_id, result.message.id))

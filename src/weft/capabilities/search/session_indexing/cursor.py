@@ -8,7 +8,7 @@ import msgspec
 
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, Source
 from weft.capabilities.memory.model import scope_of
-from weft.capabilities.records.item_ids import MessageName, VersionName
+from weft.capabilities.records.record_ids import MessageItemId, VersionId
 from weft.capabilities.search.items import VERSION_OF_MESSAGES, MemoryKey, item_of_key, version_of
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.kernel.identity import PRINCIPAL
@@ -111,10 +111,10 @@ class StandingOf(NamedTuple):
 
 def standing_of(item_id: str) -> StandingOf | None:
     """Return where an item stands that goes by this id in records; None if it is nothing that is searched."""
-    message = MessageName.parse(item_id)
+    message = MessageItemId.parse(item_id)
     if message is not None:
         return StandingOf(IndexItem("message", message.session_id, str(message.message_id)), VERSION_OF_MESSAGES)
-    version = VersionName.parse(item_id)
+    version = VersionId.parse(item_id)
     if version is None:
         return None
     memory = scope_of(version.line_id)

@@ -15,7 +15,7 @@ from weft.capabilities.knowledge.document_content import storable
 from weft.capabilities.memory.model import MemoryScope
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.store import MessageStore
-from weft.capabilities.records.item_ids import MessageName, VersionName, is_number
+from weft.capabilities.records.record_ids import MessageItemId, VersionId, is_number
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.search.items import (
     VERSION_OF_MESSAGES,
@@ -83,7 +83,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
         if not is_number(subject.item):
             return None
         message = await self.messages.find(subject.place, int(subject.item))
-        if message is None or await self._is_redacted(MessageName(subject.place, message.message_id)):
+        if message is None or await self._is_redacted(MessageItemId(subject.place, message.message_id)):
             return None
         return ItemText(
             text=text_of_message(message),
@@ -99,7 +99,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
         if found is None or not found.entry.lives_at(self._now()):
             return None
         entry = found.entry
-        if await self._is_redacted(VersionName(line_of(subject.place), entry.key, entry.life, entry.version)):
+        if await self._is_redacted(VersionId(line_of(subject.place), entry.key, entry.life, entry.version)):
             return None
         return ItemText(
             text=text_of_entry(found),
@@ -117,13 +117,13 @@ class ItemTexts(msgspec.Struct, frozen=True):
         if found is None or not found.entry.lives_at(self._now()):
             return None
         entry = found.entry
-        if await self._is_redacted(VersionName(scope.line_id, entry.key, entry.life, entry.version)):
+        if await self._is_redacted(VersionId(scope.line_id, entry.key, entry.life, entry.version)):
             return None
         return ItemText(
             text=text_of_memory(found), version=version_of(entry), moment=entry.updated_at, heading=entry.key
         )
 
-    async def _is_redacted(self, name: MessageName | VersionName) -> bool:
+    async def _is_redacted(self, name: MessageItemId | VersionId) -> bool:
         return bool(await self.records.redactions([str(name)]))
 
     def _now(self) -> int:
