@@ -199,12 +199,20 @@ class App:
         self.exchange.answer(self._dispatcher)
         self.uploads.answer(self._dispatcher)
 
-    async def open(self) -> None:
-        """Open the database, bring its schema up to date and start what runs in the background."""
+    async def open(self, *, background: bool = True) -> None:
+        """Open the database, bring its schema up to date and start the background jobs.
+
+        A one-shot command passes ``background=False``: jobs are left to the processes that stay.
+        """
         await self.database.open()
         await migrate(self.database, self.clock)
+        if background:
+            self._start_jobs()
+        self.ready = True
+
+    def _start_jobs(self) -> None:
+        self._feed.start()
         self._background = [
-            asyncio.create_task(self._feed.run(), name="weft-feed"),
             asyncio.create_task(self._expiry.run(), name="weft-expiry"),
             asyncio.create_task(every(_TALLY_EVERY_SECONDS, "tally", self.settle), name="weft-tally"),
             asyncio.create_task(every(CLEAN_EVERY_SECONDS, "objects", self._objects.sweep), name="weft-objects"),
@@ -221,7 +229,6 @@ class App:
         ]
         if self.settings.indexes_sessions:
             self._background.append(asyncio.create_task(self.following.run(), name="weft-following"))
-        self.ready = True
 
     async def close(self) -> None:
         """Finish what is under way and leave the database clean."""
@@ -229,6 +236,7 @@ class App:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        await self._feed.close()
         await self.webhooks.close()
         await self.shelves.close()
         await self.embeddings.close()

@@ -26,6 +26,7 @@ _PAGE = 500
 _REMEMBERED = 2_000
 _TAILS = 256
 _SOURCES = 10_000
+_FIRST_WAKE_SECONDS = 0.2
 
 
 class LiveFeed:
@@ -37,20 +38,35 @@ class LiveFeed:
         self._sources: dict[str, str] = {}
         self._waiting = 0
         self.listeners: list[Callable[[set[str]], None]] = []
+        self._listening: asyncio.Task[None] | None = None
 
     @property
     def is_followed(self) -> bool:
         """Tell whether anybody is waiting for events."""
         return self._waiting > 0
 
-    async def run(self) -> None:
-        """Pass on wakes for as long as the process lives."""
+    def start(self) -> None:
+        """Listen for new events, if that was not begun: with the jobs, or when the first subscriber waits."""
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen(), name="weft-feed")
+            # For what was written before the database began to notify.
+            asyncio.get_running_loop().call_later(_FIRST_WAKE_SECONDS, self._wake, set())
+
+    async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.gather(self._listening, return_exceptions=True)
+
+    async def _listen(self) -> None:
         async for tenants in self._database.wakes():
             for listener in self.listeners:
                 listener(tenants)
-            for name, tail in self._tails.items():
-                if not tenants or name in tenants:
-                    tail.wake()
+            self._wake(tenants)
+
+    def _wake(self, tenants: set[str]) -> None:
+        for name, tail in self._tails.items():
+            if not tenants or name in tenants:
+                tail.wake()
 
     async def next(
         self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float, *, going_on: bool = False
@@ -94,6 +110,7 @@ class LiveFeed:
 
     async def _waited(self, changed: asyncio.Event, deadline: float) -> bool:
         """Wait for the next wake; False when the time is up."""
+        self.start()
         self._waiting += 1
         try:
             async with asyncio.timeout_at(deadline):
