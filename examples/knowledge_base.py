@@ -43,8 +43,8 @@ async def main() -> None:
 async def ask_in_your_own_words(weft: Weft, assistant: Weft) -> None:
     """Documents are cut, embedded and indexed by themselves; an agent asks, and is told where the answer stands."""
     heading("Two documents, and a question that shares no word with them")
-    cutting = {"chunk_tokens": 32, "overlap_tokens": 0}
-    await weft.knowledge.create_domain("handbook", description="How we work", cutting=cutting)
+    chunking = {"chunk_tokens": 32, "overlap_tokens": 0}
+    await weft.knowledge.create_domain("handbook", description="How we work", chunking=chunking)
     await weft.knowledge.add_document("handbook", "leave.md", text=LEAVE)
     await weft.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
     await indexed(weft, "handbook")

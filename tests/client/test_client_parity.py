@@ -67,8 +67,8 @@ class Record:
 
 async def _know(weft: Any, face: str, note: Any) -> None:
     d, name = f"d-{face}", "guides/start é.md"
-    cutting = ChunkingOptions(chunk_tokens=64, overlap_tokens=8)
-    await note("knowledge.create_domain", weft.knowledge.create_domain(d, description="x", cutting=cutting))
+    chunking = ChunkingOptions(chunk_tokens=64, overlap_tokens=8)
+    await note("knowledge.create_domain", weft.knowledge.create_domain(d, description="x", chunking=chunking))
     await note("knowledge.create_domain", weft.knowledge.create_domain(d))
     await note("knowledge.update_domain", weft.knowledge.update_domain(d, clearance=2, agents=["human:*"]))
     await note("knowledge.update_domain", weft.knowledge.update_domain(d))

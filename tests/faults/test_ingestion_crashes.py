@@ -78,7 +78,7 @@ async def test_a_crash_at_any_statement_leaves_no_chunk_twice_and_none_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.app.ingestion.catch_up()
-    await domain(world.admin, cutting=SMALL)
+    await domain(world.admin, chunking=SMALL)
     await put(world.planner, "a.txt", text_of(0))
     await world.app.ingestion.catch_up()
     statements, died = 0, True
@@ -100,7 +100,7 @@ async def test_a_document_cut_in_another_way_than_before_the_crash_begins_anew(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await world.app.ingestion.catch_up()
-    await domain(world.admin, cutting=SMALL)
+    await domain(world.admin, chunking=SMALL)
     await put(world.planner, "a.txt", text_of(1))
     statements = 0
     while (await document(world.planner, "a.txt"))["chunks_done"] == 0:
@@ -109,7 +109,7 @@ async def test_a_document_cut_in_another_way_than_before_the_crash_begins_anew(
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
     # As if the next process were another Weft, with another cutter.
     await world.sql(
-        "UPDATE domains SET cutting = $1 WHERE tenant = $2", '{"chunk_tokens":48,"overlap_tokens":0}', world.tenant
+        "UPDATE domains SET chunking = $1 WHERE tenant = $2", '{"chunk_tokens":48,"overlap_tokens":0}', world.tenant
     )
     await world.app.ingestion.catch_up()
     number = await whole(world, "a.txt")
@@ -121,7 +121,7 @@ async def progress(world: World) -> Any:
 
 
 async def test_two_hundred_documents_are_indexed_although_the_process_is_killed(world: World) -> None:
-    await domain(world.admin, cutting=SMALL)
+    await domain(world.admin, chunking=SMALL)
     for start in (0, 100):
         documents = [
             {"document_id": f"d{number:03}", "text": text_of(number)[: 100 + 40 * (number % 9)]}

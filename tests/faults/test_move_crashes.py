@@ -30,7 +30,7 @@ def _two_models(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def filled(world: World, documents: int) -> int:
-    await domain(world.admin, cutting=SMALL)
+    await domain(world.admin, chunking=SMALL)
     given = [
         {"document_id": f"d{number:03}", "text": f"Fact number {number} is that room {number * 7} is painted in red."}
         for number in range(documents)

@@ -27,7 +27,7 @@ def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def filled(world: World, documents: int) -> int:
-    await domain(world.admin, cutting=SMALL)
+    await domain(world.admin, chunking=SMALL)
     given = [
         {"document_id": f"d{each:03}", "text": " ".join(f"Sentence {part} of {each} says this." for part in range(12))}
         for each in range(documents)

@@ -29,15 +29,15 @@ WITH_BODY = frozenset({"patch", "post", "put"})
 BUNDLE = small_bundle().decode()
 A_SOURCE = {"schema_version": "0.1.0", "source_id": "x", "uri": "board://s1/goal", "source_kind": "board_entry"}
 A_PAGE = {"kind": "url", "url": "https://93.184.215.14/", "every_seconds": 3600}
-CUTTING = {"chunk_tokens": 64, "overlap_tokens": 8}
+CHUNKING = {"chunk_tokens": 64, "overlap_tokens": 8}
 SOMEWHERE = {"domain": None, "domains": None, "since": None, "until": None}
 # Requests that keep to more than a schema says: of these fields one is needed and another is not, or what is in them
 # has rules of its own.
 SAID_IN_WORDS: dict[str, dict[str, Any]] = {
     "/v1/context/push": {"knowledge": [{"key": "limit", "value": 1}], "remove": [], "if_version": 0},
-    "/v1/domains": {"cutting": CUTTING},
-    "/v1/domains/{domain}": {"cutting": CUTTING},
-    "/v1/domains/{domain}/documents": {"text": "Ship.", "content": None, "moment": None},
+    "/v1/domains": {"chunking": CHUNKING},
+    "/v1/domains/{domain}": {"chunking": CHUNKING},
+    "/v1/domains/{domain}/documents": {"text": "Ship.", "content": None, "timestamp": None},
     "/v1/domains/{domain}/documents/batch": {"documents": [{"document_id": "plan.md", "text": "Ship."}]},
     "/v1/domains/{domain}/sources": {**A_PAGE, "folder": None, "watch": False, "secret": None},
     "/v1/domains/{domain}/sources/{source_id}": {"enabled": True},

@@ -49,7 +49,7 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def filled(world: World, documents: int = 8) -> None:
-    await domain(world.admin, cutting=SMALL)
+    await domain(world.admin, chunking=SMALL)
     for number in range(documents):
         await put(world.admin, f"d{number}", f"Document {number} says this and that. " * 8)
     await world.app.ingestion.catch_up()

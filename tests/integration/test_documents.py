@@ -41,7 +41,7 @@ async def library(embedder: QuickEmbedder, world: World) -> World:
     """Return a world with a domain that everyone may look into, in which nothing is left to be indexed."""
     await world.app.ingestion.catch_up()
     embedder.embedded.clear()
-    await domain(world.admin, cutting={"chunk_tokens": 64, "overlap_tokens": 8})
+    await domain(world.admin, chunking={"chunk_tokens": 64, "overlap_tokens": 8})
     return world
 
 
@@ -124,7 +124,7 @@ async def test_chunks_carry_what_the_document_says_of_itself(library: World) -> 
         metadata=metadata,
         pinned=True,
         importance=0.9,
-        moment="2026-01-02T03:04:05Z",
+        timestamp="2026-01-02T03:04:05Z",
     )
     await library.app.ingestion.catch_up()
     for chunk in await chunks(library, "a.md"):
@@ -133,7 +133,7 @@ async def test_chunks_carry_what_the_document_says_of_itself(library: World) -> 
         assert msgspec.json.decode(chunk.metadata) == metadata
         assert chunk.terms
     shown = await document(library.planner, "a.md")
-    assert (shown["title"], shown["metadata"], shown["moment"]) == ("Rules", metadata, "2026-01-02T03:04:05Z")
+    assert (shown["title"], shown["metadata"], shown["timestamp"]) == ("Rules", metadata, "2026-01-02T03:04:05Z")
     await put(library.planner, "b.md", TEXT)
     await library.app.ingestion.catch_up()
     assert (await document(library.planner, "b.md"))["title"] == "Leave"
@@ -625,7 +625,7 @@ OUT_OF_TIME = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
 @pytest.mark.parametrize("moment", OUT_OF_TIME)
 async def test_a_time_that_utc_does_not_know_is_refused(library: World, moment: str) -> None:
     with refused("INVALID_INPUT_FORMAT") as caught:
-        await put(library.planner, "odd.md", TEXT, moment=moment)
+        await put(library.planner, "odd.md", TEXT, timestamp=moment)
     assert "between 0001-01-01T00:00:00Z and 9999-12-31T23:59:59Z" in caught.value.message
     assert (await listed(library))["documents"] == []
 

@@ -32,7 +32,7 @@ async def told(caller: Caller) -> list[str]:
 
 async def test_a_domain_is_shown_as_it_was_made(world: World) -> None:
     made = await domain(world.admin, description="How we work", clearance=2, agents=["orchestrator"], importance=0.8)
-    assert made["cutting"] == {"chunk_tokens": 512, "overlap_tokens": 64}
+    assert made["chunking"] == {"chunk_tokens": 512, "overlap_tokens": 64}
     assert (made["clearance"], made["agents"], made["importance"]) == (2, ["orchestrator"], 0.8)
     assert (made["documents"], made["chunks"], made["bytes"], made["pending"], made["failed"]) == (0, 0, 0, 0, 0)
     assert await world.planner.call("knowledge.show_domain", domain=HANDBOOK) == made
@@ -152,8 +152,8 @@ async def test_another_cutting_has_every_document_indexed_anew(world: World) -> 
         await put(world.planner, name, text)
     await world.app.ingestion.catch_up()
     before = [(await document(world.planner, name))["chunks"] for name in ("a.txt", "b.txt", "c.txt")]
-    cutting = {"chunk_tokens": 64, "overlap_tokens": 8}
-    changed = await world.admin.call("knowledge.update_domain", domain=HANDBOOK, cutting=cutting)
+    chunking = {"chunk_tokens": 64, "overlap_tokens": 8}
+    changed = await world.admin.call("knowledge.update_domain", domain=HANDBOOK, chunking=chunking)
     assert changed["reindexing"]
     assert (await document(world.planner, "a.txt"))["chunks"] == before[0]
     await world.app.ingestion.catch_up()
@@ -168,7 +168,7 @@ async def test_another_cutting_has_every_document_indexed_anew(world: World) -> 
 
 async def test_an_overlap_as_large_as_the_chunk_is_refused(world: World) -> None:
     with refused("INVALID_INPUT_FORMAT"):
-        await domain(world.admin, cutting={"chunk_tokens": 64, "overlap_tokens": 64})
+        await domain(world.admin, chunking={"chunk_tokens": 64, "overlap_tokens": 64})
 
 
 async def test_a_deleted_domain_leaves_nothing(world: World) -> None:

@@ -27,7 +27,7 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 
 
 async def filled(world: World, documents: int) -> None:
-    await domain(world.admin, cutting=SMALL)
+    await domain(world.admin, chunking=SMALL)
     given = [{"document_id": f"d{each:03}", "text": f"Document {each} says this. " * 8} for each in range(documents)]
     await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
     await world.app.ingestion.catch_up()

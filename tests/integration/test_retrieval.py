@@ -50,7 +50,7 @@ async def similar(caller: Caller, **what: Any) -> Any:
 
 async def documented(world: World, text: str = HANDBOOK, domain: str = "handbook", **about: Any) -> None:
     """Put a document into a domain of its own, and have it indexed."""
-    await world.admin.call("knowledge.create_domain", domain=domain, cutting={"chunk_tokens": 32, "overlap_tokens": 8})
+    await world.admin.call("knowledge.create_domain", domain=domain, chunking={"chunk_tokens": 32, "overlap_tokens": 8})
     await put(world, text, domain, **about)
 
 

@@ -43,7 +43,7 @@ async def with_service(world: World, service: EmbeddingService) -> App:
 
 async def filled(world: World, app: App) -> None:
     """Put something on every shelf there is."""
-    await domain(world.admin, cutting=SMALL)
+    await domain(world.admin, chunking=SMALL)
     for name, text in SUBJECTS.items():
         await put(world.admin, f"{name}.txt", text)
     await world.planner.say("The price cache was shortened from three hundred seconds to three.")

@@ -1069,7 +1069,7 @@ class KnowledgeOperations:
         clearance: int = 1,
         agents: Sequence[str] = ("*",),
         writers: Sequence[str] = ("*",),
-        cutting: ChunkingOptions | Mapping[str, Any] = ChunkingOptions(chunk_tokens=512, overlap_tokens=64),
+        chunking: ChunkingOptions | Mapping[str, Any] = ChunkingOptions(chunk_tokens=512, overlap_tokens=64),
         importance: float = 0.5,
     ) -> DomainInfo:
         """Make a domain of knowledge: documents that are searched together, by those who may look into it.
@@ -1084,7 +1084,7 @@ class KnowledgeOperations:
                 "clearance": clearance,
                 "agents": agents,
                 "writers": writers,
-                "cutting": cutting,
+                "chunking": chunking,
                 "importance": importance,
             },
             DomainInfo,
@@ -1106,12 +1106,12 @@ class KnowledgeOperations:
         clearance: int | None = None,
         agents: Sequence[str] | None = None,
         writers: Sequence[str] | None = None,
-        cutting: ChunkingOptions | Mapping[str, Any] | None = None,
+        chunking: ChunkingOptions | Mapping[str, Any] | None = None,
         importance: float | None = None,
     ) -> DomainInfo:
         """Change a domain. Who may look into it changes at once, for searches too.
 
-        Another cutting or importance has every document indexed anew, one after the other; until it is a document's
+        Another chunking or importance has every document indexed anew, one after the other; until it is a document's
         turn, searches find it as it was.
         """
         return await self._caller.call(
@@ -1123,7 +1123,7 @@ class KnowledgeOperations:
                     clearance=clearance,
                     agents=agents,
                     writers=writers,
-                    cutting=cutting,
+                    chunking=chunking,
                     importance=importance,
                 ),
             },
@@ -1146,7 +1146,7 @@ class KnowledgeOperations:
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         pinned: bool = False,
         importance: float | None = None,
-        moment: datetime | None = None,
+        timestamp: datetime | None = None,
     ) -> DocumentPut:
         """Put a document into a domain, in place of the one of that name if there is one.
 
@@ -1165,7 +1165,7 @@ class KnowledgeOperations:
                     title=title,
                     metadata=metadata,
                     importance=importance,
-                    moment=moment,
+                    timestamp=timestamp,
                 ),
             },
             DocumentPut,

@@ -922,7 +922,7 @@ class SyncKnowledgeOperations:
         clearance: int = 1,
         agents: Sequence[str] = ("*",),
         writers: Sequence[str] = ("*",),
-        cutting: ChunkingOptions | Mapping[str, Any] = ChunkingOptions(chunk_tokens=512, overlap_tokens=64),
+        chunking: ChunkingOptions | Mapping[str, Any] = ChunkingOptions(chunk_tokens=512, overlap_tokens=64),
         importance: float = 0.5,
     ) -> DomainInfo:
         """Make a domain of knowledge: documents that are searched together, by those who may look into it.
@@ -937,7 +937,7 @@ class SyncKnowledgeOperations:
                 "clearance": clearance,
                 "agents": agents,
                 "writers": writers,
-                "cutting": cutting,
+                "chunking": chunking,
                 "importance": importance,
             },
             DomainInfo,
@@ -959,12 +959,12 @@ class SyncKnowledgeOperations:
         clearance: int | None = None,
         agents: Sequence[str] | None = None,
         writers: Sequence[str] | None = None,
-        cutting: ChunkingOptions | Mapping[str, Any] | None = None,
+        chunking: ChunkingOptions | Mapping[str, Any] | None = None,
         importance: float | None = None,
     ) -> DomainInfo:
         """Change a domain. Who may look into it changes at once, for searches too.
 
-        Another cutting or importance has every document indexed anew, one after the other; until it is a document's
+        Another chunking or importance has every document indexed anew, one after the other; until it is a document's
         turn, searches find it as it was.
         """
         return self._caller.call(
@@ -976,7 +976,7 @@ class SyncKnowledgeOperations:
                     clearance=clearance,
                     agents=agents,
                     writers=writers,
-                    cutting=cutting,
+                    chunking=chunking,
                     importance=importance,
                 ),
             },
@@ -999,7 +999,7 @@ class SyncKnowledgeOperations:
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         pinned: bool = False,
         importance: float | None = None,
-        moment: datetime | None = None,
+        timestamp: datetime | None = None,
     ) -> DocumentPut:
         """Put a document into a domain, in place of the one of that name if there is one.
 
@@ -1018,7 +1018,7 @@ class SyncKnowledgeOperations:
                     title=title,
                     metadata=metadata,
                     importance=importance,
-                    moment=moment,
+                    timestamp=timestamp,
                 ),
             },
             DocumentPut,

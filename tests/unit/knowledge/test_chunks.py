@@ -15,7 +15,7 @@ TEXT = "# Leave\n\n" + "Thirty days. " * 40 + "\n\n## Abroad\n\n" + "Ask first. 
 
 def laid_out(text: str = TEXT, title: str = "", own_title: str = "Leave") -> tuple[Layout, list[NewChunk]]:
     document = structs.replace(DOCUMENT, title=title)
-    domain = structs.replace(DOMAIN, cutting=ChunkingOptions(chunk_tokens=64, overlap_tokens=8))
+    domain = structs.replace(DOMAIN, chunking=ChunkingOptions(chunk_tokens=64, overlap_tokens=8))
     reading = Reading(text=text, media_type="text/markdown", title=own_title)
     layout = lay_out(document, domain, reading, text.encode())
     return layout, chunks_of(document, domain, layout, range(len(layout.pieces)), lambda text, heading: heading + text)

@@ -43,7 +43,7 @@ class Layout(NamedTuple):
 def lay_out(document: Document, domain: Domain, reading: Reading, content: bytes) -> Layout:
     """Find out where a document is to be cut. Work for a thread: it may be megabytes."""
     text = storable(reading.text)
-    pieces = cut(structs.replace(reading, text=text), domain.cutting, approximate_tokens)
+    pieces = cut(structs.replace(reading, text=text), domain.chunking, approximate_tokens)
     title = document.title or storable(" ".join(reading.title.split()))[:_LONGEST_TITLE]
     kept, size = kept_text(text, content), len(text.encode())
     return Layout(text, title, reading.media_type, pieces, _fingerprint(text, pieces), kept, size)
@@ -69,7 +69,7 @@ def _chunk(document: Document, domain: Domain, layout: Layout, ordinal: int, ter
         kind=piece.kind,
         heading=heading,
         speaker=storable(piece.speaker),
-        moment=document.moment if piece.moment is None else piece.moment,
+        moment=document.timestamp if piece.moment is None else piece.moment,
         tokens=piece.tokens,
         importance=domain.importance if document.importance is None else document.importance,
         pinned=document.pinned,

@@ -13,9 +13,9 @@ from weft.capabilities.knowledge.documents import (
     About,
     Documents,
     Metadata,
-    Moment,
     Pinned,
     Put,
+    Timestamp,
     Title,
     Value,
     Weight,
@@ -51,11 +51,11 @@ class FileTerms(TypedDict, total=False):
     metadata: dict[str, Value]
     pinned: bool
     importance: float
-    moment: datetime
+    timestamp: datetime
 
 
-class NewDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A document: its name, and what it holds as text or in base64."""
+class NewDocument(Request):
+    """A document. Give one of text and content."""
 
     document_id: DocumentId
     text: Text | None = None
@@ -65,22 +65,14 @@ class NewDocument(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     metadata: Metadata = None
     pinned: Pinned = False
     importance: Weight = None
-    moment: Moment = None
+    timestamp: Timestamp = None
 
 
-class AddDocument(Request):
-    """A document, and the domain it belongs to. Say one of text and content."""
+# Not kw_only, so that the domain is the first field.
+class AddDocument(NewDocument, kw_only=False):
+    """A document and its domain. Give one of text and content."""
 
-    domain: DomainName
-    document_id: DocumentId
-    text: Text | None = None
-    content: Encoded | None = None
-    media_type: MediaType | None = None
-    title: Title = None
-    metadata: Metadata = None
-    pinned: Pinned = False
-    importance: Weight = None
-    moment: Moment = None
+    domain: DomainName  # type: ignore[misc] # those of NewDocument are keyword-only
 
 
 class AddDocuments(Request):
@@ -164,7 +156,7 @@ async def add_documents(request: AddDocuments, actor: Actor, desk: Desk) -> Docu
     return DocumentsPut(documents=[described(each) for each in put])
 
 
-def about_of(request: AddDocument | NewDocument) -> About:
+def about_of(request: NewDocument) -> About:
     return About(**{name: getattr(request, name) for name in About.__struct_fields__})
 
 
@@ -181,7 +173,7 @@ def described(put: Put) -> DocumentPut:
     )
 
 
-def _prepared(request: AddDocument | NewDocument) -> Prepared:
+def _prepared(request: NewDocument) -> Prepared:
     content = packed(content_of(request.text, request.content))
     return Prepared(request.document_id, about_of(request), content)
 

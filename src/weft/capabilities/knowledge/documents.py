@@ -41,7 +41,7 @@ Title = Annotated[ShortText | None, msgspec.Meta(description="Its title; the one
 Metadata = Annotated[dict[str, Value] | None, msgspec.Meta(description="Names and values that searches can ask for.")]
 Pinned = Annotated[bool, msgspec.Meta(description="Whatever is asked, it is found; needs clearance 3 or admin.")]
 Weight = Annotated[Importance | None, msgspec.Meta(description="From 0 to 1; as its domain says if left out.")]
-Moment = Annotated[datetime | None, msgspec.Meta(description="When it was written; when it was put if left out.")]
+Timestamp = Annotated[datetime | None, msgspec.Meta(description="When it was written; when it was put if left out.")]
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     metadata: dict[str, Value] | None = None
     pinned: bool = False
     importance: float | None = None
-    moment: datetime | None = None
+    timestamp: datetime | None = None
 
 
 class DocumentInfo(Response, omit_defaults=False):
@@ -71,7 +71,7 @@ class DocumentInfo(Response, omit_defaults=False):
     metadata: dict[str, Value]
     pinned: bool
     importance: float | None
-    moment: datetime
+    timestamp: datetime
     bytes: int
     digest: str
     chunks: int
@@ -167,7 +167,7 @@ class Documents(msgspec.Struct, frozen=True):
             metadata=metadata_json(about.metadata),
             pinned=about.pinned,
             importance=about.importance,
-            moment=now if about.moment is None else _micros(about.moment),
+            timestamp=now if about.timestamp is None else _micros(about.timestamp),
             added_by=self.domains.actor.principal_id,
             created_at=before.created_at if before else now,
             updated_at=now,
@@ -187,7 +187,7 @@ def document_info(document: Document) -> DocumentInfo:
         metadata=passed_on(document.metadata),
         pinned=document.pinned,
         importance=document.importance,
-        moment=from_micros(document.moment),
+        timestamp=from_micros(document.timestamp),
         bytes=document.bytes,
         digest=document.digest,
         chunks=document.chunks,
@@ -214,8 +214,8 @@ def _fingerprint(about: About, content: PackedContent) -> str:
     return hashlib.sha256(_encode([content.digest, said])).hexdigest()
 
 
-def _micros(moment: datetime) -> int:
-    return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+def _micros(timestamp: datetime) -> int:
+    return to_micros(timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC))
 
 
 def _unknown(domain: Domain, document_id: str) -> DocumentNotFound:

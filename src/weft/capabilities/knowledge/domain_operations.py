@@ -20,7 +20,7 @@ from weft.capabilities.knowledge.model import (
     DomainName,
     DomainNotFound,
     Importance,
-    check_cutting,
+    check_chunking,
 )
 from weft.capabilities.knowledge.quotas import QuotaExceeded, check_domains
 from weft.capabilities.knowledge.store import DocumentStore
@@ -54,7 +54,7 @@ class CreateDomain(Request):
     clearance: Clearance = 1
     agents: Agents = ANYONE
     writers: Writers = ANYONE
-    cutting: Cut = ChunkingOptions()
+    chunking: Cut = ChunkingOptions()
     importance: Weight = NEUTRAL_IMPORTANCE
 
 
@@ -76,7 +76,7 @@ class UpdateDomain(Request):
     clearance: Clearance | None = None
     agents: Agents | None = None
     writers: Writers | None = None
-    cutting: Cut | None = None
+    chunking: Cut | None = None
     importance: Weight | None = None
 
 
@@ -97,7 +97,7 @@ class DomainInfo(Response, omit_defaults=False):
     clearance: int
     agents: tuple[str, ...]
     writers: tuple[str, ...]
-    cutting: ChunkingOptions
+    chunking: ChunkingOptions
     importance: float
     created_by: str
     created_at: datetime
@@ -141,7 +141,7 @@ class Shown(msgspec.Struct, frozen=True):
             clearance=domain.clearance,
             agents=domain.agents,
             writers=domain.writers,
-            cutting=domain.cutting,
+            chunking=domain.chunking,
             importance=domain.importance,
             created_by=domain.created_by,
             created_at=from_micros(domain.created_at),
@@ -183,14 +183,14 @@ async def create_domain(request: CreateDomain, shown: Shown) -> DomainInfo:
     """
     domains = shown.domains
     check_highest_clearance(domains.actor)
-    check_cutting(request.cutting)
+    check_chunking(request.chunking)
     domain = Domain(
         domain=request.domain,
         description=request.description,
         clearance=request.clearance,
         agents=request.agents,
         writers=request.writers,
-        cutting=request.cutting,
+        chunking=request.chunking,
         importance=request.importance,
         created_by=domains.actor.principal_id,
         created_at=domains.now,
@@ -251,7 +251,7 @@ async def show_domain(request: ShowDomain, shown: Shown) -> DomainInfo:
 async def update_domain(request: UpdateDomain, shown: Shown) -> DomainInfo:
     """Change a domain. Who may look into it changes at once, for searches too.
 
-    Another cutting or importance has every document indexed anew, one after the other; until it is a document's turn,
+    Another chunking or importance has every document indexed anew, one after the other; until it is a document's turn,
     searches find it as it was.
     """
     domains = shown.domains
@@ -261,8 +261,8 @@ async def update_domain(request: UpdateDomain, shown: Shown) -> DomainInfo:
         raise InvalidInput("Say what shall be different.", field="description")
     after = structs.replace(before, **changes, updated_at=domains.now)
     check_clearance(domains.actor, after.clearance, "A domain of this clearance")
-    check_cutting(after.cutting)
-    if (after.cutting, after.importance) != (before.cutting, before.importance):
+    check_chunking(after.chunking)
+    if (after.chunking, after.importance) != (before.chunking, before.importance):
         after = structs.replace(after, reindex_after="", reindex_afresh=False)
     await domains.domains.update(after)
     if (after.agents, after.clearance) != (before.agents, before.clearance):

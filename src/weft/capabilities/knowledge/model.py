@@ -111,7 +111,7 @@ class Domain(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: int
     agents: tuple[str, ...] = ANYONE
     writers: tuple[str, ...] = ANYONE
-    cutting: ChunkingOptions = ChunkingOptions()
+    chunking: ChunkingOptions = ChunkingOptions()
     importance: float = NEUTRAL_IMPORTANCE
     documents: int = 0
     bytes: int = 0
@@ -152,7 +152,7 @@ def check_may_pin(actor: Actor) -> None:
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """A document as it was put last, and what searches find of it.
 
-    ``version`` rises with whatever is put and with each new cutting; ``content_version`` is the version that brought
+    ``version`` rises with whatever is put and with each new chunking; ``content_version`` is the version that brought
     its content. ``indexed_version`` is the one that searches find, 0 while there is none, of ``chunks`` chunks, made of
     ``text_bytes`` of text; ``chunks_done`` of ``chunks_total`` are there of the one at work. Digest is the SHA-256 of
     the content, fingerprint that of everything that was put.
@@ -170,7 +170,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     metadata: str
     pinned: bool
     importance: float | None
-    moment: int
+    timestamp: int
     added_by: str
     created_at: int
     updated_at: int
@@ -206,7 +206,7 @@ def check_document_id(document_id: str) -> None:
         )
 
 
-def check_cutting(cutting: ChunkingOptions) -> None:
+def check_chunking(chunking: ChunkingOptions) -> None:
     """Refuse chunks that would repeat each other wholly."""
-    if cutting.overlap_tokens >= cutting.chunk_tokens:
-        raise InvalidInput("cutting: overlap_tokens must be below chunk_tokens.", field="cutting")
+    if chunking.overlap_tokens >= chunking.chunk_tokens:
+        raise InvalidInput("chunking: overlap_tokens must be below chunk_tokens.", field="chunking")

@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Transaction, Value
 
 _DOMAIN = """
-SELECT domain, description, clearance, created_by, created_at, updated_at, agents, writers, cutting, importance,
+SELECT domain, description, clearance, created_by, created_at, updated_at, agents, writers, chunking, importance,
        documents, bytes, reindex_after, reindex_afresh
 FROM domains
 """
 _DOCUMENT = """
 SELECT domain, document_id, version, content_version, digest, fingerprint, bytes, media_type, title, metadata, pinned,
-       importance, moment, added_by, created_at, updated_at, state, indexed_version, indexed_content, indexed_at,
+       importance, timestamp, added_by, created_at, updated_at, state, indexed_version, indexed_content, indexed_at,
        indexed_title, indexed_type, text_bytes, chunks, chunks_done, chunks_total, error, cut, starts
 FROM documents
 """
 _DOCUMENT_FIELDS = Document.__struct_fields__
 _encode = msgspec.json.Encoder().encode
-_cutting = msgspec.json.Decoder(ChunkingOptions)
+_decode_chunking = msgspec.json.Decoder(ChunkingOptions)
 _metadata = msgspec.json.Decoder(dict[str, Any])
 _READ_AT_ONCE = 1_000
 # A document may be large.
@@ -86,7 +86,7 @@ class SqlDomainStore:
     async def add(self, domain: Domain) -> bool:
         row = await self._tx.one(
             """
-            INSERT INTO domains (tenant, domain, description, clearance, agents, writers, cutting, importance,
+            INSERT INTO domains (tenant, domain, description, clearance, agents, writers, chunking, importance,
                                  created_by, created_at, updated_at, documents, bytes, reindex_after, reindex_afresh)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
             ON CONFLICT DO NOTHING RETURNING 1
@@ -125,7 +125,7 @@ class SqlDomainStore:
     async def update(self, domain: Domain) -> None:
         await self._tx.run(
             """
-            UPDATE domains SET description = $1, clearance = $2, agents = $3, writers = $4, cutting = $5,
+            UPDATE domains SET description = $1, clearance = $2, agents = $3, writers = $4, chunking = $5,
                                importance = $6, updated_at = $7, reindex_after = $8, reindex_afresh = $9
             WHERE tenant = $10 AND domain = $11
             """,
@@ -192,7 +192,7 @@ class SqlDocumentStore:
         await self._tx.run(
             """
             INSERT INTO documents (tenant, domain, document_id, version, content_version, digest, fingerprint, bytes,
-                                   media_type, title, metadata, pinned, importance, moment, added_by, created_at,
+                                   media_type, title, metadata, pinned, importance, timestamp, added_by, created_at,
                                    updated_at, queued_at, state, indexed_version, indexed_content, chunks, chunks_done,
                                    cut, lease_until)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, 'pending', 0, 0, 0,
@@ -201,7 +201,7 @@ class SqlDocumentStore:
                 version = excluded.version, content_version = excluded.content_version, digest = excluded.digest,
                 fingerprint = excluded.fingerprint, bytes = excluded.bytes, media_type = excluded.media_type,
                 title = excluded.title, metadata = excluded.metadata, pinned = excluded.pinned,
-                importance = excluded.importance, moment = excluded.moment, added_by = excluded.added_by,
+                importance = excluded.importance, timestamp = excluded.timestamp, added_by = excluded.added_by,
                 updated_at = excluded.updated_at, queued_at = excluded.queued_at, state = 'pending', chunks_done = 0,
                 chunks_total = NULL, error = NULL, cut = '', holder = NULL, lease_until = 0, starts = 0
             """,
@@ -584,7 +584,7 @@ def _said(domain: Domain) -> tuple[Value, ...]:
         domain.clearance,
         encode_patterns(domain.agents),
         encode_patterns(domain.writers),
-        _encode(domain.cutting).decode(),
+        _encode(domain.chunking).decode(),
         domain.importance,
     )
 
@@ -596,7 +596,7 @@ def _domain(row: Row) -> Domain:
         | {
             "agents": decode_patterns(values["agents"]),
             "writers": decode_patterns(values["writers"]),
-            "cutting": _cutting.decode(values["cutting"]),
+            "chunking": _decode_chunking.decode(values["chunking"]),
             "reindex_afresh": bool(values["reindex_afresh"]),
         }
     )
