@@ -9,9 +9,9 @@ import pytest
 
 from support.world import outcome, refused
 from weft.app.dispatch import CallContext
-from weft.app.injection import CallScope
 from weft.capabilities.board import board_writer as writing
 from weft.capabilities.board.history_backend import BoardLines
+from weft.capabilities.board.service import Boards
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Point, Version, blob_hash
 from weft.storage.sql.checkouts import SqlSwitchStore
@@ -49,7 +49,7 @@ async def take_over(world: World, line_id: str, state: Mapping[str, Version | No
     actor = await world.app.identify(CallContext(world.planner.credential))
 
     async def run(transaction: Transaction) -> Head:
-        boards = world.app._expiry._boards(CallScope(actor, transaction))
+        boards = world.app._container.build(Boards, actor, transaction)
         return await (await BoardLines(boards).to_write(line_id)).apply(state, why)
 
     return await world.app.database.write(Scope(world.tenant), run)

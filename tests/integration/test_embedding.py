@@ -18,10 +18,10 @@ from weft.app.app import App
 from weft.app.caches import Cache
 from weft.app.diagnostics.checks import CheckStatus, check_embedder
 from weft.app.search.embedding_cache import CachedEmbeddings
-from weft.app.system_actor import system_actor
 from weft.capabilities.indexing.embeddings.model import EmbeddingModelUnknown
 from weft.capabilities.indexing.embeddings.store import Role
 from weft.kernel.clock import to_micros
+from weft.kernel.identity import system_actor
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.embeddings import PLATFORM, SqlTenantModelStore, SqlVectorStore
 from weft.testing.embedder import WordEmbedder

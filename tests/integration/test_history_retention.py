@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import World, refused
-from weft.app.system_actor import system_actor
 from weft.jobs.history_pruning import HistoryPruner
 from weft.jobs.runner import LEASE_MICROS, JobRunner
+from weft.kernel.identity import system_actor
 from weft.kernel.jobs import Progress
 from weft.storage.sql import pruning
 from weft.testing.clock import FrozenClock
@@ -275,9 +275,8 @@ class MortalDatabase:
 
 
 def pruner_dying_after(world: World, statements: int) -> HistoryPruner:
-    mortal = HistoryPruner(JobRunner(MortalDatabase(world.app, statements), world.clock))  # type: ignore[arg-type]
-    mortal._pruning = world.app.pruner._pruning
-    return mortal
+    jobs = JobRunner(MortalDatabase(world.app, statements), world.clock)  # type: ignore[arg-type]
+    return HistoryPruner(jobs, world.app._container)
 
 
 async def much_to_prune(world: World) -> None:

@@ -259,9 +259,9 @@ async def test_a_search_does_not_fail_because_nobody_can_be_told(world: World, m
     async def fail(*_: object) -> None:
         raise Unavailable("no")
 
-    monkeypatch.setattr(world.app._libraries, "write", fail)
+    monkeypatch.setattr(world.app._search_stores, "write", fail)
     assert (await search(world.planner))["fallback"] == "recency"
-    monkeypatch.setattr(world.app._libraries, "write", broken)
+    monkeypatch.setattr(world.app._search_stores, "write", broken)
     assert (await search(world.analysis))["fallback"] == "recency"
 
 

@@ -65,7 +65,10 @@ class Librarian:
             self.plain.chunks.pop(number, None)
 
     async def check(
-        self, wish: CollectionQuery = CollectionQuery(SHELF), caller: Whoever = ANN, model: str = MODEL
+        self,
+        wish: CollectionQuery = CollectionQuery(SHELF),
+        caller: Whoever = ANN,
+        model: str = MODEL,
     ) -> Any:
         view = await self.indexes.open(self._world.tenant, wish, caller, model)
         visible = self.plain.visible(wish, caller)

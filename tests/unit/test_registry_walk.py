@@ -22,7 +22,11 @@ each_operation = pytest.mark.parametrize("operation", list(REGISTRY), ids=lambda
 
 
 def test_every_need_of_every_operation_is_met(tmp_path: Path) -> None:
-    assert len(list(App(Settings(data_dir=str(tmp_path))).registry)) == len(list(REGISTRY))
+    container = App(Settings(data_dir=str(tmp_path)))._container
+    for operation in REGISTRY:
+        container.prepare(operation.needs)
+        if operation.prepare is not None:
+            container.prepare(operation.prepare.needs)
 
 
 @each_operation

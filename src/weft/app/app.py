@@ -14,8 +14,7 @@ from weft.app.authentication import Authenticator
 from weft.app.caches import Cache, CacheFigures
 from weft.app.dispatch import CallContext, Dispatcher
 from weft.app.event_feed import LiveFeed
-from weft.app.injection import Resolver, Singletons
-from weft.app.knowledge_desk import KnowledgeDesk
+from weft.app.injection import Container, Singletons
 from weft.app.metrics import Metrics
 from weft.app.metrics_snapshot import MetricsSnapshot
 from weft.app.objects import Objects
@@ -26,23 +25,18 @@ from weft.app.search.embedding_cache import CachedEmbeddings
 from weft.app.search.service import LowRelevance, SearchedShelves, rank
 from weft.app.session_acl_cache import SessionsOfTenants
 from weft.app.tenants import Tenants, default_plan
-from weft.app.transcript_reads import SqlTranscriptReads
 from weft.app.transfer import Exchange
-from weft.app.unit_of_work import CallerTransactions
 from weft.app.uploads import Uploads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.agent_context.model import ContextLimits
-from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.events.model import ENDINGS
 from weft.capabilities.events.operations import ReadEvents
-from weft.capabilities.history.service import History
+from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.model import HookRefused
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.messages.search.searcher import Searcher
-from weft.capabilities.messages.search.selection_records import ChoiceRecords
-from weft.capabilities.missing_context.service import Gaps
-from weft.capabilities.record_log.lookup import Finder
+from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
 from weft.jobs.backfill_vectors import BackfillVectors
@@ -71,12 +65,12 @@ from weft.storage.migrations.runner import migrate
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import AccessChanged, Scope
 from weft.storage.sql.events import SqlEventStore
+from weft.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from weft.app.dispatch import Guard
-    from weft.capabilities.access.store import TokenCodec
     from weft.capabilities.events.model import EventPage, Interest
     from weft.capabilities.knowledge.sources.hooks import HookAnswer
     from weft.kernel.clock import Clock
@@ -111,20 +105,30 @@ class App:
         self._tally = BufferedTally()
         self._feed = LiveFeed(self.database)
         self._auditor = Auditor(self.database, self.clock)
-        self.exchange = Exchange(self.database, self._auditor, settings.import_limit_mb)
         self._objects = Objects(self.database, connect_objects(settings), self.clock)
-        self._context_reads = CallerTransactions(self.database, Contexts)
-        self._errands = CallerTransactions(self.database, History)
-        self._gap_errands = CallerTransactions(self.database, Gaps)
-        self._choice_desk = CallerTransactions(self.database, ChoiceRecords)
-        self._lookups = CallerTransactions(self.database, Finder)
-        self._libraries = CallerTransactions(self.database, SearchStores)
-        self.pruner = HistoryPruner(JobRunner(self.database, self.clock))
-        self.webhooks = WebhookDelivery(self.database, self.clock, settings.webhook_private_hosts.split(), self.metrics)
+        self._codec = JwtCodec()
+        self._container = Container(self.database, self.clock)
+        self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
+        self._dispatcher = Dispatcher(
+            database=self.database,
+            callers=Authenticator(self.database, self._codec, self.clock),
+            rates=self._rates,
+            auditor=self._auditor,
+            metrics=self.metrics,
+            container=self._container,
+            guards=self.guards,
+        )
+        self.exchange = Exchange(self.database, self._container, self._dispatcher, settings.import_limit_mb)
+        self.uploads = Uploads(self._dispatcher, CallerTransactions(self.database, self._container, DocumentWrites))
+        self.pruner = HistoryPruner(JobRunner(self.database, self.clock), self._container)
+        self.webhooks = WebhookDelivery(
+            self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
+        )
         self._open_knowledge(settings)
         self._feed.listeners += [self.webhooks.note, self.following.note, self.ingestion.note]
+        self._expiry = ExpiryWatch(self.database, self.clock, self._feed, self._container)
         self._background: list[asyncio.Task[None]] = []
-        self._connect()
+        self._container.provide(self._singletons())
 
     def _open_knowledge(self, settings: Settings) -> None:
         """Make what embeds, indexes, follows and searches."""
@@ -138,66 +142,27 @@ class App:
         )
         self.clearing = DeferredDeletion(self.database, self.clock)
         self.following = SessionIndexing(
-            self.database, self.clock, self.embeddings, self.metrics, settings.reindex_rate
+            self.database, self.clock, self._container, self.embeddings, self.metrics, settings.reindex_rate
         )
-        self._knowledge_desk = KnowledgeDesk(self.database, self._auditor)
-        self.uploads = Uploads(self._knowledge_desk)
         self._documents = IsolatedDocumentReader()
         self.ingestion = Ingestion(
             self.database,
+            self._container,
             self.embeddings,
             self._documents,
             self.metrics,
-            Reindexing(self.database, self.clock, settings.reindex_rate),
+            Reindexing(self.database, self.clock, self._container, settings.reindex_rate),
         )
         self.sources = SourceSyncJob(
             self.database,
             self.clock,
+            self._container,
             NamedFolders(settings.readable_folders),
             settings.fetch_private_hosts.split(),
         )
         self.shelves = SearchedShelves(self.database, settings.index_folder, self.clock, self.metrics)
-        self.moves = ModelMigrations(self.database, self.clock, self.embeddings, self.shelves)
+        self.moves = ModelMigrations(self.database, self.clock, self._container, self.embeddings, self.shelves)
         self.missing_vectors = BackfillVectors(self.database, self.clock, self.embeddings)
-
-    def _connect(self) -> None:
-        """Let the parts have what they need of each other, and make what answers every call."""
-        codec = JwtCodec()
-        resolver = Resolver(self._services(codec))
-        for part in (
-            self._context_reads,
-            self._errands,
-            self._gap_errands,
-            self._choice_desk,
-            self._lookups,
-            self._libraries,
-            self.pruner,
-            self.exchange,
-            self.webhooks,
-            self._knowledge_desk,
-            self.ingestion,
-            self.following,
-            self.sources,
-            self.moves,
-        ):
-            part.use(resolver)
-        self._expiry = ExpiryWatch(self.database, self.clock, self._feed, resolver)
-        self._dispatcher = Dispatcher(
-            database=self.database,
-            callers=Authenticator(self.database, codec, self.clock),
-            rates=self._rates,
-            auditor=self._auditor,
-            metrics=self.metrics,
-            arguments={operation.name: resolver.prepare(operation.needs) for operation in self.registry},
-            preparations={
-                operation.name: resolver.prepare(operation.prepare.needs)
-                for operation in self.registry
-                if operation.prepare is not None
-            },
-            guards=self.guards,
-        )
-        self.exchange.answer(self._dispatcher)
-        self.uploads.answer(self._dispatcher)
 
     async def open(self, *, background: bool = True) -> None:
         """Open the database, bring its schema up to date and start the background jobs.
@@ -302,11 +267,11 @@ class App:
         """Write down what is only counted in memory so far."""
         await self._tally.flush(self.database)
 
-    def _services(self, codec: TokenCodec) -> Singletons:
+    def _singletons(self) -> Singletons:
         settings = self.settings
         return Singletons(
             clock=self.clock,
-            codec=codec,
+            codec=self._codec,
             lifetimes=TokenLifetimes(
                 token=timedelta(minutes=settings.token_minutes), proof=timedelta(hours=settings.token_max_age_hours)
             ),
@@ -316,9 +281,7 @@ class App:
             measurements=self.measuring,
             memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=CLEAN_EVERY_SECONDS),
             knowledge_limits=KnowledgeLimits(default_plan(settings)),
-            knowledge_desk=self._knowledge_desk,
             context_limits=ContextLimits(settings.context_limit_mb),
-            context_reads=self._context_reads,
             staging=self._objects,
             export_desk=self.exchange,
             import_desk=self.exchange,
@@ -326,25 +289,21 @@ class App:
             source_desk=self.sources,
             embeddings=self.embeddings,
             retriever=Retriever(
-                self._libraries,
+                self._search_stores,
                 self.shelves,
                 self.embeddings,
                 rank,
                 self.clock,
                 self.moves.note_question,
-                LowRelevance(self._libraries, self.clock, self.metrics),
+                LowRelevance(self._search_stores, self.clock, self.metrics),
             ),
             known_sessions=SessionsOfTenants(),
-            errands=self._errands,
-            gap_errands=self._gap_errands,
-            choice_desk=self._choice_desk,
-            lookups=self._lookups,
             markup=IsolatedMarkupReader(),
             pruner=self.pruner,
             offers=RegisteredOffers(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),
             searcher=Searcher(
-                reads=SqlTranscriptReads(self.database),
+                reads=CallerTransactions(self.database, self._container, Transcripts),
                 indexes=self._cache("search_indexes", 2, megabytes=128, seconds=3600),
                 answers=self._cache("search_answers", 1, megabytes=16, seconds=600),
             ),

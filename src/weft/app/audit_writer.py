@@ -23,29 +23,36 @@ if TYPE_CHECKING:
 _log = logging.getLogger("weft.audit")
 
 
-class Auditor:
-    """Puts on record what was done and what was refused."""
+class CallAuditTrail:
+    """Audit rows of one actor's acts, in the transaction that makes them true."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
+    def __init__(self, transaction: Transaction, actor: Actor, clock: Clock) -> None:
+        self._store = SqlAuditStore(transaction)
+        self._actor = actor
         self._clock = clock
 
-    async def done(
-        self,
-        transaction: Transaction,
-        actor: Actor,
-        operation: Operation,
-        request: Request,
-        response: Response | None = None,
-    ) -> None:
+    async def record(self, operation: Operation, request: Request, response: Response | None = None) -> None:
         given = msgspec.structs.asdict(request)
         off_record = {"api_key", *operation.off_record}
         detail = {name: value for name, value in given.items() if value is not None and name not in off_record}
         if response is not None:
             detail |= {name: getattr(response, name) for name in response.on_record}
         targets = [str(detail.pop(name)) for name in list(detail) if name.endswith("_id") or name in {"name", "label"}]
-        row = self._row(actor, operation.name, "done", "/".join(targets), msgspec.to_builtins(detail))
-        await SqlAuditStore(transaction).add(row)
+        target = "/".join(targets)
+        await self._store.add(
+            _row(self._actor, self._clock, operation.name, "done", target, msgspec.to_builtins(detail))
+        )
+
+
+class Auditor:
+    """Writes audit rows: acts in the caller's transaction, denials in one of their own."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+
+    def trail(self, transaction: Transaction, actor: Actor) -> CallAuditTrail:
+        return CallAuditTrail(transaction, actor, self._clock)
 
     async def denied(
         self,
@@ -59,7 +66,8 @@ class Auditor:
     ) -> None:
         """Put a refusal on record: who was refused what, or who someone unknown claimed to be."""
         _log.warning("denied", extra={"fields": {"tenant": tenant, "action": action, "code": error.code}})
-        row = self._row(actor, action, "denied", target, {"code": error.code, "reason": error.message, **detail})
+        reason = {"code": error.code, "reason": error.message, **detail}
+        row = _row(actor, self._clock, action, "denied", target, reason)
 
         async def add(transaction: Transaction) -> None:
             # A credential may name a tenant that does not exist; there is no log to write to then.
@@ -68,14 +76,15 @@ class Auditor:
 
         await self._database.write(Scope(tenant), add)
 
-    def _row(self, actor: Actor | None, action: str, outcome: str, target: str, detail: dict[str, Any]) -> AuditRow:
-        return AuditRow(
-            audit_id=new_ordered_id(),
-            at=to_micros(self._clock.now()),
-            actor=actor.participant if actor else "unknown",
-            principal_id=actor.principal_id if actor else None,
-            action=action,
-            outcome=outcome,
-            target=target,
-            detail=detail,
-        )
+
+def _row(actor: Actor | None, clock: Clock, action: str, outcome: str, target: str, detail: dict[str, Any]) -> AuditRow:
+    return AuditRow(
+        audit_id=new_ordered_id(),
+        at=to_micros(clock.now()),
+        actor=actor.participant if actor else "unknown",
+        principal_id=actor.principal_id if actor else None,
+        action=action,
+        outcome=outcome,
+        target=target,
+        detail=detail,
+    )

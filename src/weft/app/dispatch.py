@@ -25,6 +25,7 @@ from weft.kernel.errors import AuthenticationError, InternalError, InvalidApiKey
 from weft.kernel.operation import Audience, Effect, RateClass
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import AccessChanged, Scope
+from weft.storage.sql.unit_of_work import log_changes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 
     from weft.app.audit_writer import Auditor
     from weft.app.authentication import Authenticator, Credential
+    from weft.app.injection import Container
     from weft.app.metrics import Metrics
     from weft.app.rate_limits import RateLimits
-    from weft.kernel.events import NewEvent
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation, Request, Response
     from weft.storage.sql.database import Database, Transaction
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _log = logging.getLogger("weft.calls")
-_changes = logging.getLogger("weft.changes")
 _tracer = trace.get_tracer("weft")
 _TRIES = 5
 _no_span = contextlib.nullcontext()
@@ -79,8 +79,7 @@ class Dispatcher:
         rates: RateLimits,
         auditor: Auditor,
         metrics: Metrics,
-        arguments: Mapping[str, Callable[[CallScope], list[Any]]],
-        preparations: Mapping[str, Callable[[CallScope], list[Any]]],
+        container: Container,
         guards: Sequence[Guard],
     ) -> None:
         self._database = database
@@ -88,8 +87,8 @@ class Dispatcher:
         self._rates = rates
         self._auditor = auditor
         self._metrics = metrics
-        self._arguments = arguments
-        self._preparations = preparations
+        self._container = container
+        self._arguments: dict[tuple[type, ...], Callable[[CallScope], list[Any]]] = {}
         self._guards = guards
 
     async def call(
@@ -209,17 +208,24 @@ class Dispatcher:
                 )
             raise
 
+    def _builder(self, needs: tuple[type, ...]) -> Callable[[CallScope], list[Any]]:
+        builder = self._arguments.get(needs)
+        if builder is None:
+            builder = self._arguments[needs] = self._container.prepare(needs)
+        return builder
+
     async def _run(self, operation: Operation, actor: Actor | None, scope: Scope, request: Request) -> Response:
-        arguments = self._arguments[operation.name]
+        arguments = self._builder(operation.needs)
         if operation.prepare is not None:
-            await operation.prepare.run(request, *self._preparations[operation.name](CallScope(actor, None)))
+            build = self._builder(operation.prepare.needs)
+            await operation.prepare.run(request, *build(CallScope(actor, None)))
         if operation.effect in {Effect.OWN_TRANSACTIONS, Effect.WAIT}:
             response: Response = await operation.run(request, *arguments(CallScope(actor, None)))
             return response
         if operation.effect is Effect.READ:
             if operation.audited and actor is not None:
                 # On record before anything is shown.
-                await self._database.write(scope, lambda tx: self._auditor.done(tx, actor, operation, request))
+                await self._database.write(scope, lambda tx: self._auditor.trail(tx, actor).record(operation, request))
             return await self._database.read(
                 scope,
                 lambda tx: operation.run(request, *arguments(CallScope(actor, tx))),
@@ -231,7 +237,7 @@ class Dispatcher:
             if operation.audited:
                 # Who came without a credential has by now proved to be the agent that the token was issued to.
                 who = actor or await identify_local(result.agent_id, SqlAccessStore(transaction))
-                await self._auditor.done(transaction, who, operation, request, result)
+                await self._auditor.trail(transaction, who).record(operation, request, result)
             return result, transaction
 
         response, done = await self._database.write(scope, work)
@@ -277,15 +283,3 @@ def authorise(operation: Operation, actor: Actor) -> None:
             hint="Leave this to the orchestrator that started you; go on with the session you were given.",
             related=("get_usage_guidance",),
         )
-
-
-def log_changes(scope: Scope, events: Sequence[NewEvent]) -> None:
-    """Log what was changed as subscribers are told of it: keys, sizes and versions, never values."""
-    if not _changes.isEnabledFor(logging.INFO):
-        return
-    for event in events:
-        subject = {"key": event.subject} if event.type.startswith(("board.", "branch.")) else {}
-        fields = {"tenant": scope.tenant, "session_id": event.session_id, **subject, "written_by": event.actor}
-        # Made directly: a line for every write should not cost as much as a statement of it.
-        line = {"name": _changes.name, "levelno": logging.INFO, "levelname": "INFO", "msg": event.type}
-        _changes.handle(logging.makeLogRecord({**line, "fields": {**fields, **event.data}}))

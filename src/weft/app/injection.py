@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
+from weft.app.audit_writer import CallAuditTrail
 from weft.app.search.service import FollowedEvents
 from weft.app.session_acl_cache import SessionsOfCall, SessionsOfTenants
-from weft.capabilities.access.audit import AuditFilter, AuditStore
+from weft.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.agent_context.model import ContextLimits
-from weft.capabilities.agent_context.store import ContextReads, SnapshotStore
+from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally, TokenCounters
 from weft.capabilities.events.model import EventStore, Feed, PastEvents
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weft.capabilities.guidance.operations import Offers
 from weft.capabilities.history.operation_ports import (
-    HistoryTransactions,
     Pruner,
     PruningLog,
     RetentionRules,
@@ -38,18 +38,15 @@ from weft.capabilities.indexing.model_migration.store import MoveStore
 from weft.capabilities.knowledge.audit_filter import DomainAuditFilter
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.store import SourceDesk, SourceStore
-from weft.capabilities.knowledge.store import Desk, DocumentStore, DomainStore, PlanStore
+from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
 from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
-from weft.capabilities.messages.search.selection_records import ChoiceDesk
 from weft.capabilities.messages.store import MessagePages, MessageStore, ReplyObserver
 from weft.capabilities.metrics.model import Measurements
 from weft.capabilities.missing_context.answers import GapAnswers
-from weft.capabilities.missing_context.store import GapErrands
 from weft.capabilities.object_storage.staging import Staging
 from weft.capabilities.object_storage.store import ObjectIndex
-from weft.capabilities.record_log.resolve_source import Lookups
 from weft.capabilities.records.markup_port import MarkupReader
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.search.retriever import Retriever
@@ -65,6 +62,7 @@ from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 from weft.kernel.jobs import JobStore
+from weft.kernel.transactions import Transactions
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
@@ -85,14 +83,17 @@ from weft.storage.sql.records import SqlRecordStore
 from weft.storage.sql.retention import SqlPruningLog, SqlRetentionRules
 from weft.storage.sql.reviews import SqlReviewStore, SqlSnapshotIndex
 from weft.storage.sql.sessions import SqlSessionStore
+from weft.storage.sql.unit_of_work import CallerTransactions
 from weft.storage.sql.webhooks import SqlWebhookStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from weft.storage.sql.database import Transaction
+    from weft.storage.sql.database import Database, Transaction
 
     Source = Callable[["CallScope"], Any]
+
+N = TypeVar("N")
 
 
 @dataclass(slots=True)
@@ -108,6 +109,12 @@ class CallScope:
     @property
     def during(self) -> Correlation:
         return UNRELATED if self.actor is None else self.actor.during
+
+    @property
+    def known_actor(self) -> Actor:
+        if self.actor is None:
+            raise LookupError("an operation without a caller asked for one")
+        return self.actor
 
     @property
     def transaction(self) -> Transaction:
@@ -129,16 +136,10 @@ class Singletons:
     measurements: Measurements
     memory_limits: MemoryLimits
     knowledge_limits: KnowledgeLimits
-    knowledge_desk: Desk
     context_limits: ContextLimits
-    context_reads: ContextReads
     pages: MessagePages
     searcher: Searcher
     offers: Offers
-    errands: HistoryTransactions
-    gap_errands: GapErrands
-    choice_desk: ChoiceDesk
-    lookups: Lookups
     markup: MarkupReader
     pruner: Pruner
     staging: Staging
@@ -184,45 +185,67 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     WebhookStore: SqlWebhookStore,
 }
 
+# Ports that a service of a higher slice implements.
+_IMPLEMENTATIONS: Mapping[type, type] = {
+    AuditFilter: DomainAuditFilter,
+    EntryObserver: GapAnswers,
+    ReplyObserver: GapAnswers,
+}
 
-class Resolver:
-    """Prepares, once for each operation, how its needs are met."""
 
-    def __init__(self, services: Singletons) -> None:
-        self._sources: dict[type, Source] = {
+class Container:
+    """Builds what operations need, by type. How each type is built is worked out on its first use, and kept."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._sources: dict[Any, Source] = {
             Actor: lambda call: call.actor,
+            AuditTrail: lambda call: CallAuditTrail(call.transaction, call.known_actor, clock),
             Cooperative: lambda call: call.transaction,
-            Outbox: lambda call: SqlOutbox(call.transaction, services.clock, call.during),
-            PastEvents: lambda call: SqlOutbox(call.transaction, services.clock),
+            Outbox: lambda call: SqlOutbox(call.transaction, clock, call.during),
+            PastEvents: lambda call: SqlOutbox(call.transaction, clock),
             Policies: lambda call: TenantPolicies(SqlPolicyStore(call.transaction)),
-            KnownSessions: lambda call: SessionsOfCall(services.known_sessions, call.transaction),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
-        self._sources |= {need: _always(getattr(services, name)) for name, need in _hints_of(Singletons).items()}
-        self._sources[AuditFilter] = self.source(DomainAuditFilter)
-        self._sources[EntryObserver] = self._sources[ReplyObserver] = self.source(GapAnswers)
+
+    def provide(self, singletons: Singletons) -> None:
+        """Add what lives as long as the process does."""
+        self._sources |= {need: _always(getattr(singletons, name)) for name, need in _hints_of(Singletons).items()}
+        known = singletons.known_sessions
+        self._sources[KnownSessions] = lambda call: SessionsOfCall(known, call.transaction)
+
+    def build(self, need: type[N], actor: Actor, transaction: Transaction) -> N:
+        built: N = self.source(need)(CallScope(actor, transaction))
+        return built
 
     def prepare(self, needs: Iterable[type]) -> Callable[[CallScope], list[Any]]:
-        """Return a function from a call to the arguments behind the request."""
+        """Return a function from a call to the arguments after the request."""
         sources = [self.source(need) for need in needs]
         return lambda call: [source(call) for source in sources]
 
-    def source(self, need: type) -> Source:
-        """Return how a need is met."""
+    def source(self, need: Any) -> Source:  # noqa: ANN401 - a type, or a generic alias
+        """Return the function that builds a need for a call."""
         found = self._sources.get(need)
-        if found is not None:
-            return found
-        if not issubclass(need, msgspec.Struct):
+        if found is None:
+            found = self._sources[need] = self._new_source(need)
+        return found
+
+    def _new_source(self, need: Any) -> Source:  # noqa: ANN401 - likewise
+        if get_origin(need) is Transactions:
+            (inner,) = get_args(need)
+            return _always(CallerTransactions(self._database, self, inner))
+        if need in _IMPLEMENTATIONS:
+            return self.source(_IMPLEMENTATIONS[need])
+        if not (isinstance(need, type) and issubclass(need, msgspec.Struct)):
             raise TypeError(f"nothing provides {need!r}")
-        # A struct of needs is itself a need: it is built from its fields.
+        # A struct is built from its fields.
         hints = _hints_of(need)
         parts = [self.source(hints[name]) for name in need.__struct_fields__]
         return lambda call: need(*[part(call) for part in parts])
 
 
 @cache
-def _hints_of(kind: type) -> dict[str, type]:
-    """Return what the fields of a type are. Many needs share parts, and reading annotations takes long."""
+def _hints_of(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 

@@ -10,31 +10,31 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import structs
 
-from weft.app.dispatch import log_changes
-from weft.app.injection import CallScope
+from weft.capabilities.access.audit import AuditTrail
 from weft.capabilities.transfer.bundle_format import BundleWriter
 from weft.capabilities.transfer.export import MOST_BYTES, ExportContext, Exports, export_context, finished
 from weft.capabilities.transfer.importer import ContextImported, ImportContext, Imports, import_context
 from weft.capabilities.transfer.prov_json import ProvWriter
 from weft.capabilities.transfer.validate_bundle import survey
 from weft.kernel.errors import ContentTooLarge, InvalidInput
-from weft.storage.sql.database import Scope
+from weft.storage.sql.unit_of_work import CallerTransactions
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from typing import BinaryIO
 
-    from weft.app.audit_writer import Auditor
     from weft.app.dispatch import CallContext, Dispatcher, Work
-    from weft.app.injection import Resolver, Source
     from weft.capabilities.transfer.export import ContextExported, Export, Format
     from weft.capabilities.transfer.export_collector import Sink
+    from weft.capabilities.transfer.validate_bundle import Survey
     from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
-    from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.database import Database
+    from weft.storage.sql.unit_of_work import Injector
 
 _MEBIBYTE = 2**20
 
@@ -48,23 +48,43 @@ class ExportFile:
     format: str
 
 
+class AuditedExports(msgspec.Struct, frozen=True):
+    """An export in one transaction, with its audit row."""
+
+    exports: Exports
+    audit: AuditTrail
+
+    async def write(self, request: ExportContext, sink: Sink) -> Export:
+        export = await self.exports.begin(request)
+        await self.exports.write(export, sink)
+        return export
+
+    async def record(self, export: Export) -> Sequence[StoredEvent]:
+        events = await self.exports.put_on_record(export)
+        await self.audit.record(export_context, export.request, export.described())
+        return events
+
+
+class AuditedImports(msgspec.Struct, frozen=True):
+    """An import in one transaction, with its audit row."""
+
+    imports: Imports
+    audit: AuditTrail
+
+    async def take(self, bundle: Survey, file: BinaryIO, request: ImportContext) -> ContextImported:
+        imported = await self.imports.take(bundle, file, request.session_id)
+        await self.audit.record(import_context, request, imported)
+        return imported
+
+
 class Exchange:
     """What leaves and what comes in, as text or as a stream."""
 
-    def __init__(self, database: Database, auditor: Auditor, import_limit_mb: int) -> None:
-        self._database = database
-        self._auditor = auditor
-        self._limit = import_limit_mb * _MEBIBYTE
-        self._exports: Source | None = None
-        self._imports: Source | None = None
-        self._dispatcher: Dispatcher | None = None
-
-    def use(self, resolver: Resolver) -> None:
-        self._exports, self._imports = resolver.source(Exports), resolver.source(Imports)
-
-    def answer(self, dispatcher: Dispatcher) -> None:
-        """Let streams take the path of every call."""
+    def __init__(self, database: Database, injector: Injector, dispatcher: Dispatcher, import_limit_mb: int) -> None:
+        self._exports = CallerTransactions(database, injector, AuditedExports)
+        self._imports = CallerTransactions(database, injector, AuditedImports)
         self._dispatcher = dispatcher
+        self._limit = import_limit_mb * _MEBIBYTE
 
     @asynccontextmanager
     async def send(self, raw: dict[str, Any], arrival: CallContext) -> AsyncIterator[ExportFile]:
@@ -115,66 +135,30 @@ class Exchange:
     async def _export(
         self, actor: Actor, request: ExportContext, file: BinaryIO, most_bytes: int | None = None
     ) -> ContextExported:
-        scope = Scope(actor.tenant, actor.epoch)
-        # What an attempt left behind that found the caller's access changed.
+        # Drop what an attempt wrote that failed because the caller's access changed.
         file.seek(0)
         file.truncate()
         with ExitStack() as files:
             room = _Room(most_bytes)
             sink = _sink(request.format, file, room, files)
-
-            async def write(transaction: Transaction) -> Export:
-                exports: Exports = _opened(self._exports, actor, transaction)
-                export = await exports.begin(request)
-                await exports.write(export, sink)
-                return export
-
-            export = await self._database.read(scope, write, heavy=True)
+            export = await self._exports.read(actor, lambda tx: tx.write(request, sink), heavy=True)
             room.take(export.still_to_come)
-            told = await self._put_on_record(actor, export)
+            # Recorded in its own transaction, which is short however large the export is.
+            events = await self._exports.write(actor, lambda tx: tx.record(export))
             room.open()
-            return await asyncio.to_thread(finished, export, told, sink)
-
-    async def _put_on_record(self, actor: Actor, export: Export) -> Sequence[StoredEvent]:
-        """Put on record that something leaves, in a transaction that is short however much leaves."""
-        scope = Scope(actor.tenant, actor.epoch)
-
-        async def record(transaction: Transaction) -> tuple[Sequence[StoredEvent], Transaction]:
-            exports: Exports = _opened(self._exports, actor, transaction)
-            told = await exports.put_on_record(export)
-            await self._auditor.done(transaction, actor, export_context, export.request, export.described())
-            return told, transaction
-
-        told, done = await self._database.write(scope, record)
-        log_changes(scope, done.published)
-        return told
+            return await asyncio.to_thread(finished, export, events, sink)
 
     async def _import(self, actor: Actor, request: ImportContext, file: BinaryIO) -> ContextImported:
-        found = await asyncio.to_thread(survey, file, request.expected_digest)
-        scope = Scope(actor.tenant, actor.epoch)
-
-        def opened(transaction: Transaction) -> Imports:
-            imports: Imports = _opened(self._imports, actor, transaction)
-            return imports
-
+        bundle = await asyncio.to_thread(survey, file, request.expected_digest)
         if request.dry_run:
-            return await self._database.read(
-                scope, lambda tx: opened(tx).take(found, file, request.session_id, rehearsal=True), heavy=True
+            return await self._imports.read(
+                actor, lambda tx: tx.imports.take(bundle, file, request.session_id, rehearsal=True), heavy=True
             )
-
-        async def take(transaction: Transaction) -> tuple[ContextImported, Transaction]:
-            told = await opened(transaction).take(found, file, request.session_id)
-            await self._auditor.done(transaction, actor, import_context, request, told)
-            return told, transaction
-
-        told, done = await self._database.write(scope, take)
-        log_changes(scope, done.published)
-        return told
+        return await self._imports.write(actor, lambda tx: tx.take(bundle, file, request))
 
     async def _called(
         self, operation: Operation, raw: dict[str, Any], arrival: CallContext, work: Work, *, strict: bool = True
     ) -> Any:  # noqa: ANN401 - what the work gives
-        assert self._dispatcher is not None  # noqa: S101 - the app is put together before it is called
         return await self._dispatcher.call(operation, raw, arrival, strict=strict, work=work)
 
 
@@ -213,8 +197,3 @@ def _sink(form: Format, file: BinaryIO, room: _Room, files: ExitStack) -> Sink:
 def _own_file(files: ExitStack) -> BinaryIO:
     file: BinaryIO = files.enter_context(tempfile.TemporaryFile(prefix="weft-export-"))  # noqa: SIM115 - on the stack
     return file
-
-
-def _opened(source: Source | None, actor: Actor, transaction: Transaction) -> Any:  # noqa: ANN401 - whatever is needed
-    assert source is not None  # noqa: S101 - the app is put together before it is called
-    return source(CallScope(actor, transaction))

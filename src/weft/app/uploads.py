@@ -12,32 +12,26 @@ from weft.capabilities.knowledge.document_operations import (
     about_of,
     add_document,
     described,
-    put_all,
 )
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from weft.app.dispatch import CallContext, Dispatcher
-    from weft.capabilities.knowledge.document_operations import DocumentPut
-    from weft.capabilities.knowledge.store import Desk
+    from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentWrites
     from weft.kernel.identity import Actor
+    from weft.kernel.transactions import Transactions
 
 
 class Uploads:
     """Takes in documents a chunk at a time, up to the largest there may be."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._dispatcher: Dispatcher | None = None
-
-    def answer(self, dispatcher: Dispatcher) -> None:
-        """Let uploads take the path of every call."""
+    def __init__(self, dispatcher: Dispatcher, writes: Transactions[DocumentWrites]) -> None:
         self._dispatcher = dispatcher
+        self._writes = writes
 
     async def receive(self, raw: dict[str, Any], arrival: CallContext, chunks: AsyncIterator[bytes]) -> DocumentPut:
         """Put the document that arrives, for whoever may."""
-        assert self._dispatcher is not None  # noqa: S101 - the app is put together before it is called
         content = bytearray()
 
         async def work(actor: Actor, request: AddDocument) -> DocumentPut:
@@ -47,9 +41,7 @@ class Uploads:
                 check_size(len(content))
             kept = await asyncio.to_thread(packed, bytes(content))
             prepared = Prepared(request.document_id, about_of(request), kept)
-            put = await self._desk.put(
-                actor, add_document, lambda documents: put_all(documents, request.domain, [prepared])
-            )
+            put = await self._writes.write(actor, lambda tx: tx.put_all(add_document, request.domain, [prepared]))
             return described(*put)
 
         told: DocumentPut = await self._dispatcher.call(

@@ -10,9 +10,6 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weft.app.dispatch import log_changes
-from weft.app.injection import CallScope
-from weft.app.system_actor import system_actor
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import MAIN, branch_of
 from weft.capabilities.memory.model import scope_of
@@ -20,18 +17,20 @@ from weft.capabilities.memory.service import Memories
 from weft.capabilities.sessions.model import session_of
 from weft.jobs.periodic import attempt
 from weft.kernel.clock import to_micros
+from weft.kernel.identity import system_actor
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.history import SqlLineStore
 from weft.storage.sql.tenants import lines_to_expire, tenants_to_sweep
+from weft.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.app.event_feed import LiveFeed
-    from weft.app.injection import Resolver
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.unit_of_work import Injector
 
 _LOOK_EVERY_SECONDS = 0.5
 # With nobody there to be told, only so that what has expired does not stay in the database for long.
@@ -42,12 +41,11 @@ _AT_ONCE = 200
 class ExpiryWatch:
     """Turns expired keys into history, and so into events: at once if anybody waits for events, else now and then."""
 
-    def __init__(self, database: Database, clock: Clock, feed: LiveFeed, resolver: Resolver) -> None:
+    def __init__(self, database: Database, clock: Clock, feed: LiveFeed, injector: Injector) -> None:
         self._database = database
         self._clock = clock
         self._feed = feed
-        self._boards = resolver.source(Boards)
-        self._memories = resolver.source(Memories)
+        self._injector = injector
 
     async def run(self) -> None:
         looks = CLEAN_EVERY_SECONDS / _LOOK_EVERY_SECONDS
@@ -70,16 +68,17 @@ class ExpiryWatch:
             await attempt("expiry", self._bury_of(tenant, line_id), tenant=tenant, line=line_id)
 
     async def _bury_of(self, tenant: str, line_id: str) -> None:
-        scope = Scope(tenant)
-        log_changes(scope, await self._database.write(scope, partial(self._bury, line_id)))
+        await logged_write(self._database, Scope(tenant), partial(self._bury, line_id))
 
     async def _bury(self, line_id: str, transaction: Transaction) -> Sequence[NewEvent]:
         # Another process may have done it meanwhile, and that is fine.
-        call = CallScope(system_actor(transaction.tenant), transaction)
+        actor = system_actor(transaction.tenant)
         memory = scope_of(line_id)
         if memory is None:
             # Opening a board to write is what buries.
-            await self._boards(call).to_write(session_of(line_id), branch_of(line_id) or MAIN)
+            await self._injector.build(Boards, actor, transaction).to_write(
+                session_of(line_id), branch_of(line_id) or MAIN
+            )
         else:
-            await self._memories(call).expire_entries(memory)
+            await self._injector.build(Memories, actor, transaction).expire_entries(memory)
         return transaction.published

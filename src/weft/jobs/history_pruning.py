@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from weft.app.injection import CallScope
-from weft.app.system_actor import system_actor
 from weft.capabilities.history.model import SYSTEM
 from weft.capabilities.history.operation_ports import PruningRun
 from weft.capabilities.history.pruning import HistoryPruning, PruneJobCursor, PruneRequest, PruneTotals
+from weft.kernel.identity import system_actor
 from weft.kernel.jobs import Progress
 
 if TYPE_CHECKING:
-    from weft.app.injection import Resolver, Source
     from weft.jobs.runner import JobRunner
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Transaction
+    from weft.storage.sql.unit_of_work import Injector
 
 T = TypeVar("T")
 
@@ -30,14 +29,14 @@ _encode = msgspec.json.Encoder().encode
 class PruneJob:
     """Pruning as a job: of all lines of a tenant once a day, or of one line at once."""
 
-    def __init__(self, pruning: Source, errand: PruneRequest) -> None:
-        self._pruning = pruning
+    def __init__(self, injector: Injector, errand: PruneRequest) -> None:
+        self._injector = injector
         self._errand = errand
         self.name = PRUNE if errand.only is None else f"{PRUNE} {errand.only}"
         self.daily = errand.only is None
 
     async def step(self, transaction: Transaction, progress: Progress) -> tuple[Progress, bool]:
-        pruning: HistoryPruning = self._pruning(CallScope(system_actor(transaction.tenant), transaction))
+        pruning = self._injector.build(HistoryPruning, system_actor(transaction.tenant), transaction)
         spot = _decoded(progress.cursor, PruneJobCursor)
         following, tally = await pruning.step(spot, _decoded(progress.done, PruneTotals), self._errand)
         cursor = "" if following is None else _encode(following).decode()
@@ -54,12 +53,9 @@ class PruneJob:
 class HistoryPruner:
     """The pruning job, by itself and on demand."""
 
-    def __init__(self, jobs: JobRunner) -> None:
+    def __init__(self, jobs: JobRunner, injector: Injector) -> None:
         self._jobs = jobs
-        self._pruning: Source | None = None
-
-    def use(self, resolver: Resolver) -> None:
-        self._pruning = resolver.source(HistoryPruning)
+        self._injector = injector
 
     async def prune(self, actor: Actor, line_id: str | None) -> PruningRun:
         job = self._job(PruneRequest(line_id, actor.participant))
@@ -76,8 +72,7 @@ class HistoryPruner:
         await self._jobs.run_forever(self._job(PruneRequest(None, SYSTEM.participant)))
 
     def _job(self, errand: PruneRequest) -> PruneJob:
-        assert self._pruning is not None  # noqa: S101 - the app is put together before it is called
-        return PruneJob(self._pruning, errand)
+        return PruneJob(self._injector, errand)
 
 
 def _decoded(text: str, kind: type[T]) -> T:

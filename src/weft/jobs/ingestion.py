@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakValueDictionary
 
-from weft.app.unit_of_work import SystemTransactions
 from weft.capabilities.knowledge.document_chunks import chunks_of, lay_out
 from weft.capabilities.knowledge.document_content import unpack
 from weft.capabilities.knowledge.ingestion import EmbeddedBatch, Ingest
@@ -24,17 +23,18 @@ from weft.kernel.ids import new_id
 from weft.kernel.thread_pools import DOCUMENTS
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.knowledge import documents_pending, release_all, tenants_with_pending
+from weft.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
-    from weft.app.injection import Resolver
-    from weft.app.metrics import Metrics
     from weft.capabilities.indexing.chunking.reader import DocumentReader
     from weft.capabilities.indexing.embeddings.model import Embeddings
     from weft.capabilities.knowledge.document_chunks import Layout
     from weft.capabilities.knowledge.ingestion import Taken
     from weft.capabilities.knowledge.model import Document
     from weft.jobs.reindex import Reindexing
+    from weft.kernel.metrics import JobMetrics
     from weft.storage.sql.database import Database
+    from weft.storage.sql.unit_of_work import Injector
 
 _log = logging.getLogger("weft.upkeep")
 # A process that does one thing and ends leaves this work to those that stay.
@@ -70,9 +70,10 @@ class Ingestion:
     def __init__(
         self,
         database: Database,
+        injector: Injector,
         embeddings: Embeddings,
         reader: DocumentReader,
-        metrics: Metrics,
+        metrics: JobMetrics,
         reindexing: Reindexing,
     ) -> None:
         self._database = database
@@ -82,7 +83,7 @@ class Ingestion:
         self._reindexing = reindexing
         self._is_reindexing = False
         self._holder = new_id("worker")
-        self._ingests = SystemTransactions(database, Ingest)
+        self._ingests = SystemTransactions(database, injector, Ingest)
         self._vectors = ModelVectors()
         self._served: dict[_Key, asyncio.Task[None]] = {}
         # Tenants by when one of their documents was last taken up.
@@ -97,10 +98,6 @@ class Ingestion:
         self._rumour: asyncio.TimerHandle | None = None
         self._count_at = 0.0
         self._has_held = False
-
-    def use(self, resolver: Resolver) -> None:
-        self._ingests.use(resolver)
-        self._reindexing.use(resolver)
 
     def note(self, tenants: set[str]) -> None:
         """Hear that there may be news of these tenants."""

@@ -7,7 +7,6 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from weft.app.unit_of_work import logged_write
 from weft.jobs.periodic import attempt
 from weft.jobs.runner import LEASE_MICROS
 from weft.kernel.clock import to_micros
@@ -15,6 +14,7 @@ from weft.kernel.errors import WeftError
 from weft.kernel.ids import new_id
 from weft.storage.sql.database import Scope
 from weft.storage.sql.jobs import SqlJobStore
+from weft.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

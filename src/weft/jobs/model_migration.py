@@ -7,8 +7,6 @@ from collections import defaultdict, deque
 from functools import partial
 from typing import TYPE_CHECKING
 
-from weft.app.system_actor import system_actor
-from weft.app.unit_of_work import SystemTransactions
 from weft.capabilities.indexing.model_migration.evaluation import FIRST, Probe, ProbeResults, compare
 from weft.capabilities.indexing.model_migration.migration import Moves
 from weft.capabilities.search.index_view import CollectionQuery
@@ -16,19 +14,21 @@ from weft.jobs.lease import Lease
 from weft.jobs.periodic import attempt
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
+from weft.kernel.identity import system_actor
 from weft.storage.sql.collections import SqlShelfStore
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.model_migrations import SqlMoveStore, tenants_moving
+from weft.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.app.injection import Resolver
     from weft.app.search.service import SearchedShelves
     from weft.capabilities.indexing.embeddings.model import Embeddings
     from weft.capabilities.indexing.model_migration.model import ModelComparison, Move
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database
+    from weft.storage.sql.unit_of_work import Injector
 
 _WORK = "models.move"
 _FIRST_LOOK_SECONDS = 1.0
@@ -46,20 +46,19 @@ class _All:
 class ModelMigrations:
     """Goes on with the moves of every tenant, in this process, while no other does."""
 
-    def __init__(self, database: Database, clock: Clock, embeddings: Embeddings, shelves: SearchedShelves) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, injector: Injector, embeddings: Embeddings, shelves: SearchedShelves
+    ) -> None:
         self._database = database
         self._clock = clock
         self._embeddings = embeddings
         self._shelves = shelves
-        self._moves = SystemTransactions(database, Moves)
+        self._moves = SystemTransactions(database, injector, Moves)
         # What was asked lately, in memory alone: asked again of both models, and forgotten.
         self._asked: defaultdict[str, deque[Probe]] = defaultdict(lambda: deque(maxlen=_QUESTIONS_REMEMBERED))
         self._moving: frozenset[str] = frozenset()
         # How long to rest after embedding, as a multiple of the time it took: others embed too.
         self.rest = 1.0
-
-    def use(self, resolver: Resolver) -> None:
-        self._moves.use(resolver)
 
     def note_question(self, tenant: str, shelf: str, text: str) -> None:
         """Remember what was asked, if it will help to compare."""

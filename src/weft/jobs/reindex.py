@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.app.unit_of_work import SystemTransactions, logged_write
 from weft.capabilities.knowledge.ingestion import Ingest
 from weft.jobs.periodic import attempt
 from weft.kernel.clock import to_micros
@@ -13,11 +12,12 @@ from weft.kernel.jobs import Progress
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.knowledge import tenants_reindexing
+from weft.storage.sql.unit_of_work import SystemTransactions, logged_write
 
 if TYPE_CHECKING:
-    from weft.app.injection import Resolver
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.unit_of_work import Injector
 
 _WORK = "knowledge.reindex"
 _SECOND = 1_000_000
@@ -31,15 +31,12 @@ class Reindexing:
     The pace is kept in the database, so it is the same however many processes there are.
     """
 
-    def __init__(self, database: Database, clock: Clock, chunks_a_second: int) -> None:
+    def __init__(self, database: Database, clock: Clock, injector: Injector, chunks_a_second: int) -> None:
         self._database = database
         self._clock = clock
         self._rate = chunks_a_second
         self._holder = new_id("worker")
-        self._ingests = SystemTransactions(database, Ingest)
-
-    def use(self, resolver: Resolver) -> None:
-        self._ingests.use(resolver)
+        self._ingests = SystemTransactions(database, injector, Ingest)
 
     async def look(self) -> bool:
         """Go on with what can go on now; tell whether there is anything to be reindexed."""

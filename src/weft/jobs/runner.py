@@ -7,7 +7,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from weft.app.dispatch import log_changes
 from weft.jobs.periodic import attempt, every
 from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.kernel.errors import WeftError
@@ -15,6 +14,7 @@ from weft.kernel.ids import new_id
 from weft.kernel.jobs import Progress
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.jobs import SqlJobStore, tenants_with_due
+from weft.storage.sql.unit_of_work import log_changes
 
 if TYPE_CHECKING:
     from weft.kernel.clock import Clock

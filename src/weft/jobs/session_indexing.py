@@ -12,7 +12,6 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.app.unit_of_work import SystemTransactions
 from weft.capabilities.indexing.embeddings.model import TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import known_models_to_fill, suffices
 from weft.capabilities.indexing.model_migration.migration import models_in_use
@@ -30,18 +29,19 @@ from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.jobs import SqlJobStore
 from weft.storage.sql.session_index import events_pending, most_behind, tenants_behind, tenants_reindexing
+from weft.storage.sql.unit_of_work import SystemTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.app.injection import Resolver
-    from weft.app.metrics import Metrics
     from weft.capabilities.indexing.collections.model import NewChunk
     from weft.capabilities.indexing.embeddings.model import Embeddings
     from weft.capabilities.search.session_indexing.cursor import IndexItem
     from weft.capabilities.search.session_indexing.indexer import IndexingRound, ItemChange
     from weft.kernel.clock import Clock
+    from weft.kernel.metrics import JobMetrics
     from weft.storage.sql.database import Database, Transaction
+    from weft.storage.sql.unit_of_work import Injector
 
 _log = logging.getLogger("weft.upkeep")
 # A process that does one thing and ends leaves this work to those that stay.
@@ -73,7 +73,13 @@ class SessionIndexing:
     """Follows the logs of all tenants."""
 
     def __init__(
-        self, database: Database, clock: Clock, embeddings: Embeddings, metrics: Metrics, chunks_a_second: int = 0
+        self,
+        database: Database,
+        clock: Clock,
+        injector: Injector,
+        embeddings: Embeddings,
+        metrics: JobMetrics,
+        chunks_a_second: int = 0,
     ) -> None:
         self._database = database
         self._clock = clock
@@ -81,7 +87,7 @@ class SessionIndexing:
         self._metrics = metrics
         # How many chunks of a tenant may be indexed anew in a second; no limit if 0.
         self._rate = chunks_a_second
-        self._followers = SystemTransactions(database, Indexer)
+        self._followers = SystemTransactions(database, injector, Indexer)
         self._vectors = ModelVectors()
         # Until when no more of a tenant is indexed anew.
         self._rests: dict[str, float] = {}
@@ -95,9 +101,6 @@ class SessionIndexing:
         self._wake = asyncio.Event()
         # How long to rest after work, as a multiple of the time it took.
         self.rest = 1.0
-
-    def use(self, resolver: Resolver) -> None:
-        self._followers.use(resolver)
 
     def note(self, tenants: set[str]) -> None:
         """Hear that there may be news of these tenants."""

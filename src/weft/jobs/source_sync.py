@@ -10,7 +10,6 @@ from weakref import WeakValueDictionary
 
 from msgspec import structs
 
-from weft.app.unit_of_work import ScopedNeeds, SystemTransactions, logged_write
 from weft.capabilities.knowledge.document_content import check_size, content_of, packed
 from weft.capabilities.knowledge.document_operations import about_of
 from weft.capabilities.knowledge.documents import About
@@ -36,11 +35,11 @@ from weft.kernel.errors import InvalidInput, Unavailable, WeftError
 from weft.kernel.ids import is_name
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.knowledge_sources import SqlSourceStore, sources_to_look_at
+from weft.storage.sql.unit_of_work import SystemTransactions, logged_write
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from weft.app.injection import Resolver
     from weft.capabilities.knowledge.sources.hooks import HookBody, SignedCall
     from weft.capabilities.knowledge.sources.model import File, Kind
     from weft.capabilities.knowledge.sources.store import Fetcher, Folders
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
     from weft.storage.sql.knowledge_sources import DueSource
+    from weft.storage.sql.unit_of_work import Injector
 
 T = TypeVar("T")
 
@@ -87,23 +87,21 @@ class Stopped(Exception):
 class SourceSyncJob:
     """Keeps the domains of every tenant up to date with their sources, in this process while no other does the same."""
 
-    def __init__(self, database: Database, clock: Clock, folders: Folders, private_hosts: Sequence[str]) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, injector: Injector, folders: Folders, private_hosts: Sequence[str]
+    ) -> None:
         self._database = database
         self._clock = clock
         self._folders = folders
         self._private_hosts = private_hosts
         self._known_fetcher: Fetcher | None = None
-        self._sources = SystemTransactions(database, SourceSync)
-        self._supplies = ScopedNeeds(Supply)
+        self._sources = SystemTransactions(database, injector, SourceSync)
+        self._injector = injector
         self._wake = asyncio.Event()
         self._served: dict[_Key, asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(_AT_ONCE)
         # Of each tenant only a few are looked at at a time, so that those of others are never all behind them.
         self._rooms: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
-
-    def use(self, resolver: Resolver) -> None:
-        self._sources.use(resolver)
-        self._supplies.use(resolver)
 
     async def check(self, actor: Actor, kind: Kind, location: str) -> None:
         if kind == "folder":
@@ -290,7 +288,7 @@ class SourceSyncJob:
         maker = await self._sources.within(transaction).maker(source)
         if isinstance(maker, str):
             raise Stopped(maker)
-        return await work(self._supplies.gathered(maker, transaction))
+        return await work(self._injector.build(Supply, maker, transaction))
 
     async def _note(self, tenant: str, source: Source, error: Exception) -> None:
         """Tell those who look after a source why a call to its hook was refused."""

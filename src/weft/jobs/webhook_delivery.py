@@ -15,10 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import msgspec
 
-from weft.app.dispatch import log_changes
-from weft.app.injection import CallScope
-from weft.app.system_actor import system_actor
-from weft.app.unit_of_work import CallerTransactions
 from weft.capabilities.events.webhooks.delivery import Deliveries
 from weft.capabilities.events.webhooks.model import Attempt, delivery_id_of, host_of, signed_headers
 from weft.capabilities.events.webhooks.operations import WebhookRegistry
@@ -27,20 +23,21 @@ from weft.jobs.periodic import attempt
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
 from weft.kernel.ids import new_id
-from weft.storage.sql.database import SYSTEM, Scope
+from weft.storage.sql.database import SYSTEM
+from weft.storage.sql.unit_of_work import CallerTransactions, SystemTransactions
 from weft.storage.sql.webhooks import release_all, webhooks_waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
-    from weft.app.injection import Resolver, Source
-    from weft.app.metrics import Metrics
     from weft.capabilities.events.webhooks.delivery import Delivery, DeliveryRound
     from weft.capabilities.events.webhooks.model import Webhook
     from weft.capabilities.events.webhooks.store import Sender
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
-    from weft.storage.sql.database import Database, Transaction
+    from weft.kernel.metrics import JobMetrics
+    from weft.storage.sql.database import Database
+    from weft.storage.sql.unit_of_work import Injector
     from weft.storage.sql.webhooks import DueWebhook
 
 T = TypeVar("T")
@@ -79,15 +76,22 @@ class _Served(NamedTuple):
 class WebhookDelivery:
     """Serves the webhooks of every tenant, in this process, while no other serves the same."""
 
-    def __init__(self, database: Database, clock: Clock, private_hosts: Sequence[str], metrics: Metrics) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Clock,
+        injector: Injector,
+        private_hosts: Sequence[str],
+        metrics: JobMetrics,
+    ) -> None:
         self._database = database
         self._clock = clock
         self._private_hosts = private_hosts
         self._metrics = metrics
         self._known_sender: Sender | None = None
         self._holder = new_id("worker")
-        self._registered = CallerTransactions(database, WebhookRegistry)
-        self._deliveries: Source | None = None
+        self._registered = CallerTransactions(database, injector, WebhookRegistry)
+        self._deliveries = SystemTransactions(database, injector, Deliveries)
         self._tenants: frozenset[str] = frozenset()
         self._served: dict[Key, _Served] = {}
         # When each was last let go of, and until when to leave alone those that something is wrong with.
@@ -98,10 +102,6 @@ class WebhookDelivery:
         self._rests_seconds = _LOOK_EVERY_SECONDS
         self._wake = asyncio.Event()
         self._rumour: asyncio.TimerHandle | None = None
-
-    def use(self, resolver: Resolver) -> None:
-        self._deliveries = resolver.source(Deliveries)
-        self._registered.use(resolver)
 
     def note(self, tenants: set[str]) -> None:
         """Hear that there may be news of these tenants; of any, if none is named."""
@@ -213,7 +213,7 @@ class WebhookDelivery:
     async def _round(self, tenant: str, webhook_id: str) -> bool:
         """Send what is due; tell whether there is more to do at once."""
         self._has_held = True
-        taken = await self._do(tenant, lambda deliveries: deliveries.take(webhook_id, self._holder))
+        taken = await self._deliveries.write(tenant, lambda deliveries: deliveries.take(webhook_id, self._holder))
         if taken is None:
             return False
         outcomes: list[tuple[Delivery, Attempt]] = []
@@ -251,19 +251,8 @@ class WebhookDelivery:
         return tried
 
     async def _settle(self, tenant: str, taken: DeliveryRound, outcomes: list[tuple[Delivery, Attempt]]) -> None:
-        given_up = await self._do(tenant, lambda work: work.settle(taken.webhook, self._holder, outcomes))
+        given_up = await self._deliveries.write(tenant, lambda work: work.settle(taken.webhook, self._holder, outcomes))
         self._metrics.count_delivery("dead", given_up)
-
-    async def _do(self, tenant: str, work: Callable[[Deliveries], Awaitable[T]]) -> T:
-        assert self._deliveries is not None  # noqa: S101 - the app is put together before it runs
-        deliveries, scope = self._deliveries, Scope(tenant)
-
-        async def inside(transaction: Transaction) -> tuple[T, Transaction]:
-            return await work(deliveries(CallScope(system_actor(tenant), transaction))), transaction
-
-        result, done = await self._database.write(scope, inside)
-        log_changes(scope, done.published)
-        return result
 
     async def _let_go_of_all(self) -> None:
         """End every call that is under way, so that whoever is left, or comes next, can go on at once."""

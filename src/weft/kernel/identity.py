@@ -106,3 +106,20 @@ class Actor(msgspec.Struct, frozen=True):
     def _is_cleared_for(self, pattern: str) -> bool:
         level = pattern.removeprefix(CLEARANCE)
         return level != pattern and level.isdecimal() and int(level) <= self.clearance
+
+
+HIGHEST_CLEARANCE = 5
+
+
+def system_actor(tenant: str) -> Actor:
+    """Return the actor of background work inside one tenant."""
+    return Actor(
+        tenant=tenant,
+        principal_id="system",
+        kind=Kind.HUMAN,
+        agent_type="system",
+        parent_is_agent=False,
+        permissions=frozenset(Permission),
+        clearance=HIGHEST_CLEARANCE,
+        epoch=0,
+    )

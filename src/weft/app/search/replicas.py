@@ -8,13 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.app.background_tasks import BackgroundTasks
-from weft.app.dispatch import log_changes
 from weft.app.search.replica import Name, ShelfCopy
-from weft.app.system_actor import system_actor
 from weft.capabilities.indexing.collections.events import index_damaged
 from weft.capabilities.indexing.collections.model import domain_of_shelf
 from weft.capabilities.knowledge.domains import cleared_for
-from weft.kernel.identity import ANYONE
+from weft.kernel.identity import ANYONE, system_actor
 from weft.kernel.thread_pools import SEARCHING
 from weft.search_index.paths import folder_name
 from weft.search_index.pgvector_view import RemoteShelfView
@@ -23,6 +21,7 @@ from weft.search_index.view import ShelfView
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlOutbox
 from weft.storage.sql.knowledge import SqlDomainStore
+from weft.storage.sql.unit_of_work import log_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

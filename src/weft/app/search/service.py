@@ -30,10 +30,11 @@ if TYPE_CHECKING:
     from weft.capabilities.search.model import Query, Ranking
     from weft.capabilities.search.retriever import Embed
     from weft.capabilities.search.scope import RequestedScope
-    from weft.capabilities.search.stores import Libraries, SearchStores
+    from weft.capabilities.search.stores import SearchStores
     from weft.kernel.clock import Clock
     from weft.kernel.events import NewEvent
     from weft.kernel.identity import Actor
+    from weft.kernel.transactions import Transactions
     from weft.storage.sql.database import Database, Transaction
 
 # So many of the events that were not looked at yet are judged by every search.
@@ -126,8 +127,8 @@ class FollowedEvents:
 class LowRelevance:
     """Tells that searches find nothing relevant: every agent's now and then, however many it makes."""
 
-    def __init__(self, libraries: Libraries, clock: Clock, metrics: Metrics) -> None:
-        self._libraries = libraries
+    def __init__(self, stores: Transactions[SearchStores], clock: Clock, metrics: Metrics) -> None:
+        self._stores = stores
         self._clock = clock
         self._metrics = metrics
         # When it was last told of whom, the earliest first.
@@ -136,7 +137,7 @@ class LowRelevance:
     async def tell(self, actor: Actor, event: NewEvent) -> None:
         self._metrics.count_low_relevance()
         if self._is_due((actor.tenant, actor.principal_id)):
-            await attempt("low relevance", self._libraries.write(actor, partial(_publish, event)))
+            await attempt("low relevance", self._stores.write(actor, partial(_publish, event)))
 
     def _is_due(self, who: tuple[str, str]) -> bool:
         now = self._clock.now()

@@ -16,6 +16,8 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from weft.kernel.operation import Operation
+
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
@@ -39,6 +41,12 @@ class AuditStore(Protocol):
     async def read(self, before: str | None, outcome: str | None, limit: int) -> Sequence[AuditRow]:
         """Return rows newest first, older than the row ``before``."""
         ...
+
+
+class AuditTrail(Protocol):
+    """Adds audit rows in the transaction of the change they describe, for the caller of that transaction."""
+
+    async def record(self, operation: Operation, request: Request, response: Response | None = None) -> None: ...
 
 
 class AuditFilter(Protocol):

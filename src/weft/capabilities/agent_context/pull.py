@@ -21,7 +21,7 @@ from weft.capabilities.agent_context.model import (
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, Own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
-from weft.capabilities.agent_context.store import ContextReads, PinnedContext
+from weft.capabilities.agent_context.store import PinnedContext
 from weft.capabilities.agent_context.views import (
     AgentDefinition,
     ContextEntry,
@@ -48,6 +48,7 @@ from weft.kernel.errors import PermissionDenied
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.suggestions import COMPARE_WITH, names_like
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -201,7 +202,9 @@ async def pull_context(request: PullContext, contexts: Contexts) -> ContextPulle
         ObjectDamaged,
     ),
 )
-async def read_context(request: ReadContext, actor: Actor, reads: ContextReads, staging: Staging) -> ContextRead:
+async def read_context(
+    request: ReadContext, actor: Actor, reads: Transactions[Contexts], staging: Staging
+) -> ContextRead:
     """Read what you hold in a session: the snapshot you pulled, not what your context has become since.
 
     With a key you get that entry with its whole value, wherever it is kept.

@@ -25,7 +25,6 @@ from weft.capabilities.agent_context.model import (
 )
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
-from weft.capabilities.agent_context.store import ContextReads
 from weft.capabilities.agent_context.values import EntryText, GivenValue, inline, lies_outside, outside
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict
@@ -38,6 +37,7 @@ from weft.kernel.fields import Count, Name, Reason, Step
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import Metadata, encode_given, metadata_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -166,7 +166,7 @@ class _Plan(NamedTuple):
 _understood: WeakKeyDictionary[PushContext, list[_Entry]] = WeakKeyDictionary()
 
 
-async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads: ContextReads) -> None:
+async def stage_push(request: PushContext, actor: Actor, staging: Staging, reads: Transactions[Contexts]) -> None:
     """Store what belongs outside the database, before the transaction that refers to it."""
     check_own(actor, request.agent_id)
     given = _given(request)

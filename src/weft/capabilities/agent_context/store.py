@@ -9,12 +9,10 @@ import msgspec
 from weft.capabilities.history.model import Point
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from weft.capabilities.agent_context.model import PartAt
-    from weft.capabilities.agent_context.service import Contexts
     from weft.capabilities.history.model import Version
-    from weft.kernel.identity import Actor
 
 T = TypeVar("T")
 
@@ -65,12 +63,4 @@ class SnapshotStore(Protocol):
 
     async def values(self, blob_hashes: Iterable[bytes]) -> Mapping[bytes, str]:
         """Return the texts of values that history keeps."""
-        ...
-
-
-class ContextReads(Protocol):
-    """Reading contexts on behalf of a caller, where something is to be done after the transaction."""
-
-    async def read(self, actor: Actor, work: Callable[[Contexts], Awaitable[T]], *, heavy: bool = False) -> T:
-        """Do the work on one consistent view."""
         ...

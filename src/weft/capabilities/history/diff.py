@@ -11,13 +11,13 @@ from weft.capabilities.history.composite_lines import entries_apart, is_whole_co
 from weft.capabilities.history.line_ids import TOOL, ContextId
 from weft.capabilities.history.log import READ_ERRORS
 from weft.capabilities.history.model import Point, Version
-from weft.capabilities.history.operation_ports import HistoryTransactions
 from weft.capabilities.history.revisions import HEAD, VersionName
 from weft.capabilities.history.service import History, seen
 from weft.capabilities.history.text_diff import TextDiff, TextDiffs
 from weft.capabilities.history.three_way import same_content
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -70,7 +70,7 @@ class Differences(Response, kw_only=True, omit_defaults=False):
     effect=Effect.OWN_TRANSACTIONS,
     errors=READ_ERRORS,
 )
-async def compare_versions(request: CompareVersions, actor: Actor, errands: HistoryTransactions) -> Differences:
+async def compare_versions(request: CompareVersions, actor: Actor, errands: Transactions[History]) -> Differences:
     """Compare any two versions: which entries were added, removed and modified, and what their values say now."""
     apart = await errands.read(actor, lambda timelines: _apart(request, timelines), heavy=True)
     # Comparing texts takes time that nobody else should have to wait for.

@@ -12,7 +12,6 @@ from msgspec import structs
 from weft.capabilities.history.composite_lines import entries_at, entry_at
 from weft.capabilities.history.line_ids import TOOL, ContextId, HistoryKey
 from weft.capabilities.history.model import BranchNotFound, LineNotFound, Version, VersionNotFound
-from weft.capabilities.history.operation_ports import HistoryTransactions
 from weft.capabilities.history.revisions import HEAD, VersionName, no_version
 from weft.capabilities.history.service import History, seen, seen_changes
 from weft.capabilities.history.values import PageSize, value_shown, with_room
@@ -21,6 +20,7 @@ from weft.capabilities.object_storage.staging import Staging
 from weft.kernel.clock import from_micros, optional_moment
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -271,7 +271,7 @@ async def show_commit(request: ShowCommit, timelines: History) -> CommitShown:
     effect=Effect.OWN_TRANSACTIONS,
     errors=(*READ_ERRORS, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),
 )
-async def read_state(request: ReadState, actor: Actor, errands: HistoryTransactions, staging: Staging) -> LineState:
+async def read_state(request: ReadState, actor: Actor, errands: Transactions[History], staging: Staging) -> LineState:
     """Read a line as it stood at any version. Of a whole context these are its entries, as PART/KEY.
 
     A value that is kept outside the database, or for which the answer has no room, comes only if its key is named.

@@ -36,7 +36,6 @@ from weft.capabilities.history.model import (
     blob_hash,
     trunk_of,
 )
-from weft.capabilities.history.operation_ports import HistoryTransactions
 from weft.capabilities.history.service import History
 from weft.capabilities.history.three_way import MergeConflict
 from weft.capabilities.history.values import value_kept
@@ -45,6 +44,7 @@ from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDeni
 from weft.kernel.fields import Name, Reason
 from weft.kernel.identity import Actor, Kind, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -182,7 +182,7 @@ async def read_review(request: ReadReview, timelines: History) -> ReviewInfo:
     return info
 
 
-async def bring_up_to_date(request: ResolveReview, actor: Actor, errands: HistoryTransactions) -> None:
+async def bring_up_to_date(request: ResolveReview, actor: Actor, errands: Transactions[History]) -> None:
     """Look at both lines again before a decision is acted on: what a human decided about may have changed."""
     refused = await errands.write(actor, lambda timelines: _refreshed(timelines, request.review_id))
     if refused is not None:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from weft.capabilities.history.store import RetentionStore
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from weft.capabilities.history.line_ids import NamedMoment, Pruning, Retained, Review, ReviewState
-    from weft.capabilities.history.service import History
     from weft.kernel.identity import Actor
 
 T = TypeVar("T")
@@ -96,16 +95,4 @@ class Pruner(Protocol):
 
     async def prune(self, actor: Actor, line_id: str | None) -> PruningRun:
         """Prune one line, or all lines of the caller's tenant, for as long as a caller should wait."""
-        ...
-
-
-class HistoryTransactions(Protocol):
-    """Transactions of their own, for operations that have something to do between or after them."""
-
-    async def read(self, actor: Actor, work: Callable[[History], Awaitable[T]], *, heavy: bool = False) -> T:
-        """Do the work on one consistent view."""
-        ...
-
-    async def write(self, actor: Actor, work: Callable[[History], Awaitable[T]]) -> T:
-        """Do the work and keep what it changed."""
         ...

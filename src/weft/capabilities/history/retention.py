@@ -11,7 +11,7 @@ from msgspec import structs
 from weft.capabilities.agent_context.model import MEMORY_RULES
 from weft.capabilities.history.line_ids import DEFAULT_RULES, TOOL, ContextId, Retained, kept_as, rule_for, sort_of
 from weft.capabilities.history.model import LineNotFound, no_line
-from weft.capabilities.history.operation_ports import HistoryTransactions, Pruner, PruningLog, RetentionRules
+from weft.capabilities.history.operation_ports import Pruner, PruningLog, RetentionRules
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import Rule
 from weft.kernel.clock import from_micros, optional_moment
@@ -19,6 +19,7 @@ from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -223,7 +224,7 @@ async def read_retention(request: ReadRetention, timelines: History, rules: Rete
     errors=(LineNotFound,),
 )
 async def prune_history(
-    request: PruneHistory, actor: Actor, errands: HistoryTransactions, pruner: Pruner
+    request: PruneHistory, actor: Actor, errands: Transactions[History], pruner: Pruner
 ) -> HistoryPruned:
     """Remove old values whose time is over now, instead of waiting for the daily run.
 

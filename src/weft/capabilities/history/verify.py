@@ -13,7 +13,6 @@ from weft.capabilities.history.composite_lines import entry_at, is_whole_context
 from weft.capabilities.history.line_ids import TOOL, ContextId, HistoryKey
 from weft.capabilities.history.log import READ_ERRORS, Blame, blame_of
 from weft.capabilities.history.model import BranchNotFound, Damage, LineNotFound, Version, VersionPruned
-from weft.capabilities.history.operation_ports import HistoryTransactions
 from weft.capabilities.history.revisions import HEAD, VersionName
 from weft.capabilities.history.service import History
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
@@ -21,6 +20,7 @@ from weft.capabilities.object_storage.staging import Staging
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ class Bisected(Response):
     effect=Effect.OWN_TRANSACTIONS,
     errors=(LineNotFound, BranchNotFound, ObjectStorageUnavailable),
 )
-async def verify_line(request: VerifyLine, actor: Actor, errands: HistoryTransactions, staging: Staging) -> Verified:
+async def verify_line(request: VerifyLine, actor: Actor, errands: Transactions[History], staging: Staging) -> Verified:
     """Recompute every hash of a line, to know that nothing was altered since it was written."""
     verified = await errands.read(actor, lambda timelines: _verified(request, timelines), heavy=True)
     if not (request.deep and verified.intact):
@@ -128,7 +128,7 @@ def _problem(damage: Damage, actor: Actor) -> str:
 class _Outside:
     """The values of a line, and of those behind it, that are kept outside the database. They are fetched in between."""
 
-    def __init__(self, context_id: str, actor: Actor, errands: HistoryTransactions, staging: Staging) -> None:
+    def __init__(self, context_id: str, actor: Actor, errands: Transactions[History], staging: Staging) -> None:
         self._context_id = context_id
         self._actor = actor
         self._errands = errands
@@ -186,7 +186,7 @@ def _place(text: str) -> str:
     effect=Effect.OWN_TRANSACTIONS,
     errors=(*READ_ERRORS, VersionPruned, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),
 )
-async def bisect(request: Bisect, actor: Actor, errands: HistoryTransactions, staging: Staging) -> Bisected:
+async def bisect(request: Bisect, actor: Actor, errands: Transactions[History], staging: Staging) -> Bisected:
     """Find since when a key has said something: the first version from which on, up to to_version, it has the text.
 
     to_version must have it. As few versions as possible are looked at, on the understanding that what has the text
@@ -230,7 +230,7 @@ async def _candidates(request: Bisect, timelines: History) -> tuple[list[int], i
 class _Search:
     """What one key said at one version after another. What is kept outside is fetched between transactions."""
 
-    def __init__(self, request: Bisect, actor: Actor, errands: HistoryTransactions, staging: Staging) -> None:
+    def __init__(self, request: Bisect, actor: Actor, errands: Transactions[History], staging: Staging) -> None:
         self._request = request
         self._actor = actor
         self._errands = errands

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 import msgspec
 
+from weft.capabilities.access.audit import AuditTrail
 from weft.capabilities.knowledge.document_content import PackedContent, content_of, packed
+from weft.capabilities.knowledge.document_queries import GetDocument
 from weft.capabilities.knowledge.documents import (
     About,
     Documents,
@@ -29,10 +31,10 @@ from weft.capabilities.knowledge.model import (
     State,
 )
 from weft.capabilities.knowledge.quotas import QuotaExceeded
-from weft.capabilities.knowledge.store import Desk
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import Actor, Permission
-from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.operation import Effect, Operation, RateClass, Request, Response, operation
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -112,6 +114,21 @@ class Prepared(NamedTuple):
     content: PackedContent
 
 
+class DocumentWrites(msgspec.Struct, frozen=True):
+    """Adds documents in one transaction, with an audit row for each that changed."""
+
+    documents: Documents
+    audit: AuditTrail
+
+    async def put_all(self, operation: Operation, domain: str, prepared: Sequence[Prepared]) -> list[Put]:
+        puts = [await self.documents.put(domain, each.document_id, each.about, each.content) for each in prepared]
+        for put in puts:
+            if not put.unchanged:
+                which = GetDocument(domain=domain, document_id=put.document.document_id)
+                await self.audit.record(operation, which, described(put))
+        return puts
+
+
 @operation(
     "knowledge.add_document",
     tool="knowledge",
@@ -124,13 +141,13 @@ class Prepared(NamedTuple):
     off_record=("text", "content", "title", "metadata"),
     errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
 )
-async def add_document(request: AddDocument, actor: Actor, desk: Desk) -> DocumentPut:
+async def add_document(request: AddDocument, actor: Actor, writes: Transactions[DocumentWrites]) -> DocumentPut:
     """Put a document into a domain, in place of the one of that name if there is one.
 
     It is cut, embedded and indexed soon after; until then searches find what was there before.
     """
     prepared = await asyncio.to_thread(_prepared, request)
-    put = await desk.put(actor, add_document, lambda documents: put_all(documents, request.domain, [prepared]))
+    put = await writes.write(actor, lambda tx: tx.put_all(add_document, request.domain, [prepared]))
     return described(*put)
 
 
@@ -146,13 +163,13 @@ async def add_document(request: AddDocument, actor: Actor, desk: Desk) -> Docume
     off_record=("documents",),
     errors=(DomainNotFound, DocumentTooLarge, QuotaExceeded),
 )
-async def add_documents(request: AddDocuments, actor: Actor, desk: Desk) -> DocumentsPut:
+async def add_documents(request: AddDocuments, actor: Actor, writes: Transactions[DocumentWrites]) -> DocumentsPut:
     """Put many small documents into a domain at once: all of them, or none if one cannot be taken."""
     names = [document.document_id for document in request.documents]
     if len(set(names)) < len(names):
         raise InvalidInput("documents: two of them have the same document_id.", field="documents")
     prepared = await asyncio.to_thread(lambda: [_prepared(document) for document in request.documents])
-    put = await desk.put(actor, add_documents, lambda documents: put_all(documents, request.domain, prepared))
+    put = await writes.write(actor, lambda tx: tx.put_all(add_documents, request.domain, prepared))
     return DocumentsPut(documents=[described(each) for each in put])
 
 
@@ -176,8 +193,3 @@ def described(put: Put) -> DocumentPut:
 def _prepared(request: NewDocument) -> Prepared:
     content = packed(content_of(request.text, request.content))
     return Prepared(request.document_id, about_of(request), content)
-
-
-async def put_all(documents: Documents, domain: str, prepared: Sequence[Prepared]) -> list[Put]:
-    """Put documents into a domain: all of them, or none."""
-    return [await documents.put(domain, each.document_id, each.about, each.content) for each in prepared]

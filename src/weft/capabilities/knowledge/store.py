@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from weft.capabilities.knowledge.documents import Documents, Put
     from weft.capabilities.knowledge.model import Document, Domain, State
     from weft.capabilities.knowledge.quotas import Plan
-    from weft.kernel.identity import Actor
-    from weft.kernel.operation import Operation
 
 
 class Backlog(NamedTuple):
@@ -195,14 +192,4 @@ class DocumentStore(Protocol):
 
     async def count_behind(self, domain: str, after: str) -> int:
         """Return how many documents stand behind a name."""
-        ...
-
-
-class Desk(Protocol):
-    """Transactions of their own, for operations that have something to do before them."""
-
-    async def put(
-        self, actor: Actor, operation: Operation, work: Callable[[Documents], Awaitable[Sequence[Put]]]
-    ) -> Sequence[Put]:
-        """Do the work, keep what it changed, and put on record which documents those are."""
         ...

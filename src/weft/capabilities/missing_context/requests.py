@@ -26,8 +26,7 @@ from weft.capabilities.missing_context.model import (
     task_text,
 )
 from weft.capabilities.missing_context.operations import MissingId, OfSession, Prose
-from weft.capabilities.missing_context.service import closed_to, session_of
-from weft.capabilities.missing_context.store import GapErrands
+from weft.capabilities.missing_context.service import Gaps, closed_to, session_of
 from weft.capabilities.records.model import CandidateSource
 from weft.capabilities.records.refs import Id
 from weft.capabilities.records.vocabulary import MissingStatus
@@ -36,12 +35,12 @@ from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_given, metadata_json
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from weft.capabilities.access.model import Principal
     from weft.capabilities.messages.search.selection_records import Choice
     from weft.capabilities.missing_context.model import Gap
-    from weft.capabilities.missing_context.service import Gaps
     from weft.capabilities.records.model import MissingContext
     from weft.capabilities.sessions.model import Session
 
@@ -123,7 +122,7 @@ class _Asking(NamedTuple):
     ),
 )
 async def request_missing(
-    request: RequestMissing, actor: Actor, errands: GapErrands, searcher: Searcher
+    request: RequestMissing, actor: Actor, errands: Transactions[Gaps], searcher: Searcher
 ) -> MissingRequested:
     """Ask for what is missing: the user, what was said before, a tool, a policy, or a peer.
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -39,10 +39,9 @@ from weft.kernel.errors import InvalidInput, NotFound, Rejected
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_given
 from weft.kernel.operation import Effect, RateClass, Request, operation
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from weft.capabilities.history.model import Version
 
 T = TypeVar("T")
@@ -96,14 +95,6 @@ class SourceResolved(PassageResolution, kw_only=True):
     uri: str
 
 
-class Lookups(Protocol):
-    """Looking records up outside the one transaction that an operation usually has."""
-
-    async def read(self, actor: Actor, work: Callable[[Finder], Awaitable[T]]) -> T:
-        """Do the work on one consistent view."""
-        ...
-
-
 class _Said(NamedTuple):
     """What a source says now; if nothing, ``why`` not."""
 
@@ -130,7 +121,7 @@ class _Asked(NamedTuple):
     errors=(RecordNotFound, SourceElsewhere, SessionNotFound),
 )
 async def resolve_source(
-    request: ResolveSource, actor: Actor, lookups: Lookups, markup: MarkupReader, retriever: Retriever
+    request: ResolveSource, actor: Actor, lookups: Transactions[Finder], markup: MarkupReader, retriever: Retriever
 ) -> SourceResolved:
     """Find the passage that a source ref means in what its source says now: exact, moved or lost.
 

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.embeddings.model import Vectors
     from weft.capabilities.search.index_view import CollectionQuery, View, Views
     from weft.capabilities.search.scope import RequestedScope
-    from weft.capabilities.search.stores import Libraries, SearchStores
+    from weft.capabilities.search.stores import SearchStores
     from weft.kernel.identity import Actor
+    from weft.kernel.transactions import Transactions
 
 # What has expired, or belongs to a session that is being deleted, stays on its shelf for moments. So many of what is
 # nearest to a question are read to tell what is gone, so often.
@@ -94,7 +95,7 @@ class SearchResult(NamedTuple):
 class Retriever:
     """Searches, each time in what is there for the caller at that moment."""
 
-    libraries: Libraries
+    libraries: Transactions[SearchStores]
     views: Views
     embeddings: Embeddings
     rank: Rank

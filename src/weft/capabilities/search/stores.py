@@ -21,8 +21,6 @@ from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from weft.capabilities.search.scope import RequestedScope
 
 T = TypeVar("T")
@@ -69,15 +67,3 @@ class SearchStores(msgspec.Struct, frozen=True):
     @property
     def now(self) -> int:
         return to_micros(self.clock.now())
-
-
-class Libraries(Protocol):
-    """Transactions of their own, for what embeds and ranks between reading and reading."""
-
-    async def read(self, actor: Actor, work: Callable[[SearchStores], Awaitable[T]]) -> T:
-        """Run ``work`` on one consistent view, as this caller."""
-        ...
-
-    async def write(self, actor: Actor, work: Callable[[SearchStores], Awaitable[T]]) -> T:
-        """Do the work and keep what it changed."""
-        ...

@@ -10,12 +10,13 @@ from msgspec import structs
 
 from weft.capabilities.messages.model import Visibility
 from weft.capabilities.messages.search.searcher import MessageQuery, MessageSearchResult, Searcher, SearchResult
-from weft.capabilities.messages.search.selection_records import Choice, ChoiceDesk, ChoiceRecords
+from weft.capabilities.messages.search.selection_records import Choice, ChoiceRecords
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weft.kernel.errors import InvalidInput, PermissionDenied
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_given
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.transactions import Transactions
 
 _SCOPES: dict[str, tuple[Visibility, ...]] = {
     "all": (),
@@ -76,7 +77,9 @@ class SearchResults(Response, kw_only=True, omit_defaults=False):
     effect=Effect.OWN_TRANSACTIONS,
     errors=(SessionNotFound, SessionArchived, PermissionDenied),
 )
-async def search_context(request: SearchContext, actor: Actor, searcher: Searcher, desk: ChoiceDesk) -> SearchResults:
+async def search_context(
+    request: SearchContext, actor: Actor, searcher: Searcher, records: Transactions[ChoiceRecords]
+) -> SearchResults:
     """Search a session's messages, however old: by words that may be misspelt, or with a question.
 
     A score of 100 means that everything asked for is there, or that what is there tells this message from all others.
@@ -94,7 +97,7 @@ async def search_context(request: SearchContext, actor: Actor, searcher: Searche
         performance_note=_note(found),
         cache_hit=found.cache_hit,
         searched_count=found.searched,
-        selection_id=await _recorded(request, actor, found, searcher, desk) if request.record else msgspec.UNSET,
+        selection_id=await _recorded(request, actor, found, searcher, records) if request.record else msgspec.UNSET,
     )
 
 
@@ -107,7 +110,11 @@ def _check(request: SearchContext, actor: Actor) -> None:
 
 
 async def _recorded(
-    request: SearchContext, actor: Actor, found: MessageSearchResult, searcher: Searcher, desk: ChoiceDesk
+    request: SearchContext,
+    actor: Actor,
+    found: MessageSearchResult,
+    searcher: Searcher,
+    records: Transactions[ChoiceRecords],
 ) -> str:
     """Put on record what a search took, beside the best of what it did not take."""
     wider = structs.replace(_wanted(request), threshold=_ANY_SCORE, limit=request.limit + _LEFT_AT_MOST)
@@ -116,11 +123,11 @@ async def _recorded(
     left = [result for result in others.results if result.message.id not in taken][:_LEFT_AT_MOST]
     choice = Choice(request.query, found.searched, found.results, left, request.fuzzy_threshold, request.limit)
 
-    async def keep(records: ChoiceRecords) -> str:
-        session, _ = await lock_active_session(request.session_id, actor, records.sessions)
-        return (await records.add(choice, session)).selection_id
+    async def add(writer: ChoiceRecords) -> str:
+        session, _ = await lock_active_session(request.session_id, actor, writer.sessions)
+        return (await writer.add(choice, session)).selection_id
 
-    return await desk.write(actor, keep)
+    return await records.write(actor, add)
 
 
 def _wanted(request: SearchContext) -> MessageQuery:

@@ -10,10 +10,10 @@ characters, or the messages of a few hits; what is done with these happens outsi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -29,6 +29,7 @@ from weft.capabilities.messages.transcript import Transcripts
 from weft.kernel.caching import Keeping, weight_of
 from weft.kernel.identity import Actor
 from weft.kernel.operation import Response
+from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
     from weft.capabilities.messages.model import AudienceCount
@@ -80,14 +81,6 @@ class MessageSearchResult(msgspec.Struct, frozen=True):
     cache_hit: bool
 
 
-class TranscriptReads(Protocol):
-    """Reading transcripts outside the one transaction that an operation usually has."""
-
-    async def read(self, actor: Actor, work: Callable[[Transcripts], Awaitable[T]]) -> T:
-        """Run ``work`` on one consistent view, as this caller."""
-        ...
-
-
 class _Entry(NamedTuple):
     """What is searched of one message; ``metadata`` is JSON text."""
 
@@ -125,7 +118,7 @@ class _Shown(NamedTuple):
 class Searcher:
     """Searches, and remembers the indexes and answers that searching took."""
 
-    reads: TranscriptReads
+    reads: Transactions[Transcripts]
     indexes: Keeping
     answers: Keeping
     # A transcript that is searched by several at once is indexed once.

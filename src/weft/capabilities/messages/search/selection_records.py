@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,11 +15,10 @@ from weft.kernel.identity import ANYONE, PRINCIPAL
 from weft.kernel.ids import new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     from weft.capabilities.messages.search.searcher import SearchResult
     from weft.capabilities.sessions.model import Session
-    from weft.kernel.identity import Actor
 
 T = TypeVar("T")
 
@@ -59,14 +58,6 @@ class ChoiceRecords(msgspec.Struct, frozen=True):
             readable_by=ANYONE if choice.is_public else own,
             rationale=f"Of {choice.searched} messages, those that match the query best.",
         )
-
-
-class ChoiceDesk(Protocol):
-    """A transaction of its own, for what has searched before it writes."""
-
-    async def write(self, actor: Actor, work: Callable[[ChoiceRecords], Awaitable[T]]) -> T:
-        """Do the work and keep what it changed."""
-        ...
 
 
 async def record_choice(
