@@ -150,7 +150,7 @@ from weft.capabilities.missing_context.operations import (
     RequestInfo,
 )
 from weft.capabilities.missing_context.requests import MissingRequested
-from weft.capabilities.record_log.add import AddedRecord, RecordAdvanced, RecordsAdded
+from weft.capabilities.record_log.add import AddedRecord, LifecycleSet, RecordsAdded
 from weft.capabilities.record_log.list_records import ListedRecord, Records
 from weft.capabilities.record_log.redact import ItemRedacted
 from weft.capabilities.record_log.resolve_source import SourceResolved
@@ -292,6 +292,7 @@ __all__ = [
     "KeyInfo",
     "Keys",
     "Knowledge",
+    "LifecycleSet",
     "LineRange",
     "LineState",
     "Link",
@@ -349,7 +350,6 @@ __all__ = [
     "PruningInfo",
     "Prunings",
     "PulledContext",
-    "RecordAdvanced",
     "RecordSchema",
     "RecordShown",
     "Records",

@@ -111,7 +111,7 @@ def test_what_a_hint_refers_to_is_shown(launch: CommandLine) -> None:
         "created_at": "2026-05-08T12:30:00Z",
     }
     launch.run("records", "add", json.dumps(envelope))
-    refused = launch.run("records", "advance", "turn-7", "draft", code=1).stderr.splitlines()
+    refused = launch.run("records", "set-lifecycle", "turn-7", "draft", code=1).stderr.splitlines()
     assert refused[1] == "allowed: archived"
     launch.run("missing", "report", "Which day?", "--missing-id", "day")
     launch.run("missing", "resolve", "day", "--resolution-refs", "board:launch/day/1.1")

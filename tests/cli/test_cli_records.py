@@ -62,9 +62,9 @@ def test_one_record_is_shown_with_what_it_says_and_what_names_it(worked: Command
 
 
 @pytest.mark.req("AC-03")
-def test_an_envelope_is_advanced_and_never_taken_back(worked: CommandLine) -> None:
-    assert worked.run("records", "advance", "turn-7", "injected").stdout == "turn-7: draft → injected (event 5)\n"
-    assert "cannot become 'draft'" in worked.run("records", "advance", "turn-7", "draft", code=1).stderr
+def test_an_envelope_moves_forward_only(worked: CommandLine) -> None:
+    assert worked.run("records", "set-lifecycle", "turn-7", "injected").stdout == "turn-7: draft → injected (event 5)\n"
+    assert "cannot become 'draft'" in worked.run("records", "set-lifecycle", "turn-7", "draft", code=1).stderr
 
 
 def test_records_are_added_from_a_list_a_file_or_a_pipe(worked: CommandLine) -> None:

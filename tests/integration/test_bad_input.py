@@ -92,7 +92,7 @@ VALID: dict[str, dict[str, Any]] = {
     "records.add": {"records": [ENVELOPE]},
     "records.list": {},
     "records.show": {"record_id": "board:s1/goal/1.1"},
-    "records.advance": {"record_id": "c1", "lifecycle": "injected"},
+    "records.set_lifecycle": {"record_id": "c1", "lifecycle": "injected"},
     "records.resolve": {"source_ref": A_SOURCE},
     "records.redact": {"item_id": "board:s1/goal/1.1", "state": "removed", "reason": "a name"},
     "bundle.export": IN_SESSION,

@@ -47,7 +47,7 @@ STEPS: list[tuple[str, dict[str, Any]]] = [
     ("missing.request", {"missing_id": "why", "form": "retrieval"}),
     ("missing.resolve", {"missing_id": "why", "answer": "So."}),
     ("records.add", {"session_id": SESSION, "records": [ENVELOPE]}),
-    ("records.advance", {"record_id": "c1", "lifecycle": "injected"}),
+    ("records.set_lifecycle", {"record_id": "c1", "lifecycle": "injected"}),
     ("records.redact", {"item_id": f"{BOARD}/goal/1.1", "state": "removed", "reason": "a name"}),
     ("bundle.export", {"session_id": SESSION}),
     ("session.create", {"purpose": "another", "session_id": "s2"}),

@@ -83,7 +83,7 @@ async def test_metadata_leaves_without_anything_that_was_said(world: World) -> N
     plan = items(bundle)[f"board:{SESSION}/plan/1.1"]
     assert (plan["redaction_state"], plan["byte_size"], plan["title"]) == ("policy_blocked", 14, "plan")
     (gap,) = records(bundle, "missing_context").values()
-    assert (gap["question"], gap["severity"]) == ("[withheld]", "medium")
+    assert (gap["question"], gap["severity"]) == ("[redacted]", "medium")
     assert "needed_for" not in gap
 
 

@@ -256,7 +256,7 @@ async def test_an_archived_session_takes_no_more_records_and_a_deleted_one_keeps
     with refused("SESSION_ARCHIVED"):
         await add(world.planner, envelope("c2"))
     with refused("SESSION_ARCHIVED"):
-        await world.planner.call("records.advance", record_id="c1", lifecycle="available")
+        await world.planner.call("records.set_lifecycle", record_id="c1", lifecycle="available")
     assert (await shown(world.planner, "c1"))["id"] == "c1"
     await world.admin.call("session.delete", session_id=SESSION)
     for record_id in ("c1", "text"):
@@ -270,7 +270,7 @@ async def test_who_may_only_read_records_nothing(world: World) -> None:
     reader = await world.admin.create_agent("reader", permissions=["read"])
     for operation, raw in (
         ("records.add", {"records": [envelope("c1")]}),
-        ("records.advance", {"record_id": "c1", "lifecycle": "archived"}),
+        ("records.set_lifecycle", {"record_id": "c1", "lifecycle": "archived"}),
     ):
         with refused("PERMISSION_DENIED"):
             await reader.call(operation, **raw)
@@ -278,19 +278,19 @@ async def test_who_may_only_read_records_nothing(world: World) -> None:
         await add(world.planner, envelope("c1"), session_id="nowhere")
 
 
-async def advance(caller: Caller, record_id: str, lifecycle: str) -> Any:
-    return await caller.call("records.advance", record_id=record_id, lifecycle=lifecycle)
+async def set_lifecycle(caller: Caller, record_id: str, lifecycle: str) -> Any:
+    return await caller.call("records.set_lifecycle", record_id=record_id, lifecycle=lifecycle)
 
 
 @pytest.mark.req("AC-03")
 async def test_an_envelope_goes_forward_and_never_back(world: World) -> None:
     await add(world.planner, envelope("c1"))
     for before, state in (("draft", "selected"), ("selected", "injected"), ("injected", "archived")):
-        answer = await advance(world.planner, "c1", state)
+        answer = await set_lifecycle(world.planner, "c1", state)
         assert (answer["previous"], answer["lifecycle"]) == (before, state)
         assert (await shown(world.planner, "c1"))["record"]["lifecycle"] == state
     with refused("ILLEGAL_TRANSITION") as caught:
-        await advance(world.planner, "c1", "draft")
+        await set_lifecycle(world.planner, "c1", "draft")
     assert caught.value.context == {"lifecycle": "archived", "requested": "draft", "allowed": []}
     events = (await world.analysis.events(session_id=SESSION))["events"][1:]
     assert [event["type"] for event in events] == ["record.added", *["record.changed"] * 3]
@@ -305,15 +305,15 @@ async def test_a_state_is_for_whoever_recorded_the_envelope_and_for_admins_to_sa
     await add(world.analysis, envelope("closed"), readable_by=["subagent:analysis"])
     for other in (world.planner, world.review):
         with refused("PERMISSION_DENIED"):
-            await advance(other, "c1", "available")
+            await set_lifecycle(other, "c1", "available")
         with refused("RECORD_NOT_FOUND"):
-            await advance(other, "closed", "available")
-    await advance(world.analysis, "c1", "available")
-    await advance(world.admin, "c1", "selected")
+            await set_lifecycle(other, "closed", "available")
+    await set_lifecycle(world.analysis, "c1", "available")
+    await set_lifecycle(world.admin, "c1", "selected")
     with refused("RECORD_NOT_FOUND"):
-        await advance(world.admin, "closed", "available")
+        await set_lifecycle(world.admin, "closed", "available")
     with refused("RECORD_NOT_FOUND"):
-        await advance(world.stranger, "c1", "assembled")
+        await set_lifecycle(world.stranger, "c1", "assembled")
 
 
 @pytest.mark.req("AC-03")
@@ -322,10 +322,10 @@ async def test_another_who_goes_by_the_same_name_is_not_whoever_recorded_it(worl
     await add(world.planner, envelope("c1"), item("n1", "said"))
     assert (await shown(namesake, "c1"))["recorded_by"] == "orchestrator"
     with refused("PERMISSION_DENIED"):
-        await advance(namesake, "c1", "available")
+        await set_lifecycle(namesake, "c1", "available")
     with refused("PERMISSION_DENIED"):
         await namesake.call("records.redact", item_id="n1", state="removed", reason="not mine")
-    await advance(world.planner, "c1", "available")
+    await set_lifecycle(world.planner, "c1", "available")
 
 
 @pytest.mark.req("AC-03")
@@ -333,7 +333,7 @@ async def test_of_two_who_say_the_same_state_at_once_one_is_first(world: World) 
     other = world.planner.at(await world.another_app())
     for number in range(5):
         await add(world.planner, envelope(f"c{number}"))
-        calls = [advance(caller, f"c{number}", "selected") for caller in (world.planner, other) * 3]
+        calls = [set_lifecycle(caller, f"c{number}", "selected") for caller in (world.planner, other) * 3]
         outcomes = await asyncio.gather(*map(outcome, calls))
         assert sorted(outcomes) == [*["ILLEGAL_TRANSITION"] * 5, "ok"]
 
@@ -341,7 +341,7 @@ async def test_of_two_who_say_the_same_state_at_once_one_is_first(world: World) 
 @pytest.mark.req("AC-03")
 async def test_states_are_there_after_a_restart(world: World) -> None:
     await add(world.planner, envelope("c1"))
-    await advance(world.planner, "c1", "compacted")
+    await set_lifecycle(world.planner, "c1", "compacted")
     later = world.planner.at(await world.another_app())
     assert (await shown(later, "c1"))["record"]["lifecycle"] == "compacted"
-    await advance(later, "c1", "archived")
+    await set_lifecycle(later, "c1", "archived")

@@ -136,7 +136,7 @@ async def on_contexts(do: Callable[..., Awaitable[Any]], world: World) -> None:
 async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
     planner = world.planner
     await do(planner, "records.add", session_id="s1", records=[envelope("c1")])
-    await do(planner, "records.advance", record_id="c1", lifecycle="injected")
+    await do(planner, "records.set_lifecycle", record_id="c1", lifecycle="injected")
     await do(planner, "records.redact", item_id="board:s1/a/1.1", state="removed", reason="a name")
     gap = await do(planner, "missing.report", session_id="s1", question="Who decides?")
     await do(planner, "missing.request", missing_id=gap["missing_id"], form="user_question")

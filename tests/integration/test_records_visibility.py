@@ -101,7 +101,7 @@ async def test_a_private_session_does_not_exist_for_others(world: World) -> None
     with refused("RECORD_NOT_FOUND"):
         await world.review.call("records.show", record_id="board:inner/goal/1.1")
     with refused("RECORD_NOT_FOUND"):
-        await outsider.call("records.advance", record_id="c9", lifecycle="archived")
+        await outsider.call("records.set_lifecycle", record_id="c9", lifecycle="archived")
 
 
 async def test_memory_is_told_to_its_owner_alone_and_never_with_what_it_says(world: World) -> None:

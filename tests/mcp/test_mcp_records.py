@@ -41,8 +41,10 @@ async def test_a_connection_for_one_session_reaches_no_record_of_another(web: Co
             shown = await refused(client, TOOL, action="show", record_id=record_id, with_content=True)
             assert (record_id, shown["code"]) == (record_id, "RECORD_NOT_FOUND")
         redacted = await refused(client, TOOL, action="redact", item_id=item_id, state="removed", reason="x")
-        advanced = await refused(client, TOOL, action="advance", record_id=envelope_id, lifecycle="available")
-        assert {redacted["code"], advanced["code"]} == {"RECORD_NOT_FOUND"}
+        refused_state = await refused(
+            client, TOOL, action="set_lifecycle", record_id=envelope_id, lifecycle="available"
+        )
+        assert {redacted["code"], refused_state["code"]} == {"RECORD_NOT_FOUND"}
         for uri in (f"board://{elsewhere}/hid", item_id):
             found = await call(client, TOOL, action="resolve", source_ref=source_of(uri))
             assert (found.structured_content["outcome"], "text" in found.structured_content) == ("lost", False)

@@ -92,7 +92,7 @@ from weft.capabilities.messages.session_overview import SessionFound, SessionOve
 from weft.capabilities.metrics.operations import Performance
 from weft.capabilities.missing_context.operations import MissingListed, MissingReported, MissingResolved, PossibleSource
 from weft.capabilities.missing_context.requests import MissingRequested
-from weft.capabilities.record_log.add import RecordAdvanced, RecordsAdded
+from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
 from weft.capabilities.record_log.list_records import Records
 from weft.capabilities.record_log.redact import ItemRedacted
 from weft.capabilities.record_log.resolve_source import SourceResolved
@@ -195,7 +195,7 @@ ROUTES: dict[str, tuple[str, str]] = {
     "history.prune": ("POST", "/v1/history-prune"),
     "history.prunings": ("GET", "/v1/history-prunings"),
     "records.add": ("POST", "/v1/records"),
-    "records.advance": ("POST", "/v1/records/lifecycle"),
+    "records.set_lifecycle": ("POST", "/v1/records/lifecycle"),
     "records.list": ("GET", "/v1/records"),
     "records.show": ("GET", "/v1/records/show"),
     "records.redact": ("POST", "/v1/records/redact"),
@@ -1651,14 +1651,14 @@ class RecordsOperations:
     ) -> RecordsAdded:
         """Record what your own framework did with context: envelopes, selections, budgets, assemblies, compactions.
 
-        Recording the same once more changes nothing. A context_event is published under its class to all who follow
-        events.
+        Idempotent: adding an identical record changes nothing. A context_event is published under its class to event
+        subscribers.
         """
         return await self._caller.call(
             "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}, RecordsAdded
         )
 
-    async def advance(
+    async def set_lifecycle(
         self,
         record_id: str,
         lifecycle: Literal[
@@ -1666,16 +1666,16 @@ class RecordsOperations:
         ],
         *,
         session_id: str | None = None,
-    ) -> RecordAdvanced:
-        """Say that an envelope has come to another state of its life. For whoever recorded it, and for admins.
+    ) -> LifecycleSet:
+        """Set the lifecycle state of an envelope. For the principal that recorded it, and for admins.
 
-        States only go forward: draft, available, selected, assembled, injected, and from there or before to compacted,
-        redacted, expired, archived.
+        States only move forward: draft, available, selected, assembled, injected; any of these may become compacted,
+        redacted, expired or archived.
         """
         return await self._caller.call(
-            "records.advance",
+            "records.set_lifecycle",
             {"record_id": record_id, "lifecycle": lifecycle, **given(session_id=session_id)},
-            RecordAdvanced,
+            LifecycleSet,
         )
 
     async def list(

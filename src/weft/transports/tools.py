@@ -120,7 +120,7 @@ GROUPED_HELP = {
     "context_records": (
         "What happened to context, as portable Agent Context records: list them by session, turn, task, item or time, "
         "show one with what it says, add those of your own framework (selections, budgets, assemblies, compactions), "
-        "advance an envelope's lifecycle. Versions of keys and messages are context items with ids such as "
+        "set an envelope's lifecycle. Versions of keys and messages are context items with ids such as "
         "board:SESSION/KEY/1.3; read the schema of a type before you add one."
     ),
     "missing_context": (

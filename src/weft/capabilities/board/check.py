@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -13,6 +13,9 @@ from weft.capabilities.board.model import EntryWithValue
 from weft.capabilities.board.operations import BranchChoice
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import BranchNotFound
+from weft.capabilities.redaction.detector import Scanner
+from weft.capabilities.redaction.pii_detectors import PII_DETECTORS
+from weft.capabilities.redaction.secret_detectors import SECRET_DETECTORS
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -24,6 +27,8 @@ _ALIKE = 0.6
 # What is larger than this is no digest anyway, and looking through all of it would keep others waiting.
 _MANY_KEYS = 200
 _LOOK_AT_CHARS = 8_000
+_SCANNER = Scanner((*SECRET_DETECTORS, *PII_DETECTORS))
+_SECRET_LABELS = frozenset(detector.label for detector in SECRET_DETECTORS)
 
 
 class CheckBoard(Request):
@@ -57,51 +62,14 @@ class Hygiene(Response):
     clean: bool
 
 
-class _Sign(NamedTuple):
-    """A telltale pattern and what it gives away."""
-
-    pattern: re.Pattern[str]
-    meaning: str
-    holds: Callable[[str], bool] = lambda _: True
-
-
-def _luhn(text: str) -> bool:
-    digits = [int(character) for character in text if character.isdigit()]
-    doubled = [sum(divmod(digit * 2, 10)) if place % 2 else digit for place, digit in enumerate(reversed(digits))]
-    return len(set(digits)) > 1 and sum(doubled) % 10 == 0
-
-
-_SECRETS = (
-    _Sign(re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----"), "a private key"),
-    _Sign(re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), "a cloud access key"),
-    _Sign(re.compile(r"\bgh[pousr]_[A-Za-z0-9]{30,}"), "a source-hosting token"),
-    _Sign(re.compile(r"\bxox[abpors]-[A-Za-z0-9-]{10,}"), "a chat-service token"),
-    _Sign(re.compile(r"\bsk-[A-Za-z0-9_-]{16,}"), "a model-provider key"),
-    _Sign(re.compile(r"\bweft\.[A-Za-z0-9_-]+\.key_[0-9a-f]{16}\.[A-Za-z0-9_-]{20,}"), "a Weft API key"),
-    _Sign(re.compile(r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"), "a signed token"),
-    _Sign(re.compile(r"\b[a-z][a-z0-9+-]{1,15}://[^\s:/@]{1,64}:[^\s:/@]{3,64}@"), "an address with a password in it"),
-    _Sign(
-        re.compile(
-            r"(?i)\b(?:password|passwd|secret|api[_-]?key|access[_-]?token)\b\s{0,4}[:=]\s{0,4}['\"]?[^\s'\"]{6,}"
-        ),
-        "a password or key",
-    ),
-)
-_PERSONAL = (
-    _Sign(re.compile(r"\b[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){0,4}\.[A-Za-z]{2,24}\b"), "an e-mail address"),
-    _Sign(re.compile(r"\b\d{3}-\d{2}-\d{4}\b"), "a social security number"),
-    _Sign(re.compile(r"\b(?:\d[ -]?){13,19}\b"), "a payment card number", _luhn),
-    _Sign(re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b"), "a bank account number"),
-    _Sign(
-        re.compile(r"(?<![\w.])\+\d{1,3}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{2,4}(?:[ .-]?\d{2,4}){2,4}\b"), "a phone number"
-    ),
-)
 _LOG_LINE = re.compile(
     r"^\s*(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\d\d:\d\d:\d\d|(?:DEBUG|INFO|WARN|ERROR)\b)", re.MULTILINE
 )
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\)|^\s+at [\w.$<>]+\(.*:\d+\)", re.MULTILINE)
 _TURN = re.compile(r"^(?:user|assistant|human|system|agent)\s*:", re.MULTILINE | re.IGNORECASE)
 _ROW_LINES = 6
+_SECRET_ADVICE = "Delete the key, rotate the secret, and store a reference to it instead."  # noqa: S105 - advice, not a secret
+_PII_ADVICE = "Replace it by a role or a record id: everyone in the session can read this key."
 
 
 @operation(
@@ -131,19 +99,13 @@ async def check_board(request: CheckBoard, boards: Boards) -> Hygiene:
 
 def _of_value(found: EntryWithValue) -> Iterator[BoardFinding]:
     key, value = found.entry.key, found.value
-    for sign in _matching(_SECRETS, value):
+    for label in sorted({span.label for span in _SCANNER.spans(value)}):
+        is_secret = label in _SECRET_LABELS
         yield BoardFinding(
             key=key,
-            problem="secret",
-            detail=f"It looks as if it held {sign.meaning}.",
-            suggestion="Delete the key, replace the secret where it is used, and store a reference instead.",
-        )
-    for sign in _matching(_PERSONAL, value):
-        yield BoardFinding(
-            key=key,
-            problem="personal_data",
-            detail=f"It looks as if it held {sign.meaning}.",
-            suggestion="Replace it by a role or a record id; everyone in the session can read this.",
+            problem="secret" if is_secret else "personal_data",
+            detail=f"Looks like it contains: {label}.",
+            suggestion=_SECRET_ADVICE if is_secret else _PII_ADVICE,
         )
     dump = _what_dump(value)
     if dump is not None:
@@ -153,12 +115,6 @@ def _of_value(found: EntryWithValue) -> Iterator[BoardFinding]:
             detail=f"It looks like {dump}.",
             suggestion="Keep what it means for the task, and the id of where it came from.",
         )
-
-
-def _matching(signs: Iterable[_Sign], value: str) -> Iterator[_Sign]:
-    for sign in signs:
-        if any(sign.holds(match.group()) for match in sign.pattern.finditer(value)):
-            yield sign
 
 
 def _what_dump(value: str) -> str | None:

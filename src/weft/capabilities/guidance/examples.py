@@ -87,7 +87,7 @@ _BESIDES: dict[str, dict[str, Any]] = {
     "bundle.export": {"session_id": "session_a1b2c3d4e5f60718"},
     "webhook.replay": {"dead": True},
     "agent.define": {"role": "Reviews what others wrote"},
-    "records.advance": {"record_id": "turn-42"},
+    "records.set_lifecycle": {"record_id": "turn-42"},
     "missing.resolve": {"answer": "Frankfurt only."},
     "records.resolve": {
         "source_ref": {

@@ -1,4 +1,4 @@
-"""Recording what happens outside Weft: what an agent's own framework selects, assembles, shows and compacts."""
+"""Operations that add records made by an agent's own framework, and move an envelope through its lifecycle."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.record_log.engine_items import INLINE_BYTES
-from weft.capabilities.record_log.item_content import JSON_KEPT, TEXT_KEPT
-from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
+from weft.capabilities.record_log.model import JSON_CONTENT, TEXT_CONTENT, TOOL, OfSession, RecordId
 from weft.capabilities.records.model import ContextEnvelope, ContextItem, MissingContext, Record
 from weft.capabilities.records.record_ids import is_reserved
 from weft.capabilities.records.recorder import Recorder, RecordExists, RecordNotFound
@@ -36,33 +35,34 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 if TYPE_CHECKING:
     from weft.capabilities.records.store import StoredRecord
 
-MOST_BYTES = 262_144
+MAX_RECORD_BYTES = 262_144
 Readers = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1, max_length=100)]
 _encode = msgspec.json.Encoder().encode
 _envelope = msgspec.json.Decoder(ContextEnvelope).decode
 
 
 class AddRecords(Request):
-    """What to record, where, and for whom."""
+    """Records to add, their session and their readers."""
 
     records: Annotated[
         tuple[dict[str, Any], ...],
         msgspec.Meta(
             min_length=1,
             max_length=100,
-            description="Agent Context records, each told apart by its id field. All of them are recorded, or none.",
+            description="Agent Context records, identified by their id fields. All are added, or none.",
         ),
     ]
     session_id: Annotated[
-        SessionId | None, msgspec.Meta(description="The session they belong to; for yourself alone if left out.")
+        SessionId | None,
+        msgspec.Meta(description="The session they belong to. Without it they are visible to you alone."),
     ] = None
     readable_by: Annotated[
-        Readers | None, msgspec.Meta(description="Who may read them, beside you; all who take part if left out.")
+        Readers | None, msgspec.Meta(description="Who may read them, in addition to you. Default: all participants.")
     ] = None
 
 
 class AddedRecord(Response):
-    """A record, and the event that tells of it. ``known`` if exactly this was recorded before."""
+    """An added record and its event. ``known``: an identical record existed already."""
 
     type: str
     id: str
@@ -71,22 +71,22 @@ class AddedRecord(Response):
 
 
 class RecordsAdded(Response, kw_only=True, omit_defaults=False):
-    """What was recorded."""
+    """The added records."""
 
     success: Literal[True] = True
     records: list[AddedRecord]
 
 
-class AdvanceRecord(Request):
-    """Which envelope, and where in its life it is now."""
+class SetLifecycle(Request):
+    """An envelope and its new lifecycle state."""
 
     record_id: RecordId
-    lifecycle: Annotated[Lifecycle, msgspec.Meta(description="The state it has come to.")]
+    lifecycle: Annotated[Lifecycle, msgspec.Meta(description="The new state.")]
     session_id: OfSession = None
 
 
-class RecordAdvanced(Response, kw_only=True, omit_defaults=False):
-    """The envelope is in another state."""
+class LifecycleSet(Response, kw_only=True, omit_defaults=False):
+    """The envelope's previous and new state."""
 
     success: Literal[True] = True
     record_id: str
@@ -95,8 +95,8 @@ class RecordAdvanced(Response, kw_only=True, omit_defaults=False):
     seq: int
 
 
-class _Given(NamedTuple):
-    """A record as it is to be kept, and what it names by digest."""
+class _NewRecord(NamedTuple):
+    """A record to store, and its content if that is stored separately."""
 
     record: Record
     content: bytes | None = None
@@ -116,46 +116,47 @@ class _Given(NamedTuple):
 async def add_records(request: AddRecords, recorder: Recorder, sessions: SessionStore) -> RecordsAdded:
     """Record what your own framework did with context: envelopes, selections, budgets, assemblies, compactions.
 
-    Recording the same once more changes nothing. A context_event is published under its class to all who follow events.
+    Idempotent: adding an identical record changes nothing. A context_event is published under its class to event
+    subscribers.
     """
-    given = [_given(raw, f"records[{place}]") for place, raw in enumerate(request.records)]
+    new = [_validated(raw, f"records[{index}]") for index, raw in enumerate(request.records)]
     session = None
     if request.session_id is not None:
         session, _ = await lock_active_session(request.session_id, recorder.actor, sessions)
     before = await recorder.outbox.last_seq()
-    kept = [await _keep(each, recorder, session, request.readable_by) for each in given]
+    stored = [await _store(each, recorder, session, request.readable_by) for each in new]
     return RecordsAdded(
         records=[
-            AddedRecord(type=each.type, id=each.record_id, seq=each.seq, known=each.seq <= before) for each in kept
+            AddedRecord(type=each.type, id=each.record_id, seq=each.seq, known=each.seq <= before) for each in stored
         ]
     )
 
 
 @operation(
-    "records.advance",
+    "records.set_lifecycle",
     tool=TOOL,
-    action="advance",
+    action="set_lifecycle",
     http="POST /v1/records/lifecycle",
     permission=Permission.WRITE,
     rate=RateClass.BOARD,
     effect=Effect.WRITE,
     errors=(RecordNotFound, IllegalTransition, PermissionDenied, SessionNotFound, SessionArchived),
 )
-async def advance_record(request: AdvanceRecord, recorder: Recorder, sessions: SessionStore) -> RecordAdvanced:
-    """Say that an envelope has come to another state of its life. For whoever recorded it, and for admins.
+async def set_lifecycle(request: SetLifecycle, recorder: Recorder, sessions: SessionStore) -> LifecycleSet:
+    """Set the lifecycle state of an envelope. For the principal that recorded it, and for admins.
 
-    States only go forward: draft, available, selected, assembled, injected, and from there or before to compacted,
-    redacted, expired, archived.
+    States only move forward: draft, available, selected, assembled, injected; any of these may become compacted,
+    redacted, expired or archived.
     """
     if request.session_id is not None:
         await find_session(request.session_id, recorder.actor, sessions)
-    kept, session = await _open(request, recorder, sessions)
-    if not (recorder.actor.is_admin or kept.is_by(recorder.actor)):
-        raise PermissionDenied("An envelope's state is for whoever recorded it to say, and for admins.")
-    envelope = _envelope(kept.body)
+    stored, session = await _lock_envelope(request, recorder, sessions)
+    if not (recorder.actor.is_admin or stored.is_by(recorder.actor)):
+        raise PermissionDenied("Only the principal that recorded an envelope, or an admin, may set its lifecycle.")
+    envelope = _envelope(stored.body)
     check_transition(envelope.lifecycle, request.lifecycle)
-    changed = await recorder.change(kept, structs.replace(envelope, lifecycle=request.lifecycle), session)
-    return RecordAdvanced(
+    changed = await recorder.change(stored, structs.replace(envelope, lifecycle=request.lifecycle), session)
+    return LifecycleSet(
         record_id=request.record_id,
         previous=envelope.lifecycle,
         lifecycle=request.lifecycle,
@@ -163,22 +164,22 @@ async def advance_record(request: AdvanceRecord, recorder: Recorder, sessions: S
     )
 
 
-async def _keep(
-    given: _Given, recorder: Recorder, session: Session | None, readers: tuple[str, ...] | None
+async def _store(
+    new: _NewRecord, recorder: Recorder, session: Session | None, readers: tuple[str, ...] | None
 ) -> StoredRecord:
     if readers is not None and not recorder.actor.matches(readers):
-        # Whoever records something can always read it.
+        # The author can always read a record.
         readers = (*readers, f"{PRINCIPAL}{recorder.actor.principal_id}")
-    kept = await recorder.add(given.record, session, readable_by=readers)
-    if given.content is not None:
-        await recorder.records.put_content(kept.session_id, kept.record_id, given.content)
-    return kept
+    stored = await recorder.add(new.record, session, readable_by=readers)
+    if new.content is not None:
+        await recorder.records.put_content(stored.session_id, stored.record_id, new.content)
+    return stored
 
 
-async def _open(
-    request: AdvanceRecord, recorder: Recorder, sessions: SessionStore
+async def _lock_envelope(
+    request: SetLifecycle, recorder: Recorder, sessions: SessionStore
 ) -> tuple[StoredRecord, Session | None]:
-    """Return an envelope that the caller may read, before anyone else can change it."""
+    """Lock an envelope that the caller may read."""
     record_id = request.record_id
     found = await recorder.records.find(ContextEnvelope.type, record_id)
     if found is None or not recorder.actor.matches(found.readable_by):
@@ -202,50 +203,50 @@ def _no_envelope(record_id: str) -> RecordNotFound:
     return RecordNotFound(f"There is no envelope '{shown}'.", resource_type="record", resource_id=shown)
 
 
-def _given(raw: dict[str, Any], place: str) -> _Given:
-    """Return a record that somebody brings, if it may be recorded as it is."""
-    encoded = encode_given(place, raw)
-    if len(encoded) > MOST_BYTES:
+def _validated(raw: dict[str, Any], path: str) -> _NewRecord:
+    """Parse and validate a record of the request."""
+    encoded = encode_given(path, raw)
+    if len(encoded) > MAX_RECORD_BYTES:
         raise ContentTooLarge(
-            f"{place}: {len(encoded)} bytes; a record has at most {MOST_BYTES}.", field=place, limit_bytes=MOST_BYTES
+            f"{path}: {len(encoded)} bytes; the maximum is {MAX_RECORD_BYTES}.",
+            field=path,
+            limit_bytes=MAX_RECORD_BYTES,
         )
     try:
         record = check_record(encoded)
     except Misfit as found:
-        raise _invalid(f"{place}{found.path.removeprefix('$')}", found.reason) from found
+        raise _invalid(f"{path}{found.path.removeprefix('$')}", found.reason) from found
     if isinstance(record, MissingContext):
-        hint = "Report it with the action report of missing_context: what is missing is asked for and resolved there."
-        raise _invalid(place, "missing context is not recorded here", hint=hint, related=("missing_context",))
+        hint = "Report missing context with the action report of missing_context."
+        raise _invalid(path, "missing_context records cannot be added here", hint=hint, related=("missing_context",))
     if is_reserved(record.id):
-        hint = (
-            "Leave ids that begin with board:, message:, session: and the like to Weft, and give yours one of its own."
-        )
-        raise _invalid(f"{place}.{record.id_field}", "ids of this form are given by Weft itself", hint=hint)
-    return _by_reference(record, place) if isinstance(record, ContextItem) else _Given(record)
+        hint = "Choose an id without a prefix that Weft uses, such as board:, message: or session:."
+        raise _invalid(f"{path}.{record.id_field}", "ids of this form are reserved for Weft", hint=hint)
+    return _externalised(record, path) if isinstance(record, ContextItem) else _NewRecord(record)
 
 
-def _by_reference(item: ContextItem, place: str) -> _Given:
-    """Return an item that names what it says if that is large; what is kept so is found by no other name."""
+def _externalised(item: ContextItem, path: str) -> _NewRecord:
+    """Move large content out of an item, to be stored separately and referenced by digest."""
     ref = item.content_ref
-    if isinstance(ref, Link) and ref.kind in {TEXT_KEPT, JSON_KEPT}:
-        hint = "Give the content itself, and Weft keeps it; or name it by a kind of your own, such as file."
-        raise _invalid(f"{place}.content_ref.kind", "stands for what Weft itself keeps", hint=hint)
+    if isinstance(ref, Link) and ref.kind in {TEXT_CONTENT, JSON_CONTENT}:
+        hint = "Send the content inline, and Weft stores it; or use a kind of your own, such as file."
+        raise _invalid(f"{path}.content_ref.kind", "reserved for content that Weft stores", hint=hint)
     if item.content_mode not in {"inline", "summary"} or item.content is UNSET:
-        return _Given(item)
+        return _NewRecord(item)
     is_text = isinstance(item.content, str)
     content = item.content.encode() if is_text else _encode(item.content)
     if len(content) <= INLINE_BYTES:
-        return _Given(item)
+        return _NewRecord(item)
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     named = structs.replace(
         item,
         content_mode="ref" if item.content_mode == "inline" else item.content_mode,
         content=UNSET,
-        content_ref=Link(kind=TEXT_KEPT if is_text else JSON_KEPT, id=item.item_id, digest=digest),
+        content_ref=Link(kind=TEXT_CONTENT if is_text else JSON_CONTENT, id=item.item_id, digest=digest),
         byte_size=len(content) if item.byte_size is UNSET else item.byte_size,
     )
-    return _Given(named, content)
+    return _NewRecord(named, content)
 
 
-def _invalid(place: str, reason: str, **more: Any) -> InvalidInput:  # noqa: ANN401 - what errors take
-    return InvalidInput(f"{place}: {reason}", field=place, **more)
+def _invalid(path: str, reason: str, **more: Any) -> InvalidInput:  # noqa: ANN401 - what errors take
+    return InvalidInput(f"{path}: {reason}", field=path, **more)

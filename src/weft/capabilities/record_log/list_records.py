@@ -13,6 +13,7 @@ from weft.capabilities.access.store import AccessStore
 from weft.capabilities.events.model import EventQuery
 from weft.capabilities.messages.search.by_sender_and_time import Moment, moment_meant
 from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
+from weft.capabilities.record_log.model import TOOL, RecordId
 from weft.capabilities.records.record_ids import (
     EventOrigin,
     MessageItemId,
@@ -34,20 +35,6 @@ if TYPE_CHECKING:
 
     from weft.kernel.events import StoredEvent
 
-TOOL = "context_records"
-RecordId = Annotated[
-    str,
-    msgspec.Meta(
-        min_length=1,
-        max_length=500,
-        pattern=r"^[^\x00-\x1f\x7f]+\Z",
-        description="The record's id, as records.list tells it.",
-        extra_json_schema={"examples": ["board:session_a1b2c3d4e5f60718/goal/1.3"]},
-    ),
-]
-OfSession = Annotated[
-    SessionId | None, msgspec.Meta(description="The session it belongs to; only needed to be sure of that.")
-]
 Doer = Annotated[str, msgspec.Meta(min_length=1, max_length=300, pattern=r"^[A-Za-z0-9_:-]+\Z")]
 Cursor = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,15}(\.[0-9]{1,6})?\Z")]
 # So many events are read at a time, and so many times: a page may be short, but is never long in coming.

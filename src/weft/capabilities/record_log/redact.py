@@ -13,8 +13,8 @@ import msgspec
 from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.board.read_acl import last_words
 from weft.capabilities.indexing.collections.store import ShelfStore
-from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.lookup import Finder, session_of_line
+from weft.capabilities.record_log.model import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.redacted_records import QUOTING
 from weft.capabilities.records.model import ContextItem
 from weft.capabilities.records.record_ids import MessageItemId, RecordRef, StoredRecordId, VersionId, parse_item_id

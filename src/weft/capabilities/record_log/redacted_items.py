@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, structs
 
+from weft.capabilities.record_log import record_text as prose
 from weft.capabilities.record_log.engine_items import EngineItem, digest_of, saying
 from weft.capabilities.records.model import ContextItem
 from weft.capabilities.records.record_ids import is_engine_item
 from weft.capabilities.records.refs import Link
-from weft.capabilities.redaction import record_text as prose
 from weft.kernel.tokens import approximate_tokens
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _masked_facts(record: ContextItem, mask: Masker) -> ContextItem:
 def _masked_words(record: ContextItem, mask: Masker) -> ContextItem:
     """Mask all that somebody may have written into an item."""
     content = mask.value(record.content)
-    masked = prose.masked(structs.replace(record, content=UNSET, content_mode="opaque"), mask)
+    masked = prose.mask_record(structs.replace(record, content=UNSET, content_mode="opaque"), mask)
     said = structs.replace(masked, content=content, content_mode=record.content_mode)
     if content == record.content:
         return said

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 import msgspec
 from msgspec import UNSET, structs
 
+from weft.capabilities.record_log import record_text as prose
 from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextSummary
 from weft.capabilities.records.recorder import items_of
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import ITEM
-from weft.capabilities.redaction import record_text as prose
 from weft.capabilities.redaction.masker import Masker
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def redacted_record(record: Quoting, redaction: Redaction) -> Quoting:
 
 def _left_of(record: Quoting, redaction: Redaction) -> Quoting:
     if redaction.state == "masked":
-        return prose.masked(record, Masker())
+        return prose.mask_record(record, Masker())
     if isinstance(record, ContextSummary):
         return _left_of_summary(record, redaction)
     return _left_of_assembly(record, redaction)
@@ -117,11 +117,11 @@ def _tells(redaction: Redaction) -> bool:
 
 
 def _wordless(record: Q) -> Q:
-    return prose.wordless(prose.unquoted(record, lambda _: True, digests=False))
+    return prose.strip_text(prose.replace_quotes(record, lambda _: True, digests=False))
 
 
 def _by_digest(record: Q) -> Q:
-    return prose.unquoted(record, lambda _: True, digests=True)
+    return prose.replace_quotes(record, lambda _: True, digests=True)
 
 
 async def redactions_of(named: Collection[Key], records: RecordStore) -> dict[Key, Redaction]:
@@ -146,7 +146,7 @@ def without_quotes(record: Quoting, hidden: Collection[str]) -> Quoting:
         # What does not say whose words it has may have those of every item the whole is made of.
         return not _ids(part.item_refs).isdisjoint(hidden) or (of_all and not part.item_refs)
 
-    return prose.unquoted(record, is_quote, digests=False)
+    return prose.replace_quotes(record, is_quote, digests=False)
 
 
 def without_hash(injection: ContextInjection) -> ContextInjection:

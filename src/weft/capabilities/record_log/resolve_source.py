@@ -14,8 +14,8 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.history.model import LATEST, line_name
 from weft.capabilities.record_log.engine_items import digest_of
-from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
+from weft.capabilities.record_log.model import TOOL, OfSession, RecordId
 from weft.capabilities.records.markup_port import MarkupReader
 from weft.capabilities.records.model import ContextItem, ContextSourceRef
 from weft.capabilities.records.record_ids import (

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from weft.capabilities.events.model import EventQuery
-from weft.capabilities.record_log.item_content import JSON_KEPT, content_of
-from weft.capabilities.record_log.list_records import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
+from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, stored_content
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem
 from weft.capabilities.records.record_ids import (
     PullId,
@@ -199,12 +198,12 @@ async def _content(found: FoundRecord, finder: Finder) -> dict[str, Any]:
     if found.kept is None or is_redacted:
         return {} if found.text is None else {"content": found.text}
     item = _item(found.body)
-    content = await content_of(item, found.kept.session_id, finder.records)
+    content = await stored_content(item, found.kept.session_id, finder.records)
     return {} if content is None else _said(content, item)
 
 
 def _said(content: bytes, item: ContextItem) -> dict[str, Any]:
-    if isinstance(item.content_ref, Link) and item.content_ref.kind == JSON_KEPT:
+    if isinstance(item.content_ref, Link) and item.content_ref.kind == JSON_CONTENT:
         return {"content": msgspec.json.decode(content)}
     try:
         return {"content": content.decode()}

@@ -1,7 +1,7 @@
-"""A sign: how something that must not leave is recognised in a text.
+"""Detectors: regular expressions plus checks that find secrets and personal data in text.
 
-Every pattern here runs over texts that anyone may have written, so none may look far ahead from every place: what it
-repeats is bounded, or cannot begin inside a run of its own letters.
+The text is untrusted, so no pattern may backtrack without bound: every repetition has an upper limit, or cannot start
+inside a run of its own characters.
 """
 
 from __future__ import annotations
@@ -10,59 +10,91 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import re
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 
 class DetectedSpan(NamedTuple):
-    """A part of a text that must not leave: what it is, and what makes two of them the same."""
+    """A detected value in a text. Spans with equal ``label`` and ``identity`` hold the same value."""
 
     start: int
     end: int
     label: str
-    same: str
+    identity: str
 
 
-class SignFinder(Protocol):
-    """Finds one sort of thing in a text: where any of its ``hints`` stands, and so many digits as that takes.
+class Detector(Protocol):
+    """Finds one kind of value. Runs only on texts with any of its ``hints`` (lower case) and ``min_digits`` digits."""
 
-    Hints are in small letters.
-    """
+    @property
+    def label(self) -> str: ...
 
     @property
     def hints(self) -> tuple[str, ...]: ...
 
     @property
-    def fewest_digits(self) -> int: ...
+    def min_digits(self) -> int: ...
 
     def spans(self, text: str) -> Iterator[DetectedSpan]: ...
 
 
-class Detector(NamedTuple):
-    """A pattern whose group ``value`` is what must not leave, if what is found ``holds``.
+class PatternDetector(NamedTuple):
+    """Detects the group ``value`` of a pattern where ``is_valid`` accepts the match.
 
-    ``same`` is what is left of a value when it does not matter how it is written.
+    ``normalise`` removes differences of notation, so that the same value gets the same identity.
     """
 
     label: str
     hints: tuple[str, ...]
     pattern: re.Pattern[str]
-    holds: Callable[[re.Match[str]], bool] = lambda _: True
-    same: Callable[[str], str] = str
-    fewest_digits: int = 0
+    is_valid: Callable[[re.Match[str]], bool] = lambda _: True
+    normalise: Callable[[str], str] = str
+    min_digits: int = 0
 
     def spans(self, text: str) -> Iterator[DetectedSpan]:
         for match in self.pattern.finditer(text):
-            if self.holds(match):
+            if self.is_valid(match):
                 start, end = match.span("value")
-                yield DetectedSpan(start, end, self.label, self.same(text[start:end]))
+                yield DetectedSpan(start, end, self.label, self.normalise(text[start:end]))
 
 
-def not_behind(letters: str) -> str:
-    """Return what a pattern begins with that may not begin behind some letters, a class of them without brackets.
+class Scanner:
+    """Runs detectors over a text. Their order is their priority where spans overlap."""
 
-    A line break that was written as an escape ends in a letter, and is a break all the same.
+    def __init__(self, detectors: Iterable[Detector]) -> None:
+        self._detectors = tuple(detectors)
+        self._hints = [(hint, index) for index, detector in enumerate(self._detectors) for hint in detector.hints]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._detectors
+
+    def spans(self, text: str) -> list[DetectedSpan]:
+        """Return the detected spans in text order, without overlaps."""
+        found = [span for detector in self._hinted(text) for span in detector.spans(text)]
+        if len(found) < 2:  # noqa: PLR2004 - two are needed to overlap
+            return found
+        covered = bytearray(len(text))
+        accepted = []
+        for span in found:
+            if covered.find(1, span.start, span.end) < 0:
+                covered[span.start : span.end] = b"\1" * (span.end - span.start)
+                accepted.append(span)
+        return sorted(accepted)
+
+    def _hinted(self, text: str) -> list[Detector]:
+        """Return the detectors whose hints occur in the text: most texts hint at very few."""
+        lowered = text.lower()
+        hinted = sorted({index for hint, index in self._hints if hint in lowered})
+        digits = sum(map(text.count, "0123456789"))
+        return [detector for detector in map(self._detectors.__getitem__, hinted) if detector.min_digits <= digits]
+
+
+def not_after(characters: str) -> str:
+    r"""Return a pattern prefix: no match directly after these characters (a character class without its brackets).
+
+    An escaped line break such as ``\n`` ends in a letter, but counts as a break.
     """
-    return rf"(?:(?<![\\{letters}])|(?<=\\[nrt]))"
+    return rf"(?:(?<![\\{characters}])|(?<=\\[nrt]))"
 
 
 def digits_of(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What personal data looks like: addresses and numbers, checked as far as they carry their own proof."""
+"""Detectors of personal data: addresses and numbers, verified by their check digits where they have any."""
 
 from __future__ import annotations
 
@@ -6,22 +6,24 @@ import ipaddress
 import re
 from typing import TYPE_CHECKING
 
-from weft.capabilities.redaction.detector import DetectedSpan, Detector, SignFinder, digits_of, not_behind
+from weft.capabilities.redaction.detector import DetectedSpan, Detector, PatternDetector, digits_of, not_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_FILES = frozenset({"png", "jpg", "jpeg", "gif", "svg", "webp", "pdf", "css", "js", "ts", "json", "html", "txt", "md"})
-# Of what is only digits, their number is the hint.
-_ANYWHERE = ("",)
+_FILE_SUFFIXES = frozenset(
+    {"png", "jpg", "jpeg", "gif", "svg", "webp", "pdf", "css", "js", "ts", "json", "html", "txt", "md"}
+)
+# Matches every text: for plain numbers, min_digits is the only hint.
+_ANY_TEXT = ("",)
 _PHONE_DIGITS = range(7, 16)
-# How a payment card's number begins, and how long it is then.
-_CARDS = re.compile(
+# Issuer prefixes of payment card numbers, with their lengths.
+_CARD_NUMBER = re.compile(
     r"4(?:\d{12}|\d{15}|\d{18})|5[1-5]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720)\d{12}|3[47]\d{13}|"
     r"6(?:011|5\d\d|4[4-9]\d)\d{12}|35(?:2[89]|[3-8]\d)\d{12}|3(?:0[0-5]|[68]\d)\d{11}|62\d{14,17}"
 )
-# How many letters and digits an IBAN has, by country.
-_IBANS = {
+# Countries by the length of their IBAN.
+_IBAN_COUNTRIES = {
     15: "NO",
     16: "BE",
     18: "DK FI FO GL NL SD",
@@ -40,8 +42,8 @@ _IBANS = {
     31: "MT SC",
     33: "RU",
 }
-_IBAN_LENGTHS = {country: length for length, countries in _IBANS.items() for country in countries.split()}
-_BEFORE_NUMBERS = re.compile(
+_IBAN_LENGTHS = {country: length for length, countries in _IBAN_COUNTRIES.items() for country in countries.split()}
+_VERSION_PREFIX = re.compile(
     r"(?i)(?:\b(?:version|ver|release|build|section|chapter|clause|table|figure|rule|part|step)\.?|§|[=<>~^]=?|\b[a-z]+/)"
     r"\s?[:=]?\s?[\"']?\Z"
 )
@@ -52,67 +54,67 @@ _DATE = (
 )
 
 
-class Ibans:
-    """Bank accounts. How long a number is depends on its country; words in capitals may follow it."""
+class IbanDetector:
+    """IBANs. The length depends on the country, so capital letters right after the number are not part of it."""
 
     label = "iban"
-    hints = _ANYWHERE
-    fewest_digits = 7
+    hints = _ANY_TEXT
+    min_digits = 7
 
     def spans(self, text: str) -> Iterator[DetectedSpan]:
-        for match in _IBAN.finditer(text):
-            value = _first_letters(match["value"], _IBAN_LENGTHS.get(match["value"][:2], 0))
+        for match in _IBAN_PATTERN.finditer(text):
+            value = _prefix(match["value"], _IBAN_LENGTHS.get(match["value"][:2], 0))
             end = match.start("value") + len(value)
             if value and is_iban(value) and not text[end : end + 1].isalnum():
                 yield DetectedSpan(match.start("value"), end, self.label, value.replace(" ", ""))
 
 
 def is_card(digits: str) -> bool:
-    """Tell whether digits are the number of a payment card: by how they begin, how many there are and the last one."""
+    """Check a payment card number: issuer prefix, length and Luhn check digit."""
     doubled = [sum(divmod(int(d) * 2, 10)) if place % 2 else int(d) for place, d in enumerate(reversed(digits))]
-    return _CARDS.fullmatch(digits) is not None and sum(doubled) % 10 == 0
+    return _CARD_NUMBER.fullmatch(digits) is not None and sum(doubled) % 10 == 0
 
 
 def is_iban(text: str) -> bool:
-    """Tell whether a text is the number of an account, by the check digits in it."""
+    """Check the two check digits of an IBAN (ISO 7064 mod 97)."""
     plain = text.replace(" ", "")
     return int("".join(str(int(letter, 36)) for letter in plain[4:] + plain[:4])) % 97 == 1
 
 
-def _first_letters(text: str, count: int) -> str:
-    """Return the beginning of a text with so many letters and digits, or nothing if it has fewer."""
+def _prefix(text: str, count: int) -> str:
+    """Return the shortest prefix with ``count`` non-space characters, or an empty string if there are fewer."""
     places = [place for place, letter in enumerate(text) if letter != " "]
     return text[: places[count - 1] + 1] if 0 < count <= len(places) else ""
 
 
 def _is_email(match: re.Match[str]) -> bool:
-    return match["top"].lower() not in _FILES and match["value"].partition("@")[0] != "git"
+    return match["top"].lower() not in _FILE_SUFFIXES and match["value"].partition("@")[0] != "git"
 
 
 def _is_international(match: re.Match[str]) -> bool:
-    """Tell whether a number with a plus is one to call: a bare one might as well be an amount, unless it is long."""
+    """Accept a number with a plus if it is grouped or long: a short bare one may be an amount."""
     value = match["value"]
     digits = len(digits_of(value))
-    return digits in _PHONE_DIGITS and (digits >= _BARE_PHONE_DIGITS or digits + 1 < len(value))
+    return digits in _PHONE_DIGITS and (digits >= _MIN_BARE_PHONE_DIGITS or digits + 1 < len(value))
 
 
 def _is_labelled_phone(match: re.Match[str]) -> bool:
     return len(digits_of(match["value"])) in _PHONE_DIGITS
 
 
-def _is_address(match: re.Match[str]) -> bool:
-    """Tell whether four numbers are somebody's address, and not a version, a section or nobody's in particular."""
-    if _BEFORE_NUMBERS.search(match.string, max(0, match.start("value") - 16), match.start("value")):
+def _is_ipv4(match: re.Match[str]) -> bool:
+    """Reject version and section numbers, and addresses that identify no host."""
+    if _VERSION_PREFIX.search(match.string, max(0, match.start("value") - 16), match.start("value")):
         return False
     first = int(match["value"].partition(".")[0])
     return first not in {0, 127, 255}
 
 
-def _is_address_6(match: re.Match[str]) -> bool:
+def _is_ipv6(match: re.Match[str]) -> bool:
     value = match["value"]
     groups = [group for group in value.split(":") if group]
-    # Two short words with two colons between them are a name in many languages.
-    if not digits_of(value) or (len(groups) < _SURE_GROUPS and len(groups[0]) < _WHOLE_GROUP):
+    # Two short words joined by '::' are a qualified name in many programming languages.
+    if not digits_of(value) or (len(groups) < _MIN_GROUPS and len(groups[0]) < _FULL_GROUP):
         return False
     try:
         address = ipaddress.IPv6Address(value)
@@ -121,70 +123,66 @@ def _is_address_6(match: re.Match[str]) -> bool:
     return not (address.is_loopback or address.is_unspecified)
 
 
-def _is_hardware(match: re.Match[str]) -> bool:
+def _is_mac(match: re.Match[str]) -> bool:
     value = match["value"].lower()
-    said = set(value) - set(":-.")
-    # Without a letter, only colons tell it from a date with a time, or from a number in groups.
-    return said not in ({"0"}, {"f"}) and (":" in value or bool(said & set("abcdef")))
+    digits = set(value) - set(":-.")
+    # Without a letter it may be a date with a time or a grouped number, unless the separators are colons.
+    return digits not in ({"0"}, {"f"}) and (":" in value or bool(digits & set("abcdef")))
 
 
-def _plain(text: str) -> str:
-    return text.replace(" ", "").lower()
-
-
-_BARE_PHONE_DIGITS = 10
-_SURE_GROUPS = 3
-_WHOLE_GROUP = 4
-_IBAN = re.compile(rf"{not_behind('A-Za-z0-9')}(?P<value>[A-Z]{{2}}[0-9]{{2}}(?:[ ]?[A-Z0-9]){{11,30}})")
+_MIN_BARE_PHONE_DIGITS = 10
+_MIN_GROUPS = 3
+_FULL_GROUP = 4
+_IBAN_PATTERN = re.compile(rf"{not_after('A-Za-z0-9')}(?P<value>[A-Z]{{2}}[0-9]{{2}}(?:[ ]?[A-Z0-9]){{11,30}})")
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _HEX = "[0-9A-Fa-f]"
-_NOT_IN_A_WORD = not_behind(r"\w.+-")
-_APART = r"[ ().\-/]{0,2}"
+_WORD_START = not_after(r"\w.+-")
+_PHONE_SEPARATOR = r"[ ().\-/]{0,2}"
 
-# Whatever stands first wins where two find the same.
-PERSONAL: tuple[SignFinder, ...] = (
-    Detector(
+# In order of priority: the first detector wins an overlap.
+PII_DETECTORS: tuple[Detector, ...] = (
+    PatternDetector(
         "email",
         ("@",),
         re.compile(
-            rf"{_NOT_IN_A_WORD}(?P<value>[\w.+-]{{1,64}}@(?:[\w-]{{1,63}}\.){{1,8}}"
+            rf"{_WORD_START}(?P<value>[\w.+-]{{1,64}}@(?:[\w-]{{1,63}}\.){{1,8}}"
             r"(?P<top>[^\W\d_]{2,24}|xn--[a-z0-9-]{2,59}))(?![\w@-])"
         ),
         _is_email,
         str.lower,
     ),
-    Ibans(),
-    Detector(
+    IbanDetector(),
+    PatternDetector(
         "card",
-        _ANYWHERE,
+        _ANY_TEXT,
         re.compile(
-            rf"{not_behind('A-Za-z0-9_.-')}(?P<value>[0-9]{{4}}(?P<gap>[ -]?)(?:[0-9]{{4}}(?P=gap)[0-9]{{4}}(?P=gap)"
+            rf"{not_after('A-Za-z0-9_.-')}(?P<value>[0-9]{{4}}(?P<gap>[ -]?)(?:[0-9]{{4}}(?P=gap)[0-9]{{4}}(?P=gap)"
             r"[0-9]{1,7}|[0-9]{6}(?P=gap)[0-9]{4,5}))(?![A-Za-z0-9_]|[.-][0-9])"
         ),
         lambda match: is_card(digits_of(match["value"])),
         digits_of,
-        fewest_digits=13,
+        min_digits=13,
     ),
-    Detector(
+    PatternDetector(
         "ssn",
         ("-",),
         re.compile(
-            rf"{not_behind('A-Za-z0-9_-')}(?P<value>(?!000|666|9)[0-9]{{3}}-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}})(?![\w-])"
+            rf"{not_after('A-Za-z0-9_-')}(?P<value>(?!000|666|9)[0-9]{{3}}-(?!00)[0-9]{{2}}-(?!0000)[0-9]{{4}})(?![\w-])"
         ),
-        same=digits_of,
-        fewest_digits=9,
+        normalise=digits_of,
+        min_digits=9,
     ),
-    Detector(
+    PatternDetector(
         "ssn",
         ("ssn", "social"),
         re.compile(
             r"(?i)(?:ssn|social[ _]security(?:[ _](?:number|no\.?))?)[\"']?[ :=#]{0,4}(?:is )?[\"']?"
             r"(?P<value>[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4})(?![\w-])"
         ),
-        same=digits_of,
-        fewest_digits=9,
+        normalise=digits_of,
+        min_digits=9,
     ),
-    Detector(
+    PatternDetector(
         "birth date",
         ("dob", "d.o.b", "birth", "born", "gebor", "geburt"),
         re.compile(
@@ -192,66 +190,66 @@ PERSONAL: tuple[SignFinder, ...] = (
             r"geboren(?: am)?)"
             rf"[\"']?[ ]{{0,3}}[:=]?[ ]{{0,3}}(?:is )?[\"']?(?P<value>{_DATE})(?![0-9])"
         ),
-        fewest_digits=5,
+        min_digits=5,
     ),
-    Detector(
+    PatternDetector(
         "phone",
         ("+",),
-        re.compile(rf"{not_behind('A-Za-z0-9_+')}(?P<value>\+[1-9](?:{_APART}[0-9]){{6,14}})(?![A-Za-z0-9_])"),
+        re.compile(rf"{not_after('A-Za-z0-9_+')}(?P<value>\+[1-9](?:{_PHONE_SEPARATOR}[0-9]){{6,14}})(?![A-Za-z0-9_])"),
         _is_international,
         digits_of,
-        fewest_digits=7,
+        min_digits=7,
     ),
-    Detector(
+    PatternDetector(
         "phone",
-        _ANYWHERE,
+        _ANY_TEXT,
         re.compile(
-            rf"{not_behind('A-Za-z0-9_.+-')}(?P<value>(?:1[ .-])?(?:\([2-9][0-9]{{2}}\)[ ]?|[2-9][0-9]{{2}}[.-])"
+            rf"{not_after('A-Za-z0-9_.+-')}(?P<value>(?:1[ .-])?(?:\([2-9][0-9]{{2}}\)[ ]?|[2-9][0-9]{{2}}[.-])"
             r"[0-9]{3}[.-][0-9]{4}|0[1-9](?:[ .][0-9]{2}){4}|0[1-9][0-9]{1,3}[ /][0-9]{3,4}[ -][0-9]{3,4}"
             r"|0[1-9][0-9]{1,3}[ ]?/[ ]?[0-9]{5,8}|\(0[0-9]{2,4}\)[ ]?[0-9]{3,4}[ -]?[0-9]{3,4})(?![\w-]|[.][0-9])"
         ),
-        same=digits_of,
-        fewest_digits=9,
+        normalise=digits_of,
+        min_digits=9,
     ),
-    Detector(
+    PatternDetector(
         "phone",
         ("phone", "tel", "mobil", "handy", "cell", "fax", "whatsapp", "sms", "call me"),
         re.compile(
             r"(?i)(?:phone|tel|telephone|telefon|mobile|handy|cell|fax|whatsapp|sms|call me at|call me on)"
             r"(?:[ _](?:number|no))?[\"']?\.?[ :=#]{0,4}(?:is )?[\"']?"
-            rf"(?P<value>[(]?[0-9](?:{_APART}[0-9]){{6,14}})(?![A-Za-z0-9_])"
+            rf"(?P<value>[(]?[0-9](?:{_PHONE_SEPARATOR}[0-9]){{6,14}})(?![A-Za-z0-9_])"
         ),
         _is_labelled_phone,
         digits_of,
-        fewest_digits=7,
+        min_digits=7,
     ),
-    Detector(
+    PatternDetector(
         "ip",
         (":",),
         re.compile(
-            rf"{not_behind('A-Za-z0-9_:.')}(?P<value>{_HEX}{{0,4}}(?::{_HEX}{{0,4}}){{2,7}})(?![A-Za-z0-9_:]|[.][0-9])"
+            rf"{not_after('A-Za-z0-9_:.')}(?P<value>{_HEX}{{0,4}}(?::{_HEX}{{0,4}}){{2,7}})(?![A-Za-z0-9_:]|[.][0-9])"
         ),
-        _is_address_6,
+        _is_ipv6,
         str.lower,
-        fewest_digits=1,
+        min_digits=1,
     ),
-    Detector(
+    PatternDetector(
         "mac",
         (":", "-", "."),
         re.compile(
-            rf"{not_behind('A-Za-z0-9_:.-')}(?P<value>{_HEX}{{2}}(?P<gap>[:-])(?:{_HEX}{{2}}(?P=gap)){{4}}{_HEX}{{2}}"
+            rf"{not_after('A-Za-z0-9_:.-')}(?P<value>{_HEX}{{2}}(?P<gap>[:-])(?:{_HEX}{{2}}(?P=gap)){{4}}{_HEX}{{2}}"
             rf"|(?:{_HEX}{{4}}[.]){{2}}{_HEX}{{4}})(?![\w:.-]\w?)"
         ),
-        _is_hardware,
+        _is_mac,
         str.lower,
     ),
-    Detector(
+    PatternDetector(
         "ip",
         (".",),
         re.compile(
-            rf"{not_behind('A-Za-z0-9_.')}(?<![A-Za-z]-)(?P<value>(?:{_OCTET}[.]){{3}}{_OCTET})(?!\w|-[A-Za-z]|[.][0-9])"
+            rf"{not_after('A-Za-z0-9_.')}(?<![A-Za-z]-)(?P<value>(?:{_OCTET}[.]){{3}}{_OCTET})(?!\w|-[A-Za-z]|[.][0-9])"
         ),
-        _is_address,
-        fewest_digits=4,
+        _is_ipv4,
+        min_digits=4,
     ),
 )

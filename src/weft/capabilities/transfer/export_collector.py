@@ -27,8 +27,8 @@ from weft.capabilities.record_log.engine_items import (
     sources_in,
     version_item,
 )
-from weft.capabilities.record_log.item_content import content_of
 from weft.capabilities.record_log.lookup import Finder, numbered_here
+from weft.capabilities.record_log.model import stored_content
 from weft.capabilities.record_log.redacted_items import bare
 from weft.capabilities.record_log.redacted_records import as_shown
 from weft.capabilities.records.event_classes import context_event
@@ -409,7 +409,7 @@ class ExportRun:
         """Return what a stored item says: in itself, or kept beside it."""
         if isinstance(item.content, str):
             return item.content
-        content = await content_of(item, kept.session_id, self.sources.records)
+        content = await stored_content(item, kept.session_id, self.sources.records)
         try:
             return None if content is None else content.decode()
         except UnicodeDecodeError:

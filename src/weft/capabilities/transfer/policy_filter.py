@@ -8,14 +8,14 @@ import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.messages.model import ADMINS
+from weft.capabilities.record_log import record_text as prose
 from weft.capabilities.record_log import redacted_items as hiding
 from weft.capabilities.record_log.engine_items import EngineItem, Sensitivity, by_reference, digest_of, sensitivity_of
 from weft.capabilities.record_log.redacted_records import without_hash
 from weft.capabilities.records.model import RECORD_TYPES, Block, ContextAssembly, ContextEvent, ContextInjection
 from weft.capabilities.records.recorder import items_of
 from weft.capabilities.records.refs import Link
-from weft.capabilities.redaction import record_text as prose
-from weft.capabilities.redaction.masker import EVERYTHING, Masker, Sort
+from weft.capabilities.redaction.masker import ALL_CATEGORIES, DetectorCategory, Masker
 from weft.capabilities.sessions.model import Pattern
 from weft.kernel.fields import ShortText
 from weft.kernel.identity import ANYONE
@@ -64,7 +64,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         msgspec.Meta(description="Contents as they are, only named by digest, or not at all."),
     ] = "full"
     mask: Annotated[
-        tuple[Sort, ...], msgspec.Meta(max_length=2, description="What is masked: secrets, pii (personal data).")
+        tuple[DetectorCategory, ...],
+        msgspec.Meta(max_length=2, description="What is masked: secrets, pii (personal data)."),
     ] = ("secrets",)
     on_block: Annotated[
         Literal["omit", "policy_blocked"],
@@ -90,7 +91,7 @@ class AppliedPolicy:
         self._definition = definition
         self._by = f"policy:{name}"
         self._mask = Masker(definition.mask)
-        self._mask_of_redactions = Masker(EVERYTHING)
+        self._mask_of_redactions = Masker(ALL_CATEGORIES)
         # Whose contents others must not give away: by what they quote, or by a digest of it.
         self._hidden: set[str] = set()
 
@@ -117,10 +118,10 @@ class AppliedPolicy:
         if any(_is_above(level, self._definition.sensitivity) for level in levels):
             self.omitted += 1
             return None
-        leaving = prose.unquoted(record, self._may_not_be_quoted, digests=self._definition.content == "reference")
-        leaving = self._without_hash(prose.masked(leaving, self._mask))
+        leaving = prose.replace_quotes(record, self._may_not_be_quoted, digests=self._definition.content == "reference")
+        leaving = self._without_hash(prose.mask_record(leaving, self._mask))
         if self._definition.content == "none":
-            leaving = prose.wordless(leaving)
+            leaving = prose.strip_text(leaving)
         self._note(record, leaving)
         if leaving == record:
             return record
@@ -150,7 +151,7 @@ class AppliedPolicy:
     def words(self, value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
         """Return what somebody wrote outside any record as it may leave."""
         if self._definition.content == "none":
-            return prose.WITHHELD if isinstance(value, str) else {}
+            return prose.REDACTED if isinstance(value, str) else {}
         return self._mask.value(value)
 
     def _may_leave(self, record: ContextItem, readable_by: tuple[str, ...]) -> bool:

@@ -12,7 +12,7 @@ from weft.transports.cli.render import block, cell, harmless, indent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from weft.capabilities.record_log.add import RecordAdvanced, RecordsAdded
+    from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
     from weft.capabilities.record_log.list_records import ListedRecord, Records
     from weft.capabilities.record_log.show import RecordShown
 
@@ -103,7 +103,7 @@ def _render_added(answer: RecordsAdded) -> str:
     )
 
 
-def _render_advanced(answer: RecordAdvanced) -> str:
+def _render_lifecycle(answer: LifecycleSet) -> str:
     return f"{harmless(answer.record_id)}: {answer.previous} → {answer.lifecycle} (event {answer.seq})"
 
 
@@ -112,5 +112,5 @@ FORMS: dict[str, Callable[[Any], str]] = {
     "records.list": _render_list,
     "records.show": _render_record,
     "records.add": _render_added,
-    "records.advance": _render_advanced,
+    "records.set_lifecycle": _render_lifecycle,
 }

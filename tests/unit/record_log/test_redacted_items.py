@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from weft.capabilities.record_log import record_text as prose
 from weft.capabilities.record_log.engine_items import EngineItem
 from weft.capabilities.record_log.redacted_items import redacted
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, MissingContext
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import Redaction
 from weft.capabilities.redaction import masker as masking
-from weft.capabilities.redaction import record_text as prose
 from weft.capabilities.redaction.masker import Masker
 from weft.capabilities.transfer.policy_filter import AppliedPolicy, Definition
 
@@ -56,7 +56,7 @@ def test_an_encrypted_reference_keeps_the_digest_it_had() -> None:
 
 
 def test_more_values_than_are_numbered_are_still_masked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(masking, "_MOST_NUMBERED", 1)
+    monkeypatch.setattr(masking, "_MAX_NUMBERED", 1)
     assert Masker().text("a@x.org b@x.org a@x.org") == "[email 1] [email] [email 1]"
 
 
@@ -116,17 +116,17 @@ WORDS: dict[str, dict[str, Any]] = {
 def test_words_are_masked_and_withheld_wherever_they_stand_and_the_record_stays_valid(kind: str) -> None:
     made = {"created_at": "2026-01-01T00:00:00Z"} if kind != "context_event" else {}
     record = msgspec.convert({"schema_version": "0.1.0", **made, **WORDS[kind]}, RECORD_TYPES[kind])
-    for shown in (prose.masked(record, Masker()), prose.wordless(prose.masked(record, Masker()))):
+    for shown in (prose.mask_record(record, Masker()), prose.strip_text(prose.mask_record(record, Masker()))):
         told = msgspec.json.encode(shown)
         assert MAIL.encode() not in told
         assert msgspec.json.decode(told, type=RECORD_TYPES[kind]) == shown
-    assert prose.masked(record, Masker([])) == record
+    assert prose.mask_record(record, Masker([])) == record
 
 
 def test_ids_stay_so_that_references_meet() -> None:
     said = {**WORDS["missing_context"], "missing_id": MAIL, "resolution_refs": [MAIL, {"id": MAIL}]}
     raw = {"schema_version": "0.1.0", "created_at": "2026-01-01T00:00:00Z", **said}
-    masked = prose.masked(msgspec.convert(raw, MissingContext), Masker())
+    masked = prose.mask_record(msgspec.convert(raw, MissingContext), Masker())
     assert (masked.missing_id, masked.resolution_refs) == (MAIL, (MAIL, Link(id=MAIL)))
 
 

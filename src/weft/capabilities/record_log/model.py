@@ -1,0 +1,45 @@
+"""Shared parts of the record operations: the tool name, common fields, and content that is stored next to an item."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+
+from weft.capabilities.records.refs import Link
+from weft.capabilities.sessions.model import SessionId
+
+if TYPE_CHECKING:
+    from weft.capabilities.records.model import ContextItem
+    from weft.capabilities.records.store import RecordStore
+
+TOOL = "context_records"
+RecordId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=500,
+        pattern=r"^[^\x00-\x1f\x7f]+\Z",
+        description="The record's id, as records.list returns it.",
+        extra_json_schema={"examples": ["board:session_a1b2c3d4e5f60718/goal/1.3"]},
+    ),
+]
+OfSession = Annotated[
+    SessionId | None, msgspec.Meta(description="Optional check: the record must belong to this session.")
+]
+# Kinds of content_ref under which an item refers to content that Weft stores for it: text, or any other JSON.
+TEXT_CONTENT, JSON_CONTENT = "content", "content_json"
+
+
+async def stored_content(item: ContextItem, session_id: str | None, records: RecordStore) -> bytes | None:
+    """Return the content stored for an item if it has the digest that the item names.
+
+    Content is looked up by the item, never by its digest: a digest alone must not give access to it.
+    """
+    ref = item.content_ref
+    if not isinstance(ref, Link) or not isinstance(ref.digest, str):
+        return None
+    content = await records.content(session_id, item.item_id)
+    matches = content is not None and ref.digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return content if matches else None
