@@ -1,7 +1,7 @@
 # Written by scripts/generate.py from the error tree; change the errors instead.
 """Every error a call can end with, to catch by name; weft.kernel.errors draws the tree."""
 
-from weft.capabilities.access.model import AgentExists, AgentNotFound, InvalidParent, KeyUnknown
+from weft.capabilities.access.model import AgentExists, AgentNotFound, ApiKeyNotFound, InvalidParent
 from weft.capabilities.agent_context.model import (
     ContextKeyNotFound,
     ContextLimitExceeded,
@@ -10,7 +10,12 @@ from weft.capabilities.agent_context.model import (
 )
 from weft.capabilities.board.guidance import ConventionsNotFound
 from weft.capabilities.board.model import InvalidKey, KeyNotFound, StoreFull, ValueTooLarge
-from weft.capabilities.events.webhooks.model import AddressRefused, TooManyWebhooks, WebhookCannotRun, WebhookNotFound
+from weft.capabilities.events.webhooks.model import (
+    AddressNotAllowed,
+    TooManyWebhooks,
+    WebhookCannotRun,
+    WebhookNotFound,
+)
 from weft.capabilities.history.line_ids import (
     BranchExists,
     BranchInUse,
@@ -86,11 +91,12 @@ from weft.kernel.errors import (
 from weft.settings import InvalidSetting
 
 __all__ = [
-    "AddressRefused",
+    "AddressNotAllowed",
     "AgentExists",
     "AgentNotFound",
     "AlreadyResolved",
     "AlreadyServing",
+    "ApiKeyNotFound",
     "AuthenticationError",
     "BranchExists",
     "BranchInUse",
@@ -127,7 +133,6 @@ __all__ = [
     "InvalidSetting",
     "KeyExists",
     "KeyNotFound",
-    "KeyUnknown",
     "LineNotFound",
     "MemoryForgets",
     "MemoryLimitExceeded",

@@ -5,11 +5,11 @@ from weft.capabilities.access.audit import AuditEntry, AuditLog
 from weft.capabilities.access.operations import (
     AgentCreated,
     AgentInfo,
-    Agents,
+    AgentList,
     ApiKeyCreated,
     ApiKeyInfo,
-    ApiKeys,
-    Done,
+    ApiKeyList,
+    Success,
     TokenIssued,
 )
 from weft.capabilities.agent_context.copy_context import ContextCopied
@@ -55,14 +55,14 @@ from weft.capabilities.events.operations import Events
 from weft.capabilities.events.webhooks.operations import (
     DeliveryInfo,
     DeliveryList,
-    Replayed,
     WebhookCreated,
     WebhookDeleted,
     WebhookInfo,
     WebhookList,
+    WebhookReplayed,
     WebhookTested,
 )
-from weft.capabilities.guidance.operations import OfferedCall, UsageGuidance
+from weft.capabilities.guidance.operations import AllowedCall, UsageGuidance
 from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
 from weft.capabilities.history.diff import Differences, KeyDiff
 from weft.capabilities.history.log import (
@@ -134,7 +134,7 @@ from weft.capabilities.metrics.model import (
     CacheStats,
     ConnectionStats,
     DatabasePerformance,
-    OperationFigures,
+    OperationMetrics,
     PerformanceTrends,
     PoolStats,
     SystemInfo,
@@ -189,7 +189,7 @@ from weft.capabilities.sessions.operations import (
     SessionCreated,
     SessionDeleted,
     SessionInfo,
-    Sessions,
+    SessionList,
 )
 from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
@@ -204,10 +204,11 @@ __all__ = [
     "AgentDefined",
     "AgentDefinition",
     "AgentInfo",
-    "Agents",
+    "AgentList",
+    "AllowedCall",
     "ApiKeyCreated",
     "ApiKeyInfo",
-    "ApiKeys",
+    "ApiKeyList",
     "AuditEntry",
     "AuditLog",
     "Bisected",
@@ -265,7 +266,6 @@ __all__ = [
     "DomainInfo",
     "DomainLeft",
     "DomainList",
-    "Done",
     "EntriesRead",
     "EntryDeleted",
     "EntryDifference",
@@ -330,9 +330,8 @@ __all__ = [
     "NamingRecord",
     "NewDocument",
     "NotTaken",
-    "OfferedCall",
     "OpenTelemetryMapping",
-    "OperationFigures",
+    "OperationMetrics",
     "OtherMapping",
     "PageRegion",
     "PastEntry",
@@ -357,7 +356,6 @@ __all__ = [
     "RedactionInfo",
     "ReindexingShown",
     "RememberedEntry",
-    "Replayed",
     "RequestInfo",
     "ResourceInfo",
     "RetentionCleared",
@@ -376,10 +374,10 @@ __all__ = [
     "SessionDeleted",
     "SessionFound",
     "SessionInfo",
+    "SessionList",
     "SessionOverview",
     "SessionResourceInfo",
     "SessionStatistics",
-    "Sessions",
     "Side",
     "SimilarFound",
     "SnapshotDeleted",
@@ -397,6 +395,7 @@ __all__ = [
     "SourceRemoved",
     "SourceResolved",
     "StoredEntry",
+    "Success",
     "Switched",
     "Synced",
     "SystemInfo",
@@ -414,6 +413,7 @@ __all__ = [
     "WebhookDeleted",
     "WebhookInfo",
     "WebhookList",
+    "WebhookReplayed",
     "WebhookTested",
     "XPath",
 ]

@@ -165,6 +165,6 @@ def test_refusals_say_what_to_do_next(launch: CommandLine) -> None:
 def test_an_admin_reads_the_figures_and_anyone_what_they_may_do(desk: Desk) -> None:
     assert desk.admin.json("performance", "read")["requesting_agent"] == "admin"
     assert "PERMISSION_DENIED" in desk.planner.run("performance", "read", code=3).stderr
-    tools = {offered["tool"] for offered in desk.planner.json("usage", "guidance")["operations"]}
+    tools = {offered["tool"] for offered in desk.planner.json("agent", "capabilities")["operations"]}
     assert "add_message" in tools
     assert "get_performance_metrics" not in tools

@@ -97,12 +97,12 @@ async def test_a_rotated_key_gives_way_to_the_new_one(world: World) -> None:
         await world.planner.list()
     with refused("AUTHENTICATION_ERROR"):
         await token.list()
-    with refused("KEY_UNKNOWN"):
+    with refused("API_KEY_NOT_FOUND"):
         await world.admin.call("key.rotate", key_id=world.planner.key_id)
 
 
 async def test_everyone_may_rotate_only_their_own_key(world: World) -> None:
-    with refused("KEY_UNKNOWN"):
+    with refused("API_KEY_NOT_FOUND"):
         await world.analysis.call("key.rotate", key_id=world.planner.key_id)
     rotated = await world.analysis.call("key.rotate", key_id=world.analysis.key_id)
     assert await world.analysis.with_credential(rotated["api_key"]).keys() == []

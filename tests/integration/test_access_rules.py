@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.world import refused
-from weft.capabilities.events.model import Interest
+from weft.capabilities.events.model import EventFilter
 
 if TYPE_CHECKING:
     from support.world import World
@@ -240,12 +240,12 @@ async def test_whoever_is_told_that_there_is_nothing_was_denied_all_the_same(wor
         with refused("SESSION_NOT_FOUND"):
             await attempt
     with refused("SESSION_NOT_FOUND"):
-        await anext(outside.follow(Interest("closed"), 0))
-    with refused("KEY_UNKNOWN"):
+        await anext(outside.follow(EventFilter("closed"), 0))
+    with refused("API_KEY_NOT_FOUND"):
         await world.analysis.call("key.rotate", key_id=world.planner.key_id)
     with refused("SESSION_NOT_FOUND"):
         await world.analysis.in_session("none").list()
-    with refused("KEY_UNKNOWN"):
+    with refused("API_KEY_NOT_FOUND"):
         await world.analysis.call("key.rotate", key_id="key_0")
     denied = (await world.admin.audit(outcome="denied"))[::-1]
     assert [(row["action"], row["principal_id"], row["detail"]["code"]) for row in denied] == [
@@ -253,7 +253,7 @@ async def test_whoever_is_told_that_there_is_nothing_was_denied_all_the_same(wor
         ("board.write", "analysis", "SESSION_NOT_FOUND"),
         ("events.read", "analysis", "SESSION_NOT_FOUND"),
         ("events.read", "analysis", "SESSION_NOT_FOUND"),
-        ("key.rotate", "analysis", "KEY_UNKNOWN"),
+        ("key.rotate", "analysis", "API_KEY_NOT_FOUND"),
     ]
 
 
@@ -261,7 +261,7 @@ async def test_whoever_is_told_that_there_is_nothing_was_denied_all_the_same(wor
 async def test_following_is_judged_and_recorded_like_any_call(world: World) -> None:
     writer = await world.admin.create_agent("writer", permissions=["write"])
     with refused("PERMISSION_DENIED"):
-        await anext(writer.follow(Interest(), 0))
+        await anext(writer.follow(EventFilter(), 0))
     denied = (await world.admin.audit(outcome="denied"))[0]
     assert (denied["action"], denied["principal_id"]) == ("events.read", "writer")
 

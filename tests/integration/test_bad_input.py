@@ -165,7 +165,7 @@ VALID: dict[str, dict[str, Any]] = {
     "signing_key.rotate": {},
     "audit.list": {},
     "performance.read": {},
-    "usage.guidance": {},
+    "agent.capabilities": {},
 }
 # Text that belongs in no name, and how much of it.
 HOSTILE = ("../x", "..\\x", "key\n", "\x00", "\x1b[2J", "\ud800", "x" * 2_000_000, "' OR 1=1 --", "%", "{}")

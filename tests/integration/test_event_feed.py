@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.world import refused
-from weft.capabilities.events.model import Interest
+from weft.capabilities.events.model import EventFilter
 from weft.kernel.errors import WeftError
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ async def test_no_event_is_lost_or_repeated_between_two_writing_processes(world:
     seen: list[int] = []
 
     async def follow() -> None:
-        async for page in world.review.follow(Interest("s1"), 0):
+        async for page in world.review.follow(EventFilter("s1"), 0):
             seen.extend(event.seq for event in page.events)
             if len(seen) > 80:
                 return
@@ -161,7 +161,7 @@ async def test_following_ends_when_the_credential_does(world: World, operation: 
 async def _follow_to_the_end(caller: Caller) -> tuple[str, list[str]]:
     subjects: list[str] = []
     try:
-        async for page in caller.follow(Interest(), 0):
+        async for page in caller.follow(EventFilter(), 0):
             subjects += [event.subject for event in page.events]
     except WeftError as error:
         return error.code, subjects

@@ -8,7 +8,7 @@ import pytest
 
 from support.world import refused
 from weft.capabilities.board.operations import WriteEntry
-from weft.capabilities.events.model import Interest
+from weft.capabilities.events.model import EventFilter
 from weft.capabilities.events.operations import ReadEvents
 from weft.kernel.errors import PermissionDenied
 
@@ -26,7 +26,7 @@ async def test_a_guard_sees_who_asks_for_what_as_the_operation_will(world: World
 
     world.app.guards.append(guard)
     await world.analysis.write("goal", "ship")
-    await anext(world.review.follow(Interest("s1", ("goal",)), 0))
+    await anext(world.review.follow(EventFilter("s1", ("goal",)), 0))
     with refused("INVALID_INPUT_FORMAT"):
         await world.analysis.write("goal", if_version="one")
     with refused("PERMISSION_DENIED"):

@@ -11,7 +11,7 @@ import pytest
 
 from support.world import SESSION, Caller, outcome, refused
 from weft.app.dispatch import CallContext
-from weft.capabilities.events.model import Interest
+from weft.capabilities.events.model import EventFilter
 from weft.capabilities.missing_context.answers import MOST_OPEN, answer_key, question_key
 from weft.capabilities.records.model import RECORD_TYPES, MissingContext, Record
 from weft.kernel.correlation import Correlation
@@ -684,7 +684,7 @@ async def test_after_a_restart_everything_is_as_it_was(world: World) -> None:
 @pytest.mark.req("AC-13")
 @pytest.mark.req("AC-15")
 async def test_followers_are_told_of_each_step_and_never_of_the_question(world: World) -> None:
-    interest = Interest(SESSION, types=("context.missing.*",))
+    interest = EventFilter(SESSION, types=("context.missing.*",))
     missing_id = await report(world.planner, severity="high")
     await request(world.planner, missing_id, "user_question")
     await world.review.write(answer_key(missing_id), "Frankfurt only.")

@@ -35,7 +35,7 @@ READS = frozenset(
         "performance.read",
         "records.resolve",
         "records.schema",
-        "usage.guidance",
+        "agent.capabilities",
     }
 )
 BOARD = {"context_id": "board:s1"}

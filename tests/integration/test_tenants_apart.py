@@ -45,7 +45,7 @@ async def test_what_another_tenant_has_does_not_exist(neighbours: World) -> None
             await attempt
     with refused("AGENT_NOT_FOUND"):
         await neighbours.stranger.call("agent.update", agent_id="planner", disabled=True)
-    with refused("KEY_UNKNOWN"):
+    with refused("API_KEY_NOT_FOUND"):
         await neighbours.stranger.call("key.revoke", key_id=neighbours.planner.key_id)
     sessions = (await neighbours.admin.call("session.list"))["sessions"]
     assert [session["id"] for session in sessions] == ["s1"]

@@ -29,7 +29,7 @@ def test_every_example_is_a_request_the_operation_takes(operation: Operation) ->
 
 async def test_guidance_names_what_the_caller_may_do_and_nothing_else(world: World) -> None:
     async def tools(caller: object) -> set[str]:
-        answer = await caller.call("usage.guidance")
+        answer = await caller.call("agent.capabilities")
         return {offered["tool"] for offered in answer["operations"]}
 
     admins, planners, subagents = [await tools(c) for c in (world.admin, world.planner, world.review)]
@@ -42,7 +42,7 @@ async def test_guidance_names_what_the_caller_may_do_and_nothing_else(world: Wor
 
 async def test_guidance_tells_the_callers_own_standing(world: World) -> None:
     reader = await world.planner.with_token("planner", "planning", requested_permissions=["read"])
-    answer = await reader.call("usage.guidance")
+    answer = await reader.call("agent.capabilities")
     assert (answer["access_level"], answer["permissions"], answer["not_granted"]) == (
         "READ_ONLY",
         ["read"],
@@ -50,27 +50,27 @@ async def test_guidance_tells_the_callers_own_standing(world: World) -> None:
     )
     assert "add_message" not in {offered["tool"] for offered in answer["operations"]}
     assert "refresh_token" in {offered["tool"] for offered in answer["operations"]}
-    assert (await world.admin.call("usage.guidance"))["access_level"] == "ADMIN"
-    assert (await world.planner.call("usage.guidance"))["access_level"] == "AGENT"
+    assert (await world.admin.call("agent.capabilities"))["access_level"] == "ADMIN"
+    assert (await world.planner.call("agent.capabilities"))["access_level"] == "AGENT"
 
 
 async def test_every_process_knows_at_once_what_a_caller_may_no_longer_do(world: World) -> None:
     elsewhere = world.planner.at(await world.another_app())
-    assert (await elsewhere.call("usage.guidance"))["access_level"] == "AGENT"
+    assert (await elsewhere.call("agent.capabilities"))["access_level"] == "AGENT"
     await world.admin.call("agent.update", agent_id="planner", permissions=["read"])
-    assert (await elsewhere.call("usage.guidance"))["access_level"] == "READ_ONLY"
+    assert (await elsewhere.call("agent.capabilities"))["access_level"] == "READ_ONLY"
     await world.admin.call("agent.update", agent_id="planner", disabled=True)
     with refused("AUTHENTICATION_ERROR"):
-        await elsewhere.call("usage.guidance")
+        await elsewhere.call("agent.capabilities")
 
 
 async def test_the_example_about_oneself_is_about_the_caller(world: World) -> None:
-    offered = {call["tool"]: call["example"] for call in (await world.review.call("usage.guidance"))["operations"]}
+    offered = {call["tool"]: call["example"] for call in (await world.review.call("agent.capabilities"))["operations"]}
     assert (await world.review.call("memory.overview", **offered["get_memory_overview"]))["agent_id"] == "review-2"
 
 
 @pytest.mark.parametrize("topic", ["coordination", "security", "troubleshooting"])
 async def test_advice_comes_by_subject(world: World, topic: str) -> None:
-    answer = await world.review.call("usage.guidance", guidance_type=topic)
+    answer = await world.review.call("agent.capabilities", guidance_type=topic)
     assert answer["operations"] == []
     assert len(answer["advice"]) >= 5

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from support.world import outcome
 from weft.app.dispatch import CallContext
-from weft.capabilities.events.model import Interest
+from weft.capabilities.events.model import EventFilter
 from weft.kernel.errors import WeftError
 from weft.transports.resources import parse_uri, read_resource
 
@@ -109,7 +109,7 @@ async def ways_of_reading(member: Member, session: str) -> AsyncIterator[tuple[s
     content = await read_resource(app, parse_uri(f"session://{session}"), arrival)
     yield "resource", msgspec.json.decode(content), True
     yield "events", await caller.events(session_id=session), False
-    yield "usage", await caller.call("usage.guidance"), False
+    yield "usage", await caller.call("agent.capabilities"), False
     for operation, raw in (
         ("session.get", {"session_id": session}),
         ("session.list", {"limit": 1000}),
@@ -159,7 +159,7 @@ class Follower:
     def __init__(self, member: Member, session: str, after: int) -> None:
         self.member = member
         self.told: set[int] = set()
-        self._pages = member.caller.follow(Interest(session, types=("message.*",)), after)
+        self._pages = member.caller.follow(EventFilter(session, types=("message.*",)), after)
 
     async def up_to(self, seq: int) -> None:
         """Follow until an event that everyone is told of has come."""

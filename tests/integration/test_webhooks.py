@@ -297,7 +297,7 @@ async def test_a_disabled_webhook_goes_on_where_it_stopped(world: World, there: 
 
 
 @pytest.mark.parametrize("change", [{"disabled": True}, {"permissions": ["read", "write"]}])
-async def test_a_webhook_ends_with_the_rights_of_its_maker(
+async def test_a_webhook_ends_with_the_rights_of_its_owner(
     world: World, there: Receiver, change: dict[str, Any]
 ) -> None:
     maker = await world.admin.create_agent("maker", permissions=["read", "write", "admin"])
@@ -311,7 +311,7 @@ async def test_a_webhook_ends_with_the_rights_of_its_maker(
         seen = await shown(world.admin, made)
         return not seen["enabled"] and seen
 
-    assert "'maker', who made it" in (await until(stopped))["reason"]
+    assert "its owner 'maker'" in (await until(stopped))["reason"]
     with refused("WEBHOOK_CANNOT_RUN"):
         await world.admin.call("webhook.update", webhook_id=made["webhook_id"], enabled=True)
     assert len(there.calls) == 1

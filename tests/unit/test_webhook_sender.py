@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 
 from support.receiver import receiver
 from support.world import refused
-from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS, Attempt, seconds_until_retry, signed_headers
+from weft.capabilities.events.webhooks.model import RETRY_AFTER_SECONDS, Attempt, backoff_seconds, signed_headers
 from weft.providers.webhook_sender import HttpSender, is_public
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ async def test_whatever_a_receiver_answers_is_an_attempt_that_failed(sender: Htt
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     async with server:
         attempt = await sender.send(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/", {}, b"{}")
-    assert not attempt.taken
+    assert not attempt.accepted
     assert attempt.error in {"connection_lost", "not_http"}
 
 
@@ -248,7 +248,7 @@ def test_the_headers_are_those_of_standard_webhooks() -> None:
 
 def test_the_waits_grow_and_differ_by_a_fifth() -> None:
     for attempts, seconds in enumerate(RETRY_AFTER_SECONDS, 1):
-        assert seconds_until_retry(attempts, 0.5) == seconds
-        assert seconds_until_retry(attempts, 0.0) == pytest.approx(seconds * 0.8)
-        assert seconds_until_retry(attempts, 1.0) == pytest.approx(seconds * 1.2)
-    assert seconds_until_retry(len(RETRY_AFTER_SECONDS) + 1, 0.5) is None
+        assert backoff_seconds(attempts, 0.5) == seconds
+        assert backoff_seconds(attempts, 0.0) == pytest.approx(seconds * 0.8)
+        assert backoff_seconds(attempts, 1.0) == pytest.approx(seconds * 1.2)
+    assert backoff_seconds(len(RETRY_AFTER_SECONDS) + 1, 0.5) is None

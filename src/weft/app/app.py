@@ -29,7 +29,7 @@ from weft.app.transfer import Exchange
 from weft.app.uploads import Uploads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.agent_context.model import ContextLimits
-from weft.capabilities.events.model import ENDINGS
+from weft.capabilities.events.model import SESSION_END_EVENTS
 from weft.capabilities.events.operations import ReadEvents
 from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from weft.app.dispatch import Guard
-    from weft.capabilities.events.model import EventPage, Interest
+    from weft.capabilities.events.model import EventFilter, EventPage
     from weft.capabilities.knowledge.sources.hooks import HookAnswer
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
@@ -222,7 +222,7 @@ class App:
         """Return who is calling, for faces that must know before there is an operation."""
         return await self._dispatcher.identify(arrival, now=True)
 
-    async def follow(self, arrival: CallContext, interest: Interest, after: int | None) -> AsyncIterator[EventPage]:
+    async def follow(self, arrival: CallContext, interest: EventFilter, after: int | None) -> AsyncIterator[EventPage]:
         """Yield pages of events, an empty one as a sign of life when nothing happens.
 
         The caller is identified again before each page and judged as if it read events, so a revoked credential ends
@@ -238,7 +238,7 @@ class App:
                 continue
             after = page.reached
             # Looked at afresh whenever it was quiet, or when what came may be the last there is to see.
-            going_on = bool(page.recorded) and not any(event.type in ENDINGS for event in page.events)
+            going_on = bool(page.recorded) and not any(event.type in SESSION_END_EVENTS for event in page.events)
             yield page
 
     async def position(self, arrival: CallContext) -> int:
@@ -312,7 +312,7 @@ class App:
     def _cache(self, name: str, level: Literal[1, 2], *, megabytes: int, seconds: int) -> Cache[Any]:
         return self.caches.register(Cache(name, level, megabytes * _MEBIBYTE, seconds, self.clock))
 
-    async def _next_page(self, actor: Actor, interest: Interest, after: int | None, *, going_on: bool) -> EventPage:
+    async def _next_page(self, actor: Actor, interest: EventFilter, after: int | None, *, going_on: bool) -> EventPage:
         request = ReadEvents(
             session_id=interest.session_id,
             keys=interest.keys,

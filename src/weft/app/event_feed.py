@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
-from weft.capabilities.events.model import READDRESSING, EventPage
+from weft.capabilities.events.model import AUDIENCE_CHANGES, EventPage
 from weft.capabilities.sessions.model import find_session
 from weft.kernel.errors import PermissionDenied
 from weft.storage.sql.access import SqlAccessStore
@@ -17,7 +17,7 @@ from weft.storage.sql.sessions import SqlSessionStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from weft.capabilities.events.model import Interest
+    from weft.capabilities.events.model import EventFilter
     from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
@@ -69,7 +69,7 @@ class LiveFeed:
                 tail.wake()
 
     async def next(
-        self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float, *, going_on: bool = False
+        self, actor: Actor, interest: EventFilter, after: int | None, wait_seconds: float, *, going_on: bool = False
     ) -> EventPage:
         """Return the next page. Who is ``going_on`` was checked before, and is content with what the tail has read."""
         tail = self._tail(actor.tenant)
@@ -92,7 +92,7 @@ class LiveFeed:
         return source
 
     async def _next(
-        self, tail: _Tail, actor: Actor, interest: Interest, after: int | None, wait_seconds: float
+        self, tail: _Tail, actor: Actor, interest: EventFilter, after: int | None, wait_seconds: float
     ) -> EventPage:
         deadline = asyncio.get_running_loop().time() + wait_seconds
         end = await tail.end(actor.epoch)
@@ -129,7 +129,7 @@ class LiveFeed:
             tail = self._tails[tenant] = _Tail(self._database, tenant)
         return tail
 
-    async def _check(self, actor: Actor, interest: Interest) -> None:
+    async def _check(self, actor: Actor, interest: EventFilter) -> None:
         """Make sure that the caller's access still stands, and that it takes part in the session it names."""
         if interest.session_id is None and not interest.personal and actor.is_subagent:
             raise PermissionDenied(
@@ -203,7 +203,7 @@ class _Tail:
                 self._complete_after = self._recent[min(dropped, len(self._recent)) - 1].event.seq
             new = await store.after(self._end, None, _REMEMBERED)
             self._recent.extend(new)
-            readdressed = [recorded.event.seq for recorded in new if recorded.event.type in READDRESSING]
+            readdressed = [recorded.event.seq for recorded in new if recorded.event.type in AUDIENCE_CHANGES]
             if readdressed:
                 self._forget_before(readdressed[-1])
         self._end = end

@@ -20,9 +20,9 @@ from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally, TokenCounters
-from weft.capabilities.events.model import EventStore, Feed, PastEvents
+from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
-from weft.capabilities.guidance.operations import Offers
+from weft.capabilities.guidance.operations import AllowedOperations
 from weft.capabilities.history.operation_ports import (
     Pruner,
     PruningLog,
@@ -43,7 +43,7 @@ from weft.capabilities.memory.model import MemoryLimits
 from weft.capabilities.memory.store import MemoryStore
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.store import MessagePages, MessageStore, ReplyObserver
-from weft.capabilities.metrics.model import Measurements
+from weft.capabilities.metrics.model import MetricsSource
 from weft.capabilities.missing_context.answers import GapAnswers
 from weft.capabilities.object_storage.staging import Staging
 from weft.capabilities.object_storage.store import ObjectIndex
@@ -133,13 +133,13 @@ class Singletons:
     counters: TokenCounters
     tally: ReadTally
     feed: Feed
-    measurements: Measurements
+    measurements: MetricsSource
     memory_limits: MemoryLimits
     knowledge_limits: KnowledgeLimits
     context_limits: ContextLimits
     pages: MessagePages
     searcher: Searcher
-    offers: Offers
+    offers: AllowedOperations
     markup: MarkupReader
     pruner: Pruner
     staging: Staging
@@ -203,7 +203,7 @@ class Container:
             AuditTrail: lambda call: CallAuditTrail(call.transaction, call.known_actor, clock),
             Cooperative: lambda call: call.transaction,
             Outbox: lambda call: SqlOutbox(call.transaction, clock, call.during),
-            PastEvents: lambda call: SqlOutbox(call.transaction, clock),
+            EventImport: lambda call: SqlOutbox(call.transaction, clock),
             Policies: lambda call: TenantPolicies(SqlPolicyStore(call.transaction)),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}

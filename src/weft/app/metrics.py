@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from weft.app.trends import CallTotals, Sample, Series
-from weft.capabilities.metrics.model import OperationFigures
+from weft.capabilities.metrics.model import OperationMetrics
 from weft.kernel.operation import Effect, RateClass
 
 if TYPE_CHECKING:
@@ -260,8 +260,8 @@ class OperationCalls:
         if seconds > self.slowest:  # noqa: PLR1730 - max() costs several times as much
             self.slowest = seconds
 
-    def figures(self) -> OperationFigures:
-        return OperationFigures(
+    def figures(self) -> OperationMetrics:
+        return OperationMetrics(
             calls=sum(self.within),
             errors=self.errors,
             p50_ms=self._percentile(0.50),

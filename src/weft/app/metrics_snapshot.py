@@ -21,7 +21,7 @@ from weft.app.trends import (
 )
 from weft.capabilities.metrics.model import (
     DatabasePerformance,
-    Figures,
+    MetricsReport,
     PerformanceTrends,
     SystemPerformance,
 )
@@ -62,13 +62,13 @@ class MetricsSnapshot:
         self._lookups.add(Sample(self._clock.now().timestamp(), self._caches.totals()))
         self._cpu.mark()
 
-    async def take(self, actor: Actor) -> Figures:
+    async def take(self, actor: Actor) -> MetricsReport:
         # There is no other transaction that would notice that the caller's access was taken away.
         await self._database.read(Scope(actor.tenant, actor.epoch), _nothing)
         now = self._clock.now().timestamp()
         calls = self._metrics.of_tenant(actor.tenant)
         database = self._database.figures()
-        return Figures(
+        return MetricsReport(
             database_performance=DatabasePerformance(
                 connection_stats=database.connection_stats,
                 pool_stats=database.pool_stats,

@@ -21,7 +21,7 @@ from weft.storage.sql.object_storage import SqlObjectIndex, removals_are_held, t
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from weft.capabilities.object_storage.store import Begun, ObjectStore
+    from weft.capabilities.object_storage.store import ObjectStore, UploadStart
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
 
@@ -79,7 +79,7 @@ class Objects:
         """Return what could not be stored because it is on its way out, or was meanwhile."""
         now = self._now()
         begun = await self._database.write(scope, lambda tx: _begin(tx, waiting, now))
-        left = {path for path, stage in begun.items() if stage.standing is UploadDecision.LEAVING}
+        left = {path for path, stage in begun.items() if stage.decision is UploadDecision.LEAVING}
         results = await _few_at_once(
             lambda path: self._store_one(path, waiting[path], begun[path]), begun.keys() - left
         )
@@ -88,9 +88,9 @@ class Objects:
             left |= await self._database.write(scope, lambda tx: _note_uploads(tx, begun, uploads))
         return {path: waiting[path] for path in left}
 
-    async def _store_one(self, path: str, content: bytes, begun: Begun) -> _Upload | None:
+    async def _store_one(self, path: str, content: bytes, begun: UploadStart) -> _Upload | None:
         """Upload a value, unless it is there and as good as new."""
-        if begun.standing is UploadDecision.THERE and await self._is_whole(path, content, begun.version):
+        if begun.decision is UploadDecision.THERE and await self._is_whole(path, content, begun.version):
             return None
         return _Upload(path, await self._store.put(path, content))
 
@@ -135,14 +135,14 @@ def _by_path(tenant: str, owner: str, contents: Iterable[bytes]) -> dict[str, by
     return {Pointer.to(tenant, owner, content).object: content for content in contents}
 
 
-async def _begin(transaction: Transaction, contents: Mapping[str, bytes], now: int) -> dict[str, Begun]:
+async def _begin(transaction: Transaction, contents: Mapping[str, bytes], now: int) -> dict[str, UploadStart]:
     index = SqlObjectIndex(transaction)
     # Everyone locks in this order, so nobody waits in a circle.
     return {path: await index.begin(path, len(contents[path]), now) for path in sorted(contents)}
 
 
 async def _note_uploads(
-    transaction: Transaction, begun: Mapping[str, Begun], uploads: Mapping[str, str | None]
+    transaction: Transaction, begun: Mapping[str, UploadStart], uploads: Mapping[str, str | None]
 ) -> set[str]:
     """Note what was uploaded and return what no longer counts."""
     index = SqlObjectIndex(transaction)

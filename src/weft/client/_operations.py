@@ -11,10 +11,10 @@ from weft.capabilities.access.audit import AuditLog
 from weft.capabilities.access.operations import (
     AgentCreated,
     AgentInfo,
-    Agents,
+    AgentList,
     ApiKeyCreated,
-    ApiKeys,
-    Done,
+    ApiKeyList,
+    Success,
     TokenIssued,
 )
 from weft.capabilities.agent_context.copy_context import ContextCopied
@@ -41,11 +41,11 @@ from weft.capabilities.board.operations import (
 from weft.capabilities.events.operations import Events
 from weft.capabilities.events.webhooks.operations import (
     DeliveryList,
-    Replayed,
     WebhookCreated,
     WebhookDeleted,
     WebhookInfo,
     WebhookList,
+    WebhookReplayed,
     WebhookTested,
 )
 from weft.capabilities.guidance.operations import UsageGuidance
@@ -101,7 +101,7 @@ from weft.capabilities.records.operations import RecordSchema
 from weft.capabilities.search.operations import ContextGathered, EverythingFound, SimilarFound
 from weft.capabilities.search.session_indexing.reindex import ReindexingShown
 from weft.capabilities.sessions.model import SessionConfig
-from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, Sessions
+from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
 from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
@@ -242,7 +242,7 @@ ROUTES: dict[str, tuple[str, str]] = {
     "signing_key.rotate": ("POST", "/v1/signing-keys/rotate"),
     "audit.list": ("GET", "/v1/audit"),
     "performance.read": ("GET", "/v1/performance"),
-    "usage.guidance": ("GET", "/v1/usage-guidance"),
+    "agent.capabilities": ("GET", "/v1/usage-guidance"),
 }
 
 
@@ -305,11 +305,11 @@ class AgentOperations:
         permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
         relevance_floor: float | None = None,
     ) -> AgentCreated:
-        """Add an agent or a human to the tenant, with an API key that is shown this once.
+        """Create an agent or a human, with an API key that is shown only once.
 
-        An agent below another agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` when
-        it is not named after its type); any other agent is an orchestrator. Nobody grants more than they hold
-        themselves, and an agent adds only agents below itself.
+        An agent whose parent is an agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}``
+        if its id differs from its type); any other agent is an orchestrator. You cannot grant more than you have, and
+        an agent can create only its own descendants.
         """
         return await self._caller.call(
             "agent.create",
@@ -323,9 +323,9 @@ class AgentOperations:
             AgentCreated,
         )
 
-    async def list(self, *, after: str = "", limit: int = 100) -> Agents:
-        """List the tenant's principals by id."""
-        return await self._caller.call("agent.list", {"after": after, "limit": limit}, Agents)
+    async def list(self, *, after: str = "", limit: int = 100) -> AgentList:
+        """List the tenant's principals, ordered by id."""
+        return await self._caller.call("agent.list", {"after": after, "limit": limit}, AgentList)
 
     async def update(
         self,
@@ -336,10 +336,10 @@ class AgentOperations:
         disabled: bool | None = None,
         relevance_floor: float | None = None,
     ) -> AgentInfo:
-        """Change what a principal may do, or lock it out. Acts on its next call, in every process.
+        """Change a principal's permissions or clearance, or disable it. Takes effect on its next call, in every process.
 
-        Humans change those cleared no higher than themselves, agents only those of them that stand below; nobody
-        changes itself or grants more than it holds.
+        Humans may change principals up to their own clearance, agents only their descendants. Nobody can change itself
+        or grant more than it has.
         """
         return await self._caller.call(
             "agent.update",
@@ -351,6 +351,12 @@ class AgentOperations:
             },
             AgentInfo,
         )
+
+    async def capabilities(
+        self, *, guidance_type: Literal["operations", "coordination", "security", "troubleshooting"] = "operations"
+    ) -> UsageGuidance:
+        """List the operations you may call now, each with an example, or get advice on working with others."""
+        return await self._caller.call("agent.capabilities", {"guidance_type": guidance_type}, UsageGuidance)
 
 
 class AuditOperations:
@@ -364,9 +370,9 @@ class AuditOperations:
     async def list(
         self, *, before: str | None = None, outcome: Literal["done", "denied"] | None = None, limit: int = 100
     ) -> AuditLog:
-        """Read the tenant's audit log: every denial and every administrative act, newest first.
+        """Read the tenant's audit log: every denial and every administrative change, newest first.
 
-        Of domains of knowledge that you may not look into, it tells only who did what, and when.
+        Rows about knowledge domains that you may not read show only who did what, and when.
         """
         return await self._caller.call(
             "audit.list", {"limit": limit, **given(before=before, outcome=outcome)}, AuditLog
@@ -751,10 +757,10 @@ class EventsOperations:
         wait_seconds: float = 0.0,
         format: Literal["native", "cloudevents"] = "native",
     ) -> Events:
-        """Read what happened since an offset, waiting for the next event if there is none yet.
+        """Read events from an offset, waiting for the next one if there is none yet.
 
-        Events come in order and are never lost: repeat the call with ``after`` set to the ``next_after`` you were
-        given.
+        Events are ordered and none is lost: repeat the call with ``after`` set to the ``next_after`` of the last
+        answer.
         """
         return await self._caller.call(
             "events.read",
@@ -1032,25 +1038,25 @@ class KeyOperations:
         self._caller = caller
 
     async def create(self, agent_id: str, *, expires_in: int | None = None) -> ApiKeyCreated:
-        """Give a principal a further API key, shown this once."""
+        """Create another API key for a principal. It is shown only once."""
         return await self._caller.call(
             "key.create", {"agent_id": agent_id, **given(expires_in=expires_in)}, ApiKeyCreated
         )
 
-    async def list(self, agent_id: str) -> ApiKeys:
+    async def list(self, agent_id: str) -> ApiKeyList:
         """List a principal's API keys, without their secrets."""
-        return await self._caller.call("key.list", {"agent_id": agent_id}, ApiKeys)
+        return await self._caller.call("key.list", {"agent_id": agent_id}, ApiKeyList)
 
     async def rotate(self, key_id: str) -> ApiKeyCreated:
-        """Replace an API key: the new one is shown this once, the old one and its tokens end at once.
+        """Replace an API key. The new one is shown only once; the old one and its tokens are revoked at once.
 
-        Everyone may rotate their own key; an admin may rotate those of others it may change.
+        You may rotate your own keys and, as an admin, those of principals that you may edit.
         """
         return await self._caller.call("key.rotate", {"key_id": key_id}, ApiKeyCreated)
 
-    async def revoke(self, key_id: str) -> Done:
-        """End an API key and every token it was used to get, at once."""
-        return await self._caller.call("key.revoke", {"key_id": key_id}, Done)
+    async def revoke(self, key_id: str) -> Success:
+        """Revoke an API key, and every token issued for it, at once."""
+        return await self._caller.call("key.revoke", {"key_id": key_id}, Success)
 
 
 class KnowledgeOperations:
@@ -1422,9 +1428,9 @@ class MessageOperations:
         message_type: str = "message",
         category: str = "DIALOG",
     ) -> MessageAdded:
-        """Say something in a session: to everyone, to agents of your own type, to admins, or only to yourself.
+        """Add a message to a session: for all participants, agents of your type, admins, or only yourself.
 
-        The text is kept byte for byte. Answer a message with ``parent_message_id``.
+        Reply to a message with ``parent_message_id``.
         """
         return await self._caller.call(
             "message.add",
@@ -1448,10 +1454,10 @@ class MessageOperations:
         visibility_filter: Literal["public", "private", "agent_only", "admin_only"] | None = None,
         after_id: int = 0,
     ) -> Messages:
-        """Read a session's messages, oldest first, as far as they are meant for you.
+        """Read the messages of a session that you may see, oldest first.
 
-        Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``. A page
-        ends before its limit where it would have more than about 4 MiB; ``has_more`` is true then.
+        Pages are stable while others write, because new messages come last. To poll, pass ``after_id``. A page is
+        shorter than ``limit`` if it would exceed about 4 MiB; ``has_more`` is then true.
         """
         return await self._caller.call(
             "message.list",
@@ -1468,7 +1474,7 @@ class MessageOperations:
     async def set_visibility(
         self, session_id: str, message_id: int, visibility: Literal["public", "private", "agent_only", "admin_only"]
     ) -> VisibilityChanged:
-        """Change who may see a message, such as one that should not have been public. For admins; always on record."""
+        """Change the visibility of a message, such as one that should not be public. For admins; audited."""
         return await self._caller.call(
             "message.set_visibility",
             {"session_id": session_id, "message_id": message_id, "visibility": visibility},
@@ -1476,7 +1482,7 @@ class MessageOperations:
         )
 
     async def inspect(self, session_id: str, *, limit: int = 50, offset: int = 0) -> Messages:
-        """Look at every message of a session, whoever it is for. For admins only; every use is on record."""
+        """Read every message of a session, whatever its visibility. For admins; every use is audited."""
         return await self._caller.call(
             "message.inspect", {"session_id": session_id, "limit": limit, "offset": offset}, Messages
         )
@@ -1602,10 +1608,10 @@ class PerformanceOperations:
         self._caller = caller
 
     async def read(self) -> Performance:
-        """See how fast and how busy the server is: database, memory, calls and where they are heading.
+        """Get performance figures: database, memory, CPU, caches, calls and trends.
 
-        Memory, CPU, connections and caches are those of the process that answers; calls, sessions and agents are your
-        tenant's alone. What cannot be measured is null.
+        Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
+        your tenant only. A figure that cannot be measured is null.
         """
         return await self._caller.call("performance.read", {}, Performance)
 
@@ -2058,9 +2064,9 @@ class SessionOperations:
         session_id: str | None = None,
         config: SessionConfig | Mapping[str, Any] | None = None,
     ) -> SessionCreated:
-        """Create a session: an isolated place for agents to work together, with an empty board.
+        """Create a session: an isolated workspace for agents, with an empty board.
 
-        It lasts until it is archived or deleted, over days, conversations and restarts.
+        It lasts until it is archived or deleted, across days, conversations and restarts.
         """
         return await self._caller.call(
             "session.create",
@@ -2068,26 +2074,26 @@ class SessionOperations:
             SessionCreated,
         )
 
-    async def list(self, *, limit: int = 50, cursor: str | None = None, include_archived: bool = False) -> Sessions:
-        """List the sessions you take part in, newest first."""
+    async def list(self, *, limit: int = 50, cursor: str | None = None, include_archived: bool = False) -> SessionList:
+        """List the sessions you participate in, newest first."""
         return await self._caller.call(
-            "session.list", {"limit": limit, "include_archived": include_archived, **given(cursor=cursor)}, Sessions
+            "session.list", {"limit": limit, "include_archived": include_archived, **given(cursor=cursor)}, SessionList
         )
 
     async def archive(self, session_id: str) -> SessionArchivedAt:
-        """Close a session for writing and keep it for reading and audit."""
+        """Make a session read-only and keep it for reading and audit."""
         return await self._caller.call("session.archive", {"session_id": session_id}, SessionArchivedAt)
 
     async def delete(self, session_id: str) -> SessionDeleted:
-        """Remove a session for good, with all that agents keep in it. Only the audit log remembers it."""
+        """Delete a session permanently, with its board, messages and session memory. The audit log keeps an entry."""
         return await self._caller.call("session.delete", {"session_id": session_id}, SessionDeleted)
 
     async def get(self, session_id: str) -> SessionFound:
-        """Look at one session: its purpose, state and settings, and its latest messages."""
+        """Get a session: purpose, state, settings and latest messages."""
         return await self._caller.call("session.get", {"session_id": session_id}, SessionFound)
 
     async def overview(self, session_id: str) -> SessionOverview:
-        """See a session you work in at a glance: its state, the latest messages for you, and figures."""
+        """Get an overview of a session: state, latest messages, figures."""
         return await self._caller.call("session.overview", {"session_id": session_id}, SessionOverview)
 
     async def inspect(self, session_id: str, *, branch: str | None = None) -> Inspection:
@@ -2108,12 +2114,12 @@ class SigningKeyOperations:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def rotate(self, *, revoke_existing: bool = False) -> Done:
-        """Sign the tenant's tokens with a new secret from now on.
+    async def rotate(self, *, revoke_existing: bool = False) -> Success:
+        """Replace the secret that signs the tenant's tokens.
 
-        It concerns everyone in the tenant, so it takes the highest clearance.
+        This affects the whole tenant, so it needs clearance 5.
         """
-        return await self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing}, Done)
+        return await self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing}, Success)
 
 
 class TokenOperations:
@@ -2134,7 +2140,7 @@ class TokenOperations:
     ) -> TokenIssued:
         """Exchange an agent's API key for a token that expires.
 
-        The token carries those of the requested permissions that an admin granted; asking for more never gives more.
+        The token carries the requested permissions as far as an admin granted them to the agent.
         """
         return await self._caller.call(
             "token.issue",
@@ -2148,30 +2154,15 @@ class TokenOperations:
         )
 
     async def refresh(self) -> TokenIssued:
-        """Get a fresh token for the one this call is made with, which runs out at its own time.
+        """Get a new token for the one that this call uses; the old one stays valid until it expires.
 
-        Refreshing can go on for a day (by default); after that the API key must be shown again.
+        A token can be refreshed for a day (by default); after that, authenticate with the API key again.
         """
         return await self._caller.call("token.refresh", {}, TokenIssued)
 
-    async def revoke(self, *, token_id: str | None = None) -> Done:
-        """End a token at once: your own, or, as an admin, that of someone you may change."""
-        return await self._caller.call("token.revoke", given(token_id=token_id), Done)
-
-
-class UsageOperations:
-    """The usage operations."""
-
-    __slots__ = ("_caller",)
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-
-    async def guidance(
-        self, *, guidance_type: Literal["operations", "coordination", "security", "troubleshooting"] = "operations"
-    ) -> UsageGuidance:
-        """Learn what you may do here right now, with an example of each call, or how to work together well."""
-        return await self._caller.call("usage.guidance", {"guidance_type": guidance_type}, UsageGuidance)
+    async def revoke(self, *, token_id: str | None = None) -> Success:
+        """Revoke a token at once: your own or, as an admin, that of a principal you may edit."""
+        return await self._caller.call("token.revoke", given(token_id=token_id), Success)
 
 
 class WebhookOperations:
@@ -2191,10 +2182,10 @@ class WebhookOperations:
         description: str = "",
         secret: str | None = None,
     ) -> WebhookCreated:
-        """Have events sent to an address, signed, from now on. The secret is shown this once.
+        """Send future events to an address, signed. The secret is shown only once.
 
-        The webhook is told what you may be told, for as long as you are an admin. A receiver that does not answer with
-        a status of success within ten seconds is tried again for most of a day.
+        The webhook receives the events that you may see, as long as you are an admin. A delivery that is not answered
+        with a 2xx status within ten seconds is retried for most of a day.
         """
         return await self._caller.call(
             "webhook.create",
@@ -2203,25 +2194,25 @@ class WebhookOperations:
         )
 
     async def list(self) -> WebhookList:
-        """List the webhooks with what they were sent and what they could not be, without their secrets."""
+        """List the webhooks with their delivery counts, without their secrets."""
         return await self._caller.call("webhook.list", {}, WebhookList)
 
     async def update(self, webhook_id: str, *, enabled: bool) -> WebhookInfo:
-        """Stop a webhook, or let it go on where it stopped: with everything that has happened since."""
+        """Disable a webhook, or enable it: it resumes where it stopped, with every event since then."""
         return await self._caller.call("webhook.update", {"webhook_id": webhook_id, "enabled": enabled}, WebhookInfo)
 
     async def delete(self, webhook_id: str) -> WebhookDeleted:
-        """Delete a webhook, and with it what it was still to be sent."""
+        """Delete a webhook and its pending deliveries."""
         return await self._caller.call("webhook.delete", {"webhook_id": webhook_id}, WebhookDeleted)
 
     async def test(self, webhook_id: str) -> WebhookTested:
-        """Send the receiver an event of the type weft.webhook.test now, and tell how it answered."""
+        """Send an event of type weft.webhook.test now and return the receiver's answer."""
         return await self._caller.call("webhook.test", {"webhook_id": webhook_id}, WebhookTested)
 
     async def deliveries(
         self, webhook_id: str, *, state: Literal["pending", "dead"] | None = None, after: int = 0, limit: int = 100
     ) -> DeliveryList:
-        """List what a webhook is still to be sent and what was given up, with how the last attempt went."""
+        """List a webhook's pending deliveries and dead letters, with the result of the last attempt."""
         return await self._caller.call(
             "webhook.deliveries",
             {"webhook_id": webhook_id, "after": after, "limit": limit, **given(state=state)},
@@ -2230,15 +2221,15 @@ class WebhookOperations:
 
     async def replay(
         self, webhook_id: str, *, seqs: Sequence[int] = (), dead: bool = False, from_seq: int | None = None
-    ) -> Replayed:
-        """Send again what was given up, some of it or all, or every event from a seq on.
+    ) -> WebhookReplayed:
+        """Send dead letters again, some or all, or every event from a seq on.
 
-        A receiver knows an event that it has had already by its webhook-id, which stays the same.
+        The webhook-id of an event stays the same, so receivers can deduplicate.
         """
         return await self._caller.call(
             "webhook.replay",
             {"webhook_id": webhook_id, "seqs": seqs, "dead": dead, **given(from_seq=from_seq)},
-            Replayed,
+            WebhookReplayed,
         )
 
 
@@ -2267,5 +2258,4 @@ class Operations:
         self.session = SessionOperations(caller)
         self.signing_key = SigningKeyOperations(caller)
         self.token = TokenOperations(caller)
-        self.usage = UsageOperations(caller)
         self.webhook = WebhookOperations(caller)

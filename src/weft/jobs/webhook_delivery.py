@@ -30,9 +30,9 @@ from weft.storage.sql.webhooks import release_all, webhooks_waiting
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.events.webhooks.delivery import Delivery, DeliveryRound
+    from weft.capabilities.events.webhooks.delivery import DeliveryRound, OutgoingEvent
     from weft.capabilities.events.webhooks.model import Webhook
-    from weft.capabilities.events.webhooks.store import Sender
+    from weft.capabilities.events.webhooks.store import WebhookHttpClient
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
     from weft.kernel.metrics import JobMetrics
@@ -88,7 +88,7 @@ class WebhookDelivery:
         self._clock = clock
         self._private_hosts = private_hosts
         self._metrics = metrics
-        self._known_sender: Sender | None = None
+        self._known_sender: WebhookHttpClient | None = None
         self._holder = new_id("worker")
         self._registered = CallerTransactions(database, injector, WebhookRegistry)
         self._deliveries = SystemTransactions(database, injector, Deliveries)
@@ -153,7 +153,7 @@ class WebhookDelivery:
         return await self._send(webhook, test_id, _encode(event))
 
     @property
-    def _sender(self) -> Sender:
+    def _sender(self) -> WebhookHttpClient:
         if self._known_sender is None:
             from weft.providers.webhook_sender import HttpSender  # noqa: PLC0415 - most have no webhook, and it takes long
 
@@ -213,10 +213,10 @@ class WebhookDelivery:
     async def _round(self, tenant: str, webhook_id: str) -> bool:
         """Send what is due; tell whether there is more to do at once."""
         self._has_held = True
-        taken = await self._deliveries.write(tenant, lambda deliveries: deliveries.take(webhook_id, self._holder))
+        taken = await self._deliveries.write(tenant, lambda deliveries: deliveries.claim(webhook_id, self._holder))
         if taken is None:
             return False
-        outcomes: list[tuple[Delivery, Attempt]] = []
+        outcomes: list[tuple[OutgoingEvent, Attempt]] = []
         try:
             await self._send_all(taken, outcomes)
         finally:
@@ -225,17 +225,17 @@ class WebhookDelivery:
                 await self._settle(tenant, taken, outcomes)
         return taken.more
 
-    async def _send_all(self, taken: DeliveryRound, outcomes: list[tuple[Delivery, Attempt]]) -> None:
+    async def _send_all(self, taken: DeliveryRound, outcomes: list[tuple[OutgoingEvent, Attempt]]) -> None:
         loop = asyncio.get_running_loop()
         enough = loop.time() + _ROUND_SECONDS
-        for place, letter in enumerate(taken.letters):
-            delivery_id = delivery_id_of(taken.webhook.webhook_id, letter.seq)
-            tried = await self._send(taken.webhook, delivery_id, taken.body(letter))
+        for place, event in enumerate(taken.outgoing):
+            delivery_id = delivery_id_of(taken.webhook.webhook_id, event.seq)
+            tried = await self._send(taken.webhook, delivery_id, taken.body(event))
             if tried.unanswered:
                 # Where nobody answers, one attempt speaks for all that wait.
-                outcomes += [(each, tried) for each in taken.letters[place:]]
+                outcomes += [(each, tried) for each in taken.outgoing[place:]]
                 return
-            outcomes.append((letter, tried))
+            outcomes.append((event, tried))
             if tried.gone or tried.pause_seconds or loop.time() > enough:
                 return
 
@@ -247,10 +247,10 @@ class WebhookDelivery:
             **signed_headers(webhook.secret, delivery_id, at_seconds, body),
         }
         tried = await self._sender.send(webhook.url, headers, body)
-        self._metrics.count_delivery("delivered" if tried.taken else "failed")
+        self._metrics.count_delivery("delivered" if tried.accepted else "failed")
         return tried
 
-    async def _settle(self, tenant: str, taken: DeliveryRound, outcomes: list[tuple[Delivery, Attempt]]) -> None:
+    async def _settle(self, tenant: str, taken: DeliveryRound, outcomes: list[tuple[OutgoingEvent, Attempt]]) -> None:
         given_up = await self._deliveries.write(tenant, lambda work: work.settle(taken.webhook, self._holder, outcomes))
         self._metrics.count_delivery("dead", given_up)
 

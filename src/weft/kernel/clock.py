@@ -45,5 +45,5 @@ def to_seconds(micros: int) -> float:
     return micros / 1_000_000
 
 
-def optional_moment(micros: int | None) -> datetime | None:
+def optional_datetime(micros: int | None) -> datetime | None:
     return None if micros is None else from_micros(micros)

@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 import httpcore2
 import msgspec
 
-from weft.capabilities.events.webhooks.model import AddressRefused, host_of
+from weft.capabilities.events.webhooks.model import AddressNotAllowed, host_of
 from weft.capabilities.knowledge.model import MediaType
 from weft.capabilities.knowledge.sources.store import Fetched
 from weft.providers.webhook_sender import CheckedNetwork, Reach, failure_of
@@ -62,8 +62,8 @@ class HttpFetcher:
             with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(_LOOKUP_SECONDS):
                     await self._reach.addresses(host_of(url), 0)
-        except AddressRefused as error:
-            raise AddressRefused(error.message, hint=_HINT) from None
+        except AddressNotAllowed as error:
+            raise AddressNotAllowed(error.message, hint=_HINT) from None
 
     async def fetch(self, url: str, seen: str, most_bytes: int) -> Fetched:
         known = msgspec.json.decode(seen, type=_Seen) if seen else _Seen()

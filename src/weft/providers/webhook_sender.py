@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import httpcore2
 
-from weft.capabilities.events.webhooks.model import AddressRefused, Attempt, host_of
+from weft.capabilities.events.webhooks.model import AddressNotAllowed, Attempt, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -36,7 +36,7 @@ _TUNNELLED = frozenset({0x0000_5EFE, 0x0200_5EFE})
 # Of carriers, protocols, relays, sites and documents: to Python, in this version or that, these are public.
 _APART = tuple(map(ipaddress.ip_network, ("100.64.0.0/10", "192.0.0.0/24", "192.88.99.0/24", "fec0::/10", "3fff::/20")))
 _FAILURES: tuple[tuple[type[Exception], str], ...] = (
-    (AddressRefused, "address_refused"),
+    (AddressNotAllowed, "address_refused"),
     (socket.gaierror, "name_not_found"),
     (TimeoutError, "timeout"),
     (httpcore2.TimeoutException, "timeout"),
@@ -108,10 +108,10 @@ class Reach:
         try:
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except UnicodeError:
-            raise AddressRefused(f"'{host}' is not the name of a host.") from None
+            raise AddressNotAllowed(f"'{host}' is not the name of a host.") from None
         addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
         if host.lower() not in self._private_hosts and not all(map(is_public, addresses)):
-            raise AddressRefused(f"'{host}' does not lead to a public address.")
+            raise AddressNotAllowed(f"'{host}' does not lead to a public address.")
         return addresses
 
 

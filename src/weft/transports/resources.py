@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from weft.capabilities.board.operations import Keys
-from weft.capabilities.events.model import Interest
+from weft.capabilities.events.model import EventFilter
 from weft.capabilities.history.model import MAIN
 from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.kernel.errors import NotFound
@@ -75,7 +75,7 @@ class Resource:
     uri: str
     operation: str
     request: Mapping[str, Any]
-    interest: Interest | None
+    interest: EventFilter | None
     session_id: str | None = None
     board: Resource | None = None
 
@@ -85,7 +85,7 @@ def _board(uri: str, session_id: str) -> Resource:
         uri,
         "board.list_keys",
         {"session_id": session_id, "branch": MAIN},
-        Interest(session_id, types=_ABOUT_BOARDS),
+        EventFilter(session_id, types=_ABOUT_BOARDS),
         session_id,
     )
 
@@ -93,7 +93,7 @@ def _board(uri: str, session_id: str) -> Resource:
 def _entry(uri: str, session_id: str, key: str) -> Resource:
     # What a subscriber is told of is the board itself, so that is what the address means, whoever switched to where.
     request = {"session_id": session_id, "branch": MAIN}
-    interest = Interest(session_id, keys=(key,), types=_ABOUT_BOARDS)
+    interest = EventFilter(session_id, keys=(key,), types=_ABOUT_BOARDS)
     if "*" in key or "?" in key:
         return Resource(uri, "board.list_keys", request, interest, session_id)
     return Resource(uri, "board.read", {**request, "key": key}, interest, session_id, _board(uri, session_id))
@@ -101,11 +101,11 @@ def _entry(uri: str, session_id: str, key: str) -> Resource:
 
 def _session(uri: str, session_id: str) -> Resource:
     request = {"session_id": session_id}
-    return Resource(uri, "session.overview", request, Interest(session_id, types=_ABOUT_SESSIONS), session_id)
+    return Resource(uri, "session.overview", request, EventFilter(session_id, types=_ABOUT_SESSIONS), session_id)
 
 
 def _memory(uri: str, agent_id: str) -> Resource:
-    return Resource(uri, "memory.overview", {"agent_id": agent_id}, Interest(types=("memory.*",), personal=True))
+    return Resource(uri, "memory.overview", {"agent_id": agent_id}, EventFilter(types=("memory.*",), personal=True))
 
 
 def _metrics(uri: str) -> Resource:

@@ -1,1 +1,1 @@
-"""Tenants, the principals in them, and the keys and tokens that prove who is calling."""
+"""Tenants, principals (agents and humans), API keys, tokens and the audit log."""

@@ -1,4 +1,4 @@
-"""The audit log: every denial and every administrative act, kept with the change it describes."""
+"""The audit log: every denial and every administrative change, written in the transaction of that change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """One thing somebody did or was refused."""
+    """One action that was performed or denied."""
 
     audit_id: str
     at: int
@@ -34,7 +34,7 @@ class AuditRow:
 
 
 class AuditStore(Protocol):
-    """Where audit rows are kept; they are added and read, never changed."""
+    """Append-only store of audit rows."""
 
     async def add(self, row: AuditRow) -> None: ...
 
@@ -50,15 +50,15 @@ class AuditTrail(Protocol):
 
 
 class AuditFilter(Protocol):
-    """What a reader of the audit log is shown of it."""
+    """Removes details that a reader of the audit log may not see."""
 
     async def shown(self, rows: list[AuditRow]) -> list[AuditRow]:
-        """Return the rows without what their reader may not know of."""
+        """Return the rows with details of invisible resources removed."""
         ...
 
 
 class GetAuditLog(Request):
-    """Which audit rows to read."""
+    """A page of the audit log."""
 
     before: Annotated[ShortText | None, msgspec.Meta(description="Rows older than this audit_id; for paging.")] = None
     outcome: Annotated[Literal["done", "denied"] | None, msgspec.Meta(description="Only these.")] = None
@@ -66,7 +66,7 @@ class GetAuditLog(Request):
 
 
 class AuditEntry(Response):
-    """One act or denial."""
+    """One action or denial."""
 
     audit_id: str
     at: datetime
@@ -93,10 +93,10 @@ class AuditLog(Response):
     rate=RateClass.ADMIN,
     effect=Effect.READ,
 )
-async def list_audit(request: GetAuditLog, audit: AuditStore, discretion: AuditFilter) -> AuditLog:
-    """Read the tenant's audit log: every denial and every administrative act, newest first.
+async def list_audit(request: GetAuditLog, audit: AuditStore, audit_filter: AuditFilter) -> AuditLog:
+    """Read the tenant's audit log: every denial and every administrative change, newest first.
 
-    Of domains of knowledge that you may not look into, it tells only who did what, and when.
+    Rows about knowledge domains that you may not read show only who did what, and when.
     """
     rows = await audit.read(request.before, request.outcome, request.limit + 1)
     entries = [
@@ -110,6 +110,6 @@ async def list_audit(request: GetAuditLog, audit: AuditStore, discretion: AuditF
             target=row.target,
             detail=row.detail,
         )
-        for row in await discretion.shown(list(rows[: request.limit]))
+        for row in await audit_filter.shown(list(rows[: request.limit]))
     ]
     return AuditLog(entries=entries, has_more=len(rows) > request.limit)

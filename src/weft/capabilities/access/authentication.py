@@ -1,4 +1,4 @@
-"""From a credential to the Actor it proves."""
+"""Authentication: resolve an API key or a token to an Actor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def tenant_of(credential: str, codec: TokenCodec) -> str:
-    """Return the tenant a credential claims to belong to, so that it can be checked inside that tenant alone."""
+    """Return the tenant that a credential names; verification then runs inside that tenant only."""
     key = parse_key(credential)
     if key is not None:
         return key.tenant
@@ -26,7 +26,7 @@ def tenant_of(credential: str, codec: TokenCodec) -> str:
 
 
 async def authenticate(credential: str, store: AccessStore, codec: TokenCodec, now: int) -> Actor:
-    """Return who a credential proves the caller to be."""
+    """Verify a credential and return its actor."""
     key = parse_key(credential)
     if key is not None:
         return await _by_key(key, store, now)
@@ -34,7 +34,7 @@ async def authenticate(credential: str, store: AccessStore, codec: TokenCodec, n
 
 
 async def identify_local(principal_id: str, store: AccessStore) -> Actor:
-    """Return the actor for a principal named by whoever holds the database itself, and so needs no key."""
+    """Return the actor of a principal without a credential, for processes that have the database itself."""
     epoch = await store.epoch()
     if epoch is None:
         raise AuthenticationError(f"There is no tenant '{store.tenant}'.")
@@ -43,7 +43,7 @@ async def identify_local(principal_id: str, store: AccessStore) -> Actor:
 
 
 async def check_key(presented: PresentedKey, store: AccessStore, now: int) -> StoredKey:
-    """Return the stored key that a presented one matches."""
+    """Return the stored key that matches a presented one; raise InvalidApiKey otherwise."""
     stored = await store.key(presented.key_id)
     if stored is None or not stored.accepts(presented.secret, now):
         raise InvalidApiKey

@@ -1,4 +1,4 @@
-"""Who may change whom, and grant what: downward only, and never more than one holds."""
+"""Rules for changing principals and granting rights: only descendants, and never more than the caller has."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ HIGHEST_CLEARANCE = 5
 
 
 async def check_may_edit(actor: Actor, target: Principal, access: AccessStore) -> None:
-    """Refuse to let anyone change themselves, someone cleared higher, or someone out of their reach."""
+    """Refuse changes to oneself, to a higher clearance, and to principals that are not descendants."""
     if actor.principal_id == target.principal_id:
-        raise PermissionDenied("Nobody can change their own permissions, clearance or state.")
+        raise PermissionDenied("A principal cannot change its own permissions, clearance or state.")
     if target.clearance > actor.clearance:
         raise PermissionDenied("The principal has a higher clearance than yours.", your_clearance=actor.clearance)
     await check_reach(actor, target, access)
 
 
 async def check_reach(actor: Actor, target: Principal, access: AccessStore) -> None:
-    """Refuse an agent whoever does not stand below it in the tree; a human reaches everyone."""
-    if actor.kind is Kind.AGENT and not await _stands_below(actor.principal_id, target, access):
+    """Refuse an agent that is not an ancestor of the target; humans may change any principal."""
+    if actor.kind is Kind.AGENT and not await _is_descendant(actor.principal_id, target, access):
         raise PermissionDenied(
-            "An agent creates and changes only principals below itself.",
-            hint="Name yourself, or someone below you, as parent_id of whom you create; leave others to a human admin.",
+            "An agent can create and change only its own descendants.",
+            hint="Set parent_id to yourself or to one of your descendants, or ask a human admin.",
         )
 
 
 async def check_may_manage_credentials(actor: Actor, owner: Principal, access: AccessStore) -> None:
-    """Refuse whoever is neither the owner nor someone who may change the owner."""
+    """Refuse callers that neither own the credential nor may edit its owner."""
     if actor.principal_id != owner.principal_id:
         await check_may_edit(actor, owner, access)
 
 
 def check_may_grant(actor: Actor, clearance: int, permissions: frozenset[Permission]) -> None:
-    """Refuse to grant more than one holds."""
+    """Refuse to grant a clearance or permission that the caller does not have."""
     if clearance > actor.clearance:
         raise PermissionDenied("You cannot grant a clearance above your own.", your_clearance=actor.clearance)
     if not permissions <= actor.permissions:
         raise PermissionDenied(
-            "You cannot grant a permission you do not hold.", your_permissions=sorted(actor.permissions)
+            "You cannot grant a permission that you do not have.", your_permissions=sorted(actor.permissions)
         )
 
 
 def check_clearance(actor: Actor, needed: int, what: str = "This") -> None:
-    """Refuse whoever is not cleared for what they ask."""
+    """Refuse callers below a clearance."""
     if actor.clearance < needed:
         raise PermissionDenied(
             f"{what} needs clearance {needed}; yours is {actor.clearance}.",
@@ -63,24 +63,27 @@ def check_clearance(actor: Actor, needed: int, what: str = "This") -> None:
 
 def check_highest_clearance(actor: Actor) -> None:
     if actor.clearance < HIGHEST_CLEARANCE:
-        raise PermissionDenied("This concerns everyone in the tenant.", required_clearance=HIGHEST_CLEARANCE)
+        raise PermissionDenied(
+            f"This affects the whole tenant and needs clearance {HIGHEST_CLEARANCE}.",
+            required_clearance=HIGHEST_CLEARANCE,
+        )
 
 
 def check_may_hold_key(actor: Actor, owner: Principal) -> None:
-    """Refuse to show a key, which is its owner's whole identity, to anyone who is less than its owner."""
+    """Refuse to show a key to a caller with fewer rights than its owner: a key is the owner's full identity."""
     if actor.kind is Kind.AGENT and owner.kind is Kind.HUMAN:
-        raise PermissionDenied("An agent cannot hold the key of a human, who reaches everyone.")
+        raise PermissionDenied("An agent cannot hold the key of a human, because humans may change any principal.")
     check_may_grant(actor, owner.clearance, owner.permissions)
 
 
-async def _stands_below(ancestor_id: str, principal: Principal, access: AccessStore) -> bool:
-    passed: set[str] = set()
+async def _is_descendant(ancestor_id: str, principal: Principal, access: AccessStore) -> bool:
+    visited: set[str] = set()
     parent_id = principal.parent_id
-    # A parent never changes, so the tree has no loops; but a row changed by hand must not make a call go on forever.
-    while parent_id is not None and parent_id not in passed:
+    # Parents never change, so the tree has no cycles; the check guards against rows that were edited by hand.
+    while parent_id is not None and parent_id not in visited:
         if parent_id == ancestor_id:
             return True
-        passed.add(parent_id)
+        visited.add(parent_id)
         parent = await access.principal(parent_id)
         parent_id = parent.parent_id if parent else None
     return False

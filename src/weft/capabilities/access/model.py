@@ -1,4 +1,4 @@
-"""Principals, and the credentials that prove who they are."""
+"""Principals, API keys, tokens and signing keys."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ AgentType = Annotated[
         min_length=1,
         max_length=50,
         pattern=NAME_PATTERN,
-        description="What sort of agent it is, such as claude, gemini or custom.",
+        description="The type of agent, such as claude, gemini or custom.",
     ),
 ]
 Clearance = Annotated[int, msgspec.Meta(ge=1, le=5, description="1 (lowest) to 5 (highest).")]
@@ -48,17 +48,17 @@ class AgentNotFound(NotFound):
 
 
 class AgentExists(Conflict):
-    """A principal with this id exists already."""
+    """A principal with this id already exists."""
 
     code = "AGENT_EXISTS"
     hint = "Choose another agent_id, or change the existing one with update_agent."
     related = ("update_agent", "list_agents")
 
 
-class KeyUnknown(NotFound):
+class ApiKeyNotFound(NotFound):
     """No API key of this principal has this id."""
 
-    code = "KEY_UNKNOWN"
+    code = "API_KEY_NOT_FOUND"
     hint = "List the principal's keys with list_api_keys; secrets are never shown again."
     related = ("list_api_keys",)
 
@@ -67,7 +67,7 @@ class InvalidParent(Rejected):
     """The parent must be an existing principal of the same tenant."""
 
     code = "INVALID_PARENT"
-    hint = "Create the parent first with create_agent, or leave parent_id out for an orchestrator."
+    hint = "Create the parent first with create_agent, or omit parent_id to create an orchestrator."
     related = ("create_agent", "list_agents")
 
 
@@ -89,7 +89,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """An API key as it is kept: the hash of its secret, never the secret."""
+    """A stored API key: the hash of its secret, never the secret."""
 
     key_id: str
     principal_id: str
@@ -107,7 +107,7 @@ class StoredKey:
 
 @dataclass(frozen=True, slots=True)
 class StoredToken:
-    """An access token as it is kept. ``proven_at`` is when the API key behind it was last shown."""
+    """A stored access token. ``proven_at`` is when its API key was last presented."""
 
     token_id: str
     principal_id: str
@@ -120,7 +120,7 @@ class StoredToken:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A secret that signs a tenant's tokens; a retired one still verifies until its tokens have expired."""
+    """A secret that signs a tenant's tokens; a retired one verifies until its tokens have expired."""
 
     kid: str
     secret: bytes
@@ -129,7 +129,7 @@ class SigningKey:
 
 
 class PresentedKey(NamedTuple):
-    """An API key as a caller shows it."""
+    """The parts of an API key that a caller presented."""
 
     tenant: str
     key_id: str
@@ -137,14 +137,14 @@ class PresentedKey(NamedTuple):
 
 
 class NewKey(NamedTuple):
-    """A fresh API key: what is kept, and the text its owner is shown once."""
+    """A new API key: the row to store, and the text that its owner sees once."""
 
     stored: StoredKey
     text: str
 
 
 def hash_secret(secret: str) -> bytes:
-    # The secret has 256 random bits, so one round of SHA-256 is enough; a slow hash only protects guessable secrets.
+    # The secret has 256 random bits, so one round of SHA-256 is enough; slow hashes protect guessable secrets only.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -155,7 +155,7 @@ def new_key(tenant: str, principal_id: str, now: int, expires_at: int | None) ->
 
 
 def parse_key(text: str) -> PresentedKey | None:
-    """Take an API key apart, or return None for anything that does not look like one."""
+    """Split an API key into its parts; None if the text is not one."""
     prefix, _, rest = text.partition(".")
     parts = rest.split(".")
     if prefix != KEY_PREFIX or len(parts) != len(PresentedKey._fields) or not all(map(is_name, parts[:2])):

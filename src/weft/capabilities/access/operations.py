@@ -1,4 +1,4 @@
-"""What callers can ask of access: principals, keys and tokens."""
+"""Operations on principals, API keys, tokens and signing keys."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from weft.capabilities.access.model import (
     AgentId,
     AgentNotFound,
     AgentType,
+    ApiKeyNotFound,
     Clearance,
     InvalidParent,
-    KeyUnknown,
     PermissionName,
     Principal,
     StoredKey,
@@ -34,7 +34,7 @@ from weft.capabilities.access.model import (
     parse_key,
 )
 from weft.capabilities.access.store import AccessStore, TokenCodec
-from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
+from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import AuthenticationError, InvalidApiKey, PermissionDenied
 from weft.kernel.fields import Fraction, ShortText
 from weft.kernel.identity import Actor, Kind, Permission, participant_name
@@ -53,26 +53,26 @@ YEAR_SECONDS = 31_536_000
 
 @dataclass(frozen=True, slots=True)
 class TokenLifetimes:
-    """How long a token lasts, and how long refreshing may go on before the API key must be shown again."""
+    """The lifetime of a token, and how long it can be refreshed before the API key must be presented again."""
 
     token: timedelta
     proof: timedelta
 
 
 class AuthenticateAgent(Request):
-    """An API key in exchange for a token."""
+    """An API key to exchange for a token."""
 
     agent_id: AgentId
     agent_type: AgentType
     api_key: Annotated[str, msgspec.Meta(max_length=500, description="The agent's API key.")]
     requested_permissions: Annotated[
         tuple[PermissionName, ...],
-        msgspec.Meta(description="Permissions the token shall carry; it gets those that were granted as well."),
+        msgspec.Meta(description="Permissions to request; the token gets those that were granted to the agent."),
     ] = ("read", "write")
 
 
 class RefreshToken(Request):
-    """A new token for the one this call is made with."""
+    """No parameters: refreshes the token of this call."""
 
 
 class TokenIssued(Response, kw_only=True, omit_defaults=False):
@@ -92,26 +92,28 @@ class TokenIssued(Response, kw_only=True, omit_defaults=False):
 
 
 class RevokeToken(Request):
-    """Which token to end; the one this call is made with if none is named."""
+    """The token to revoke; by default the one of this call."""
 
     token_id: Annotated[ShortText | None, msgspec.Meta(description="The token's jti claim.")] = None
 
 
-class Done(Response, kw_only=True, omit_defaults=False):
+class Success(Response, kw_only=True, omit_defaults=False):
     """The change was made."""
 
     success: Literal[True] = True
 
 
 class CreateAgent(Request):
-    """A new principal for the tenant's tree."""
+    """A new principal in the tenant's tree."""
 
     agent_id: AgentId
     agent_type: Annotated[AgentType | None, msgspec.Meta(description="Defaults to the agent_id.")] = None
     kind: Annotated[Literal["agent", "human"], msgspec.Meta(description="An agent or a human.")] = "agent"
     parent_id: Annotated[
         AgentId | None,
-        msgspec.Meta(description="An agent below another agent is its sub-agent; without one it is an orchestrator."),
+        msgspec.Meta(
+            description="The parent. An agent with an agent as parent is a sub-agent; otherwise it is an orchestrator."
+        ),
     ] = None
     clearance: Clearance = 1
     permissions: Annotated[tuple[PermissionName, ...], msgspec.Meta(description="What it may do.")] = ("read", "write")
@@ -119,24 +121,28 @@ class CreateAgent(Request):
 
 
 class UpdateAgent(Request):
-    """What to change of a principal; what is left out stays."""
+    """Changes to a principal; omitted fields stay as they are."""
 
     agent_id: AgentId
     permissions: Annotated[list[PermissionName] | None, msgspec.Meta(description="The new full set.")] = None
     clearance: Clearance | None = None
-    disabled: Annotated[bool | None, msgspec.Meta(description="True locks it out at once; false lets it in.")] = None
+    disabled: Annotated[bool | None, msgspec.Meta(description="True disables it at once; false enables it again.")] = (
+        None
+    )
     relevance_floor: Floor = None
 
 
 class ListAgents(Request):
-    """Which principals to list."""
+    """A page of principals."""
 
-    after: Annotated[str, msgspec.Meta(max_length=100, description="Those behind this agent_id; for paging.")] = ""
+    after: Annotated[
+        str, msgspec.Meta(max_length=100, description="Return agents after this agent_id; for paging.")
+    ] = ""
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
 
 
 class AgentInfo(Response, kw_only=True, omit_defaults=False):
-    """A principal as others see it."""
+    """A principal, without credentials."""
 
     agent_id: str
     agent_type: str
@@ -151,7 +157,7 @@ class AgentInfo(Response, kw_only=True, omit_defaults=False):
 
 
 class AgentCreated(AgentInfo):
-    """A new principal with its API key, which is shown this once."""
+    """A new principal with its API key, which is shown only once."""
 
     api_key: str
 
@@ -159,7 +165,7 @@ class AgentCreated(AgentInfo):
         return f"AgentCreated(agent_id={self.agent_id!r})"
 
 
-class Agents(Response):
+class AgentList(Response):
     """Principals, by id."""
 
     agents: list[AgentInfo]
@@ -167,29 +173,29 @@ class Agents(Response):
 
 
 class CreateApiKey(Request):
-    """A further API key for a principal."""
+    """An additional API key for a principal."""
 
     agent_id: AgentId
     expires_in: Annotated[
         Annotated[int, msgspec.Meta(ge=60, le=10 * YEAR_SECONDS)] | None,
-        msgspec.Meta(description="Seconds until it ends; never if left out."),
+        msgspec.Meta(description="Seconds until it expires; it does not expire by default."),
     ] = None
 
 
 class RotateKey(Request):
-    """Which key to replace."""
+    """The key to replace."""
 
-    key_id: Annotated[str, msgspec.Meta(max_length=100, description="The id inside the key, behind the tenant.")]
+    key_id: Annotated[str, msgspec.Meta(max_length=100, description="The key's id: its second part, after the tenant.")]
 
 
 class RevokeKey(Request):
-    """Which key to end."""
+    """The key to revoke."""
 
-    key_id: Annotated[str, msgspec.Meta(max_length=100, description="The id inside the key, behind the tenant.")]
+    key_id: Annotated[str, msgspec.Meta(max_length=100, description="The key's id: its second part, after the tenant.")]
 
 
 class ListApiKeys(Request):
-    """Whose keys to list."""
+    """The principal whose keys to list."""
 
     agent_id: AgentId
 
@@ -205,7 +211,7 @@ class ApiKeyInfo(Response, kw_only=True, omit_defaults=False):
 
 
 class ApiKeyCreated(ApiKeyInfo):
-    """A key with its secret, which is shown this once."""
+    """A key with its secret, which is shown only once."""
 
     api_key: str
 
@@ -213,17 +219,17 @@ class ApiKeyCreated(ApiKeyInfo):
         return f"ApiKeyCreated(key_id={self.key_id!r})"
 
 
-class ApiKeys(Response):
+class ApiKeyList(Response):
     """A principal's keys, newest first."""
 
     keys: list[ApiKeyInfo]
 
 
 class RotateSigningKey(Request):
-    """How to change the secret that signs the tenant's tokens."""
+    """Options for replacing the secret that signs the tenant's tokens."""
 
     revoke_existing: Annotated[
-        bool, msgspec.Meta(description="Also end every token signed so far, instead of letting them run out.")
+        bool, msgspec.Meta(description="Also revoke every existing token, instead of letting them expire.")
     ] = False
 
 
@@ -243,7 +249,7 @@ async def authenticate_agent(
 ) -> TokenIssued:
     """Exchange an agent's API key for a token that expires.
 
-    The token carries those of the requested permissions that an admin granted; asking for more never gives more.
+    The token carries the requested permissions as far as an admin granted them to the agent.
     """
     now = to_micros(clock.now())
     presented = parse_key(request.api_key)
@@ -276,23 +282,23 @@ async def authenticate_agent(
 async def refresh_token(
     request: RefreshToken, actor: Actor, access: AccessStore, codec: TokenCodec, lifetimes: TokenLifetimes, clock: Clock
 ) -> TokenIssued:
-    """Get a fresh token for the one this call is made with, which runs out at its own time.
+    """Get a new token for the one that this call uses; the old one stays valid until it expires.
 
-    Refreshing can go on for a day (by default); after that the API key must be shown again.
+    A token can be refreshed for a day (by default); after that, authenticate with the API key again.
     """
     del request
     now = to_micros(clock.now())
     stored = await access.token(actor.token_id) if actor.token_id else None
     if stored is None:
         raise AuthenticationError(
-            "Only a token can be refreshed; an API key needs no refreshing.",
-            hint="Go on with the API key as it is, or exchange it for a token with authenticate_agent.",
+            "Only a token can be refreshed; this call used an API key.",
+            hint="Keep using the API key, or exchange it for a token with authenticate_agent.",
         )
     if now - stored.proven_at > lifetimes.proof / timedelta(microseconds=1):
-        raise AuthenticationError("This token has been refreshed for as long as allowed; show the API key again.")
+        raise AuthenticationError("This token can no longer be refreshed; authenticate with the API key again.")
     key = await access.key(stored.key_id) if stored.key_id else None
     if key is None or not key.usable(now):
-        raise AuthenticationError("The API key behind this token has ended.")
+        raise AuthenticationError("The API key of this token has expired or was revoked.")
     principal = await active_principal(stored.principal_id, access)
     return await _issue(
         access,
@@ -316,16 +322,16 @@ async def refresh_token(
     audited=True,
     errors=(PermissionDenied, AuthenticationError),
 )
-async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, clock: Clock) -> Done:
-    """End a token at once: your own, or, as an admin, that of someone you may change."""
+async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, clock: Clock) -> Success:
+    """Revoke a token at once: your own or, as an admin, that of a principal you may edit."""
     token_id = request.token_id or actor.token_id
     stored = await access.token(token_id) if token_id else None
     if stored is None or (stored.principal_id != actor.principal_id and not actor.is_admin):
-        raise PermissionDenied("There is no such token of yours to revoke.")
-    await check_may_manage_credentials(actor, await _find(stored.principal_id, access), access)
+        raise PermissionDenied("You have no token with this id.")
+    await check_may_manage_credentials(actor, await _find_principal(stored.principal_id, access), access)
     await access.revoke_token(stored.token_id, to_micros(clock.now()))
     await access.advance_epoch()
-    return Done()
+    return Success()
 
 
 @operation(
@@ -341,15 +347,15 @@ async def revoke_token(request: RevokeToken, actor: Actor, access: AccessStore, 
     errors=(AgentExists, InvalidParent, PermissionDenied),
 )
 async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentCreated:
-    """Add an agent or a human to the tenant, with an API key that is shown this once.
+    """Create an agent or a human, with an API key that is shown only once.
 
-    An agent below another agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` when it
-    is not named after its type); any other agent is an orchestrator. Nobody grants more than they hold themselves, and
-    an agent adds only agents below itself.
+    An agent whose parent is an agent is a sub-agent and writes as ``subagent:{type}`` (or ``subagent:{type}:{id}`` if
+    its id differs from its type); any other agent is an orchestrator. You cannot grant more than you have, and an
+    agent can create only its own descendants.
     """
     parent = await access.principal(request.parent_id) if request.parent_id else None
     if request.parent_id and (parent is None or parent.disabled_at is not None):
-        raise InvalidParent(f"There is no principal '{request.parent_id}' to stand under.")
+        raise InvalidParent(f"There is no active principal '{request.parent_id}'.")
     now = to_micros(clock.now())
     principal = Principal(
         principal_id=request.agent_id,
@@ -365,7 +371,7 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
     await check_reach(actor, principal, access)
     check_may_hold_key(actor, principal)
     if not await access.add_principal(principal):
-        raise AgentExists(f"There is a principal '{request.agent_id}' already.")
+        raise AgentExists(f"The principal '{request.agent_id}' already exists.")
     key = new_key(access.tenant, principal.principal_id, now, None)
     await access.add_key(key.stored)
     return AgentCreated(**msgspec.structs.asdict(_info(principal)), api_key=key.text)
@@ -380,10 +386,10 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
     effect=Effect.READ,
     audience=Audience.NOT_SUBAGENTS,
 )
-async def list_agents(request: ListAgents, access: AccessStore) -> Agents:
-    """List the tenant's principals by id."""
+async def list_agents(request: ListAgents, access: AccessStore) -> AgentList:
+    """List the tenant's principals, ordered by id."""
     found = await access.principals(request.after, request.limit + 1)
-    return Agents(
+    return AgentList(
         agents=[_info(principal) for principal in found[: request.limit]],
         has_more=len(found) > request.limit,
     )
@@ -401,18 +407,18 @@ async def list_agents(request: ListAgents, access: AccessStore) -> Agents:
     errors=(AgentNotFound, PermissionDenied),
 )
 async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentInfo:
-    """Change what a principal may do, or lock it out. Acts on its next call, in every process.
+    """Change a principal's permissions or clearance, or disable it. Takes effect on its next call, in every process.
 
-    Humans change those cleared no higher than themselves, agents only those of them that stand below; nobody changes
-    itself or grants more than it holds.
+    Humans may change principals up to their own clearance, agents only their descendants. Nobody can change itself or
+    grant more than it has.
     """
-    principal = await _find(request.agent_id, access)
+    principal = await _find_principal(request.agent_id, access)
     await check_may_edit(actor, principal, access)
     asked = frozenset(map(Permission, request.permissions or ()))
     check_may_grant(actor, request.clearance or principal.clearance, asked)
-    await access.update_principal(_changed(principal, request, to_micros(clock.now())))
+    await access.update_principal(_apply_update(principal, request, to_micros(clock.now())))
     await access.advance_epoch()
-    return _info(await _find(request.agent_id, access))
+    return _info(await _find_principal(request.agent_id, access))
 
 
 @operation(
@@ -428,8 +434,8 @@ async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, 
     errors=(AgentNotFound, PermissionDenied),
 )
 async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
-    """Give a principal a further API key, shown this once."""
-    principal = await _find(request.agent_id, access)
+    """Create another API key for a principal. It is shown only once."""
+    principal = await _find_principal(request.agent_id, access)
     await check_may_manage_credentials(actor, principal, access)
     check_may_hold_key(actor, principal)
     now = to_micros(clock.now())
@@ -447,17 +453,17 @@ async def create_api_key(request: CreateApiKey, actor: Actor, access: AccessStor
     audience=Audience.NOT_SUBAGENTS,
     errors=(AgentNotFound,),
 )
-async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeys:
+async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeyList:
     """List a principal's API keys, without their secrets."""
-    principal = await _find(request.agent_id, access)
-    return ApiKeys(
+    principal = await _find_principal(request.agent_id, access)
+    return ApiKeyList(
         keys=[
             ApiKeyInfo(
                 key_id=key.key_id,
                 agent_id=key.principal_id,
                 created_at=from_micros(key.created_at),
-                expires_at=optional_moment(key.expires_at),
-                revoked_at=optional_moment(key.revoked_at),
+                expires_at=optional_datetime(key.expires_at),
+                revoked_at=optional_datetime(key.revoked_at),
             )
             for key in await access.keys_of(principal.principal_id)
         ]
@@ -472,22 +478,22 @@ async def list_api_keys(request: ListApiKeys, access: AccessStore) -> ApiKeys:
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
     audited=True,
-    errors=(KeyUnknown, PermissionDenied),
+    errors=(ApiKeyNotFound, PermissionDenied),
 )
 async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, clock: Clock) -> ApiKeyCreated:
-    """Replace an API key: the new one is shown this once, the old one and its tokens end at once.
+    """Replace an API key. The new one is shown only once; the old one and its tokens are revoked at once.
 
-    Everyone may rotate their own key; an admin may rotate those of others it may change.
+    You may rotate your own keys and, as an admin, those of principals that you may edit.
     """
     now = to_micros(clock.now())
     key = await access.key(request.key_id)
     if key is None or (key.principal_id != actor.principal_id and not actor.is_admin):
-        error = KeyUnknown(f"There is no key '{request.key_id}' that you may rotate.")
+        error = ApiKeyNotFound(f"You may not rotate a key '{request.key_id}', or it does not exist.")
         error.denial = key is not None
         raise error
     if key.revoked_at is not None:
-        raise KeyUnknown(f"The key '{request.key_id}' was revoked; create a new one with create_api_key.")
-    owner = await _find(key.principal_id, access)
+        raise ApiKeyNotFound(f"The key '{request.key_id}' was revoked; create a new one with create_api_key.")
+    owner = await _find_principal(key.principal_id, access)
     await check_may_manage_credentials(actor, owner, access)
     check_may_hold_key(actor, owner)
     await access.revoke_key(key.key_id, now)
@@ -504,17 +510,17 @@ async def rotate_key(request: RotateKey, actor: Actor, access: AccessStore, cloc
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    errors=(KeyUnknown, PermissionDenied),
+    errors=(ApiKeyNotFound, PermissionDenied),
 )
-async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, clock: Clock) -> Done:
-    """End an API key and every token it was used to get, at once."""
+async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, clock: Clock) -> Success:
+    """Revoke an API key, and every token issued for it, at once."""
     key = await access.key(request.key_id)
     if key is None:
-        raise KeyUnknown(f"There is no key '{request.key_id}'.")
-    await check_may_manage_credentials(actor, await _find(key.principal_id, access), access)
+        raise ApiKeyNotFound(f"There is no key '{request.key_id}'.")
+    await check_may_manage_credentials(actor, await _find_principal(key.principal_id, access), access)
     await access.revoke_key(key.key_id, to_micros(clock.now()))
     await access.advance_epoch()
-    return Done()
+    return Success()
 
 
 @operation(
@@ -527,17 +533,17 @@ async def revoke_key(request: RevokeKey, actor: Actor, access: AccessStore, cloc
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
 )
-async def rotate_signing_key(request: RotateSigningKey, actor: Actor, access: AccessStore, clock: Clock) -> Done:
-    """Sign the tenant's tokens with a new secret from now on.
+async def rotate_signing_key(request: RotateSigningKey, actor: Actor, access: AccessStore, clock: Clock) -> Success:
+    """Replace the secret that signs the tenant's tokens.
 
-    It concerns everyone in the tenant, so it takes the highest clearance.
+    This affects the whole tenant, so it needs clearance 5.
     """
     check_highest_clearance(actor)
     now = to_micros(clock.now())
     await access.retire_signing_keys(now, forget=request.revoke_existing)
     await access.add_signing_key(new_signing_key(access.tenant, now))
     await access.advance_epoch()
-    return Done()
+    return Success()
 
 
 async def _issue(
@@ -591,20 +597,20 @@ async def _add_key(access: AccessStore, principal_id: str, now: int, expires_at:
         key_id=key.stored.key_id,
         agent_id=principal_id,
         created_at=from_micros(now),
-        expires_at=optional_moment(expires_at),
+        expires_at=optional_datetime(expires_at),
         revoked_at=None,
         api_key=key.text,
     )
 
 
-async def _find(agent_id: str, access: AccessStore) -> Principal:
+async def _find_principal(agent_id: str, access: AccessStore) -> Principal:
     principal = await access.principal(agent_id)
     if principal is None:
         raise AgentNotFound(f"There is no principal '{agent_id}'.", agent_id=agent_id)
     return principal
 
 
-def _changed(principal: Principal, request: UpdateAgent, now: int) -> Principal:
+def _apply_update(principal: Principal, request: UpdateAgent, now: int) -> Principal:
     changes: dict[str, Any] = {"clearance": request.clearance, "relevance_floor": request.relevance_floor}
     if request.permissions is not None:
         changes["permissions"] = frozenset(map(Permission, request.permissions))

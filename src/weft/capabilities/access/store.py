@@ -1,4 +1,4 @@
-"""What access needs of storage, and of whoever signs its tokens."""
+"""Ports of access: its store, and the codec of tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AccessStore(Protocol):
         ...
 
     async def advance_epoch(self) -> None:
-        """Make every process look up its callers again before their next call."""
+        """Invalidate the cached callers of the tenant in every process."""
         ...
 
     async def principal(self, principal_id: str) -> Principal | None: ...
@@ -35,7 +35,7 @@ class AccessStore(Protocol):
         ...
 
     async def update_principal(self, principal: Principal) -> None:
-        """Keep what can change of a principal: its permissions, clearance, state and floor."""
+        """Store the mutable fields of a principal: permissions, clearance, disabled state, search threshold."""
         ...
 
     async def key(self, key_id: str) -> StoredKey | None: ...
@@ -45,7 +45,7 @@ class AccessStore(Protocol):
     async def add_key(self, key: StoredKey) -> None: ...
 
     async def revoke_key(self, key_id: str, at: int) -> None:
-        """End a key together with every token it was used to get."""
+        """Revoke a key and every token issued for it."""
         ...
 
     async def token(self, token_id: str) -> StoredToken | None: ...
@@ -63,19 +63,19 @@ class AccessStore(Protocol):
     async def add_signing_key(self, key: SigningKey) -> None: ...
 
     async def retire_signing_keys(self, at: int, *, forget: bool) -> None:
-        """Stop signing with the present keys; ``forget`` also stops accepting what they signed."""
+        """Stop signing with the current keys; ``forget`` also invalidates the tokens they signed."""
         ...
 
 
 class TokenCodec(Protocol):
-    """Signs claims and checks signatures, with one algorithm that the token cannot choose."""
+    """Signs and verifies claims with one fixed algorithm, whatever the token's header names."""
 
     def encode(self, claims: Mapping[str, Any], kid: str, secret: bytes) -> str: ...
 
     def kid_of(self, token: str) -> str | None:
-        """Return the key id a token names, unverified; None if it is no token at all."""
+        """Return the unverified key id of a token; None if the text is not a token."""
         ...
 
     def decode(self, token: str, secret: bytes) -> Mapping[str, Any] | None:
-        """Return the claims if the signature is right; None otherwise."""
+        """Return the claims if the signature is valid; None otherwise."""
         ...

@@ -13,7 +13,7 @@ from weft.capabilities.agent_context.push import Branch, Own, knows
 from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.history.model import MAIN, BranchNotFound, Head, no_branch
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
-from weft.kernel.clock import optional_moment
+from weft.kernel.clock import optional_datetime
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
@@ -71,7 +71,7 @@ async def get_context_status(request: GetContextStatus, contexts: Contexts) -> C
         limit_bytes=contexts.limits.total_bytes,
         pulled_version=held.version if held else None,
         known_version=held.known if held and is_known else None,
-        pulled_at=optional_moment(held.pulled_at if held else None),
+        pulled_at=optional_datetime(held.pulled_at if held else None),
     )
 
 

@@ -8,7 +8,7 @@ from weft.capabilities.board.operations import BranchChoice, KeyInfo, SnapshotIn
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import LATEST, BranchNotFound
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, line_of
-from weft.capabilities.sessions.operations import SessionInfo, describe
+from weft.capabilities.sessions.operations import SessionInfo, session_info
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
@@ -80,7 +80,7 @@ async def inspect_session(request: InspectSession, boards: Boards) -> Inspection
     live = await board.entries.read_all(request.session_id)
     problem = await _damage(board) or await _departure(board)
     return Inspection(
-        session=await describe(board.session, boards.sessions),
+        session=await session_info(board.session, boards.sessions),
         entries=[
             InspectedEntry(info=key_info(found.entry), value=found.value, reads=found.entry.reads)
             for found in live

@@ -31,7 +31,7 @@ from weft.capabilities.history.model import (
     VersionPruned,
 )
 from weft.capabilities.sessions.model import Pattern, SessionArchived, SessionId, SessionNotFound
-from weft.kernel.clock import from_micros, optional_moment
+from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Count, Name, Ordinal, Reason, Step
 from weft.kernel.identity import ANYONE, Permission
@@ -421,7 +421,7 @@ async def write_entry(request: WriteEntry, boards: Boards) -> EntryWritten:
         version=entry.version,
         written_by=entry.written_by,
         written_at=from_micros(entry.written_at),
-        expires_at=optional_moment(entry.expires_at),
+        expires_at=optional_datetime(entry.expires_at),
         warning=remark_on_size(entry.tokens, board.session.config),
     )
 
@@ -643,7 +643,7 @@ def key_info(entry: Entry) -> KeyInfo:
         written_at=from_micros(entry.written_at),
         version=entry.version,
         value_size_tokens=entry.tokens,
-        expires_at=optional_moment(entry.expires_at),
+        expires_at=optional_datetime(entry.expires_at),
         readable_by=entry.readers,
         writable_by=entry.writable_by,
     )
@@ -656,7 +656,7 @@ def _entry_read(found: EntryWithValue) -> EntryRead:
         written_by=found.entry.written_by,
         written_at=from_micros(found.entry.written_at),
         version=found.entry.version,
-        expires_at=optional_moment(found.entry.expires_at),
+        expires_at=optional_datetime(found.entry.expires_at),
     )
 
 
@@ -667,7 +667,7 @@ def _standing(version: Version) -> _Standing:
         written_by=version.author,
         written_at=from_micros(version.committed_at),
         version=version.change.version,
-        expires_at=optional_moment(version.change.meta.expires_at),
+        expires_at=optional_datetime(version.change.meta.expires_at),
         pruned=version.value is None,
     )
     return _Standing(entry, version.change.blob_hash)
@@ -680,7 +680,7 @@ def _standing_now(found: EntryWithValue) -> _Standing:
         written_by=found.entry.written_by,
         written_at=from_micros(found.entry.written_at),
         version=found.entry.version,
-        expires_at=optional_moment(found.entry.expires_at),
+        expires_at=optional_datetime(found.entry.expires_at),
         pruned=found.lost,
     )
     return _Standing(entry, found.entry.blob_hash)

@@ -1,1 +1,1 @@
-"""What happened, told in order to whoever may know."""
+"""The event log: ordered events, filters, and webhooks."""

@@ -1,4 +1,4 @@
-"""Which events a caller is told of."""
+"""Event filters, and the ports of the event log and of the live feed."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
 
 
-# Whatever part of a session one follows, its end is news.
-ENDINGS = frozenset({"session.archived", "session.deleted"})
+# Sent to every subscriber of a session, whatever its filter.
+SESSION_END_EVENTS = frozenset({"session.archived", "session.deleted"})
 
 
-# With these, who may be told of earlier events is another question than before.
-READDRESSING = frozenset({"message.visibility_changed", "domain.updated"})
+# These change who may see earlier events.
+AUDIENCE_CHANGES = frozenset({"message.visibility_changed", "domain.updated"})
 
 
-# What these are about is a snapshot's label, which may read like a key.
-_ABOUT_LABELS = frozenset({"board.snapshot", "board.restored", "branch.snapshot", "branch.restored"})
+# The subject of these is a snapshot's label, which may look like a key.
+_SNAPSHOT_EVENTS = frozenset({"board.snapshot", "board.restored", "branch.snapshot", "branch.restored"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventQuery:
-    """Which events to look up: all that match everything that is said here. Times are microseconds, ``until`` not in.
+    """Conditions on events; all given ones must match. Times are microseconds, ``until`` is exclusive.
 
-    ``upto`` is the last number to look at. Without ``items`` what happens to keys and messages, which is most of what
-    happens, is left out.
+    ``upto`` is the last sequence number to read. ``items=False`` skips events of keys and messages, which are most.
     """
 
     session_id: str | None = None
@@ -49,11 +48,11 @@ class EventQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class Interest:
-    """What a subscriber wants to hear of: one session or all it takes part in, board keys and types by pattern.
+class EventFilter:
+    """A subscriber's filter: one session or all visible ones, board keys and event types by pattern.
 
-    A type is the event's own or its class in Agent Context. ``personal`` leaves out everything that anybody else is
-    told as well.
+    A type pattern matches the event's type or its Agent Context class. ``personal`` selects the events that only the
+    subscriber may see.
     """
 
     session_id: str | None = None
@@ -62,10 +61,10 @@ class Interest:
     personal: bool = False
 
     def covers(self, recorded: StoredEvent, actor: Actor) -> bool:
-        """Tell whether the subscriber asked for this event and may be told of it."""
-        return self._may_be_told(recorded, actor) and self._wants(recorded.event)
+        """Whether the event matches the filter and is visible to the subscriber."""
+        return self._is_visible(recorded, actor) and self._wants(recorded.event)
 
-    def _may_be_told(self, recorded: StoredEvent, actor: Actor) -> bool:
+    def _is_visible(self, recorded: StoredEvent, actor: Actor) -> bool:
         if self.personal and recorded.readable_by != (f"{PRINCIPAL}{actor.principal_id}",):
             return False
         if recorded.participants != ANYONE and not actor.is_admin and not actor.matches(recorded.participants):
@@ -75,7 +74,7 @@ class Interest:
     def _wants(self, event: Event) -> bool:
         if self.session_id is not None and event.session_id != self.session_id:
             return False
-        if event.type in ENDINGS:
+        if event.type in SESSION_END_EVENTS:
             return True
         if not self.wants_type(event):
             return False
@@ -93,11 +92,11 @@ def _matches(name: str | None, patterns: tuple[str, ...]) -> bool:
 
 
 def _is_about_a_key(event: Event) -> bool:
-    return event.type.startswith(("board.", "branch.")) and event.type not in _ABOUT_LABELS
+    return event.type.startswith(("board.", "branch.")) and event.type not in _SNAPSHOT_EVENTS
 
 
 class EventPage(NamedTuple):
-    """Events of interest, and how far the reading got: nothing up to ``reached`` is missing."""
+    """Matching events; all events up to ``reached`` have been considered."""
 
     recorded: Sequence[StoredEvent]
     reached: int
@@ -108,53 +107,53 @@ class EventPage(NamedTuple):
 
 
 class EventStore(Protocol):
-    """The committed events of the transaction's tenant: the truth that every subscription reads from."""
+    """The committed events of the transaction's tenant; every subscription reads from here."""
 
     async def last_seq(self) -> int: ...
 
     async def after(self, seq: int, session_id: str | None, limit: int) -> Sequence[StoredEvent]:
-        """Return events behind ``seq`` in order, of one session or of all."""
+        """Return events after ``seq`` in order, of one session or of all."""
         ...
 
     async def before(self, seq: int, limit: int) -> Sequence[StoredEvent]:
-        """Return events ahead of ``seq``, the latest first."""
+        """Return events before ``seq``, newest first."""
         ...
 
     async def find(self, wanted: EventQuery, after: int, limit: int) -> Sequence[StoredEvent]:
-        """Return what matches, in order, behind ``after``."""
+        """Return matching events after ``after``, in order."""
         ...
 
     async def numbered(self, numbers: Sequence[int]) -> Sequence[StoredEvent]:
-        """Return those of the events, named by their numbers, that are there, in order."""
+        """Return the events with these sequence numbers that exist, in order."""
         ...
 
     async def source(self) -> str:
-        """Return what the tenant's log is called outside: no two installations have one of the same name."""
+        """Return the CloudEvents source of the tenant's log: unique across installations."""
         ...
 
 
-class PastEvents(Protocol):
-    """Where what happened elsewhere is added to the log, behind everything that happened here."""
+class EventImport(Protocol):
+    """Appends imported events to the log."""
 
     async def reserve(self, count: int) -> int:
-        """Return the first of so many numbers in a row. Nobody else gets one until the transaction ends."""
+        """Reserve ``count`` consecutive sequence numbers and return the first; blocks others until commit."""
         ...
 
     async def republish(self, past: Sequence[StoredEvent]) -> None:
-        """Add events as they were told, but under reserved numbers: with their times, what they were part of, origins.
+        """Append imported events under reserved numbers, with their original times, correlation and origin.
 
-        Nobody is woken by them.
+        Subscribers are not notified.
         """
         ...
 
 
 class Feed(Protocol):
-    """Live events: the table is read again whenever a wake says there may be more."""
+    """Live events: the log is read again on each wake-up."""
 
-    async def next(self, actor: Actor, interest: Interest, after: int | None, wait_seconds: float) -> EventPage:
-        """Return events behind ``after`` (None: behind the present), waiting for the first one if need be."""
+    async def next(self, actor: Actor, interest: EventFilter, after: int | None, wait_seconds: float) -> EventPage:
+        """Return events after ``after`` (None: from now on), waiting for the first one if there is none."""
         ...
 
     async def source(self, tenant: str) -> str:
-        """Return what a tenant's log is called outside."""
+        """Return the CloudEvents source of a tenant's log."""
         ...

@@ -1,4 +1,4 @@
-"""Reading events by asking: from an offset, waiting for the next one if there is none yet."""
+"""Reading the event log from an offset, with long poll."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from weft.capabilities.events.model import Feed, Interest
+from weft.capabilities.events.model import EventFilter, Feed
 from weft.capabilities.records.event_classes import CloudEvent, cloud_event
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.events import Event
@@ -30,46 +30,44 @@ TypePattern = Annotated[
         min_length=1,
         max_length=100,
         pattern=r"^[a-z_.*?]+\Z",
-        description="A type or class of events, with * and ? as wildcards: message.* or context.item.*.",
+        description="An event type or class, with * and ? as wildcards: message.* or context.item.*.",
     ),
 ]
 
 
 class ReadEvents(Request):
-    """Which events, from where, and how long to wait for them."""
+    """A filter, an offset, and how long to wait."""
 
     session_id: Annotated[
-        SessionId | None, msgspec.Meta(description="Events of this session; of all you may see if left out.")
+        SessionId | None, msgspec.Meta(description="Events of this session; by default of all sessions you may see.")
     ] = None
-    keys: Annotated[tuple[KeyPattern, ...], msgspec.Meta(max_length=100, description="Board keys of interest.")] = (
-        ANYONE
-    )
-    types: Annotated[
-        tuple[TypePattern, ...], msgspec.Meta(max_length=20, description="Types of events of interest.")
+    keys: Annotated[
+        tuple[KeyPattern, ...], msgspec.Meta(max_length=100, description="Only events of these board keys.")
     ] = ANYONE
-    personal: Annotated[bool, msgspec.Meta(description="Only what nobody but you is told, such as your memory.")] = (
-        False
-    )
-    after: Annotated[Count | None, msgspec.Meta(description="Events behind this seq; only new ones if left out.")] = (
-        None
-    )
+    types: Annotated[
+        tuple[TypePattern, ...], msgspec.Meta(max_length=20, description="Only events of these types.")
+    ] = ANYONE
+    personal: Annotated[
+        bool, msgspec.Meta(description="Only events that nobody else may see, such as those of your memory.")
+    ] = False
+    after: Annotated[Count | None, msgspec.Meta(description="Events after this seq; by default only new ones.")] = None
     wait_seconds: Annotated[
-        float, msgspec.Meta(ge=0, le=60, description="How long to wait when there is nothing yet.")
+        float, msgspec.Meta(ge=0, le=60, description="How long to wait if there is no event yet.")
     ] = 0.0
 
     format: Annotated[
-        Literal["native", "cloudevents"], msgspec.Meta(description="As the log has them, or as CloudEvents 1.0.")
+        Literal["native", "cloudevents"], msgspec.Meta(description="Weft's own format, or CloudEvents 1.0.")
     ] = "native"
 
     @property
-    def interest(self) -> Interest:
-        return Interest(self.session_id, self.keys, self.types, self.personal)
+    def interest(self) -> EventFilter:
+        return EventFilter(self.session_id, self.keys, self.types, self.personal)
 
 
 class Events(Response):
-    """Events in order. Pass ``next_after`` as ``after`` to go on without missing one.
+    """Events in order. Pass ``next_after`` as ``after`` to read on without a gap.
 
-    Asked for as CloudEvents, they are in ``cloudevents`` and ``events`` is empty.
+    With the format cloudevents, they are in ``cloudevents`` and ``events`` is empty.
     """
 
     events: list[Event]
@@ -87,13 +85,13 @@ class Events(Response):
     errors=(SessionNotFound,),
 )
 async def read_events(request: ReadEvents, actor: Actor, feed: Feed) -> Events:
-    """Read what happened since an offset, waiting for the next event if there is none yet.
+    """Read events from an offset, waiting for the next one if there is none yet.
 
-    Events come in order and are never lost: repeat the call with ``after`` set to the ``next_after`` you were given.
+    Events are ordered and none is lost: repeat the call with ``after`` set to the ``next_after`` of the last answer.
     """
     page = await feed.next(actor, request.interest, request.after, request.wait_seconds)
     if request.format == "native":
         return Events(events=page.events, next_after=page.reached)
     source = await feed.source(actor.tenant)
-    told = tuple(cloud_event(recorded, source) for recorded in page.recorded)
-    return Events(events=[], next_after=page.reached, cloudevents=told)
+    converted = tuple(cloud_event(recorded, source) for recorded in page.recorded)
+    return Events(events=[], next_after=page.reached, cloudevents=converted)

@@ -1,1 +1,1 @@
-"""Guidance."""
+"""What a caller may do: its operations with examples, and advice."""

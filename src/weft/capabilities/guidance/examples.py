@@ -1,4 +1,4 @@
-"""A call of any operation that its own rules accept, made from what it requires."""
+"""Valid example arguments for every operation."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
 
-_ABOUT_ONESELF = frozenset({"memory.overview"})
-_BY_NAME: dict[str, Any] = {
+_ABOUT_CALLER = frozenset({"memory.overview"})
+_VALUES_BY_FIELD: dict[str, Any] = {
     "session_id": "session_a1b2c3d4e5f60718",
     "purpose": "Plan the release",
     "content": "The schema is ready for review.",
@@ -75,8 +75,8 @@ _BY_NAME: dict[str, Any] = {
     "source_id": "source_0123456789abcdef",
     "groups": [{"title": "Where the work stands", "keys": [{"key": "current_phase", "purpose": "the phase now"}]}],
 }
-# What a call must say although no field of it is required by itself.
-_BESIDES: dict[str, dict[str, Any]] = {
+# Arguments that an operation requires although no single field is required.
+_EXTRA_ARGUMENTS: dict[str, dict[str, Any]] = {
     "search.get_context": {"query": "Which database did we choose, and why?", "max_tokens": 2000},
     "search.find_similar": {"text": "Invoices are written in the first week of a month."},
     "knowledge.add_source": {"folder": "/srv/knowledge/handbook", "watch": True},
@@ -102,9 +102,9 @@ _BESIDES: dict[str, dict[str, Any]] = {
 
 
 def example_request(operation: Operation, actor: Actor) -> dict[str, Any]:
-    """Return arguments for the operation's tool: what it requires, and nothing else."""
+    """Return the required arguments of the operation's tool with example values."""
     required = [field.name for field in msgspec.structs.fields(operation.request) if field.required]
-    arguments = {name: _BY_NAME[name] for name in required} | _BESIDES.get(operation.name, {})
-    if operation.name in _ABOUT_ONESELF:
+    arguments = {name: _VALUES_BY_FIELD[name] for name in required} | _EXTRA_ARGUMENTS.get(operation.name, {})
+    if operation.name in _ABOUT_CALLER:
         arguments["agent_id"] = actor.principal_id
     return {"action": operation.action, **arguments} if operation.action else arguments

@@ -1,4 +1,4 @@
-"""Telling an agent what it may do, with a call to copy for each, and how to work well with the others."""
+"""The caller's capabilities: the operations it may use, with example calls, and advice on working with others."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ Topic = Literal["operations", "coordination", "security", "troubleshooting"]
 AccessLevel = Literal["READ_ONLY", "AGENT", "ADMIN"]
 
 
-class Offers(Protocol):
-    """What there is to do, and for whom."""
+class AllowedOperations(Protocol):
+    """The operations and rate limits that apply to a caller."""
 
     async def to(self, actor: Actor) -> list[Operation]:
         """Return the operations a caller may use."""
         ...
 
     def limit(self, rate: RateClass) -> str:
-        """Return how often a class of calls may be made, empty if there is no limit."""
+        """Return the rate limit of a class of calls; empty if there is none."""
         ...
 
 
 class GetUsageGuidance(Request):
-    """What to be told of."""
+    """The topic of guidance."""
 
-    guidance_type: Annotated[Topic, msgspec.Meta(description="The calls you may make, or advice on a subject.")] = (
-        "operations"
-    )
+    guidance_type: Annotated[
+        Topic, msgspec.Meta(description="Your operations with examples, or advice on a topic.")
+    ] = "operations"
 
 
-class OfferedCall(Response, kw_only=True, omit_defaults=False):
-    """Something you may do, with a call to copy."""
+class AllowedCall(Response, kw_only=True, omit_defaults=False):
+    """An operation that you may call, with an example."""
 
     tool: str
     summary: str
@@ -44,7 +44,7 @@ class OfferedCall(Response, kw_only=True, omit_defaults=False):
 
 
 class UsageGuidance(Response, kw_only=True, omit_defaults=False):
-    """What you may do, or advice."""
+    """Your operations, or advice."""
 
     success: Literal[True] = True
     guidance_type: str
@@ -53,22 +53,22 @@ class UsageGuidance(Response, kw_only=True, omit_defaults=False):
     access_level: AccessLevel
     permissions: list[str]
     not_granted: list[str]
-    operations: list[OfferedCall]
+    operations: list[AllowedCall]
     advice: list[str]
 
 
 @operation(
-    "usage.guidance",
+    "agent.capabilities",
     tool="get_usage_guidance",
     http="GET /v1/usage-guidance",
     permission=None,
     rate=RateClass.SESSION,
     effect=Effect.OWN_TRANSACTIONS,
 )
-async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, offers: Offers) -> UsageGuidance:
-    """Learn what you may do here right now, with an example of each call, or how to work together well."""
+async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, allowed: AllowedOperations) -> UsageGuidance:
+    """List the operations you may call now, each with an example, or get advice on working with others."""
     granted = sorted(actor.permissions)
-    offered = await offers.to(actor)
+    operations = await allowed.to(actor)
     about_calls = request.guidance_type == "operations"
     return UsageGuidance(
         guidance_type=request.guidance_type,
@@ -77,30 +77,30 @@ async def get_usage_guidance(request: GetUsageGuidance, actor: Actor, offers: Of
         access_level=_access_level(actor),
         permissions=list(granted),
         not_granted=sorted(set(Permission) - actor.permissions),
-        operations=[_offered(each, actor, offers) for each in offered] if about_calls else [],
+        operations=[_allowed_call(each, actor, allowed) for each in operations] if about_calls else [],
         advice=[] if about_calls else ADVICE[request.guidance_type],
     )
 
 
 ADVICE: dict[str, list[str]] = {
     "coordination": [
-        "Begin with list_keys of shared_context, then get_messages with after_id set to the last id you have seen.",
-        "Keep what is settled on the board and say what is new in a message; do not repeat one in the other.",
-        "Answer a message with parent_message_id, so that threads can be followed.",
-        "Pass if_version when others may change the same key; on VERSION_CONFLICT read again and decide anew.",
-        "Follow session://{session_id} instead of asking again and again.",
+        "Start with list_keys of shared_context, then get_messages with after_id set to the last id you have seen.",
+        "Write settled facts to the board and announce news in a message; do not repeat one in the other.",
+        "Reply with parent_message_id, so that threads can be followed.",
+        "Pass if_version when others may change the same key; on VERSION_CONFLICT read the key again and decide.",
+        "Subscribe to session://{session_id} instead of polling.",
     ],
     "security": [
-        "Your name on everything comes from your credential; no parameter can change it.",
-        "A private message is for you alone, agent_only for agents of your type, admin_only for admins.",
-        "Nobody else reads your memory. An admin can look into it, and into messages, only on record.",
-        "Put no keys, passwords or personal data into messages, the board or memory.",
-        "A permission you lack is granted by an admin with update_agent, never by asking for it in a call.",
+        "Your identity comes from your credential; no parameter can change it.",
+        "A private message is visible to you only, agent_only to agents of your type, admin_only to admins.",
+        "Your memory is private. An admin can inspect it, and messages, and every inspection is audited.",
+        "Do not put keys, passwords or personal data into messages, the board or memory.",
+        "An admin grants missing permissions with update_agent; a call cannot request them.",
     ],
     "troubleshooting": [
-        "Every error has a code, and suggestions that say what to do next.",
-        "SESSION_NOT_FOUND: the id is wrong, the session was deleted, or you do not take part in it.",
-        "PERMISSION_DENIED: your credential was not granted what the call needs; see permissions above.",
+        "Every error has a code and suggests what to do next.",
+        "SESSION_NOT_FOUND: the id is wrong, the session was deleted, or you are not a participant.",
+        "PERMISSION_DENIED: your credential lacks a permission that the call needs; see permissions above.",
         "RATE_LIMITED: wait for retry_after_seconds, then repeat the same call.",
         "TOKEN_EXPIRED: get a new token with authenticate_agent; refresh_token extends one that is still valid.",
         "SYSTEM_UNAVAILABLE: nothing was changed; repeat the same call after a short wait.",
@@ -114,10 +114,7 @@ def _access_level(actor: Actor) -> AccessLevel:
     return "AGENT" if Permission.WRITE in actor.permissions else "READ_ONLY"
 
 
-def _offered(offered: Operation, actor: Actor, offers: Offers) -> OfferedCall:
-    return OfferedCall(
-        tool=offered.tool,
-        summary=offered.summary,
-        example=example_request(offered, actor),
-        rate_limit=offers.limit(offered.rate),
+def _allowed_call(each: Operation, actor: Actor, allowed: AllowedOperations) -> AllowedCall:
+    return AllowedCall(
+        tool=each.tool, summary=each.summary, example=example_request(each, actor), rate_limit=allowed.limit(each.rate)
     )

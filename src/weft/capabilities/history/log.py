@@ -17,7 +17,7 @@ from weft.capabilities.history.service import History, seen, seen_changes
 from weft.capabilities.history.values import PageSize, value_shown, with_room
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import Staging
-from weft.kernel.clock import from_micros, optional_moment
+from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 from weft.kernel.transactions import Transactions
@@ -409,7 +409,7 @@ def _stored_entry(line_id: str, version: Version, *, fits: bool) -> StoredEntry:
         at=from_micros(version.committed_at),
         size=meta.size or len((version.value or "").encode()),
         size_tokens=meta.tokens,
-        expires_at=optional_moment(meta.expires_at),
+        expires_at=optional_datetime(meta.expires_at),
         pruned=version.value is None,
         outside=meta.outside,
         truncated=not (fits or meta.outside),

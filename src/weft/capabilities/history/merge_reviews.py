@@ -39,7 +39,7 @@ from weft.capabilities.history.model import (
 from weft.capabilities.history.service import History
 from weft.capabilities.history.three_way import MergeConflict
 from weft.capabilities.history.values import value_kept
-from weft.kernel.clock import from_micros, optional_moment
+from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import Forbidden, InvalidInput, NotFound, PermissionDenied
 from weft.kernel.fields import Name, Reason
 from weft.kernel.identity import Actor, Kind, Permission
@@ -384,7 +384,7 @@ async def _review_info(timelines: History, review: Review) -> ReviewInfo | None:
         conflicts=conflicts,
         hidden_conflicts=len(review.conflicts) - len(conflicts) if review.state is ReviewState.OPEN else 0,
         decided_by=review.decided_by,
-        decided_at=optional_moment(review.decided_at),
+        decided_at=optional_datetime(review.decided_at),
     )
 
 

@@ -14,7 +14,7 @@ from weft.capabilities.history.model import LineNotFound, no_line
 from weft.capabilities.history.operation_ports import Pruner, PruningLog, RetentionRules
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import Rule
-from weft.kernel.clock import from_micros, optional_moment
+from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput
 from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission
@@ -298,7 +298,7 @@ def _changed(request: SetRetention, rules: Mapping[str, Rule]) -> Rule:
 
 def _rule(retained: Retained) -> RetentionRule:
     shown = _shown(retained.subject, retained.rule)
-    return structs.replace(shown, updated_by=retained.updated_by, updated_at=optional_moment(retained.updated_at))
+    return structs.replace(shown, updated_by=retained.updated_by, updated_at=optional_datetime(retained.updated_at))
 
 
 def _shown(subject: str, rule: Rule) -> RetentionRule:

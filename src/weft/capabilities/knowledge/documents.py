@@ -24,7 +24,7 @@ from weft.capabilities.knowledge.model import (
 )
 from weft.capabilities.knowledge.quotas import check_bytes
 from weft.capabilities.knowledge.store import DocumentStore
-from weft.kernel.clock import from_micros, optional_moment, to_micros
+from weft.kernel.clock import from_micros, optional_datetime, to_micros
 from weft.kernel.events import NewEvent
 from weft.kernel.fields import ShortText
 from weft.kernel.json_input import metadata_json, passed_on
@@ -197,7 +197,7 @@ def document_info(document: Document) -> DocumentInfo:
         added_by=document.added_by,
         created_at=from_micros(document.created_at),
         updated_at=from_micros(document.updated_at),
-        indexed_at=optional_moment(document.indexed_at),
+        indexed_at=optional_datetime(document.indexed_at),
     )
 
 

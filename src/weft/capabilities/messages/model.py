@@ -1,8 +1,8 @@
-"""What a message is, and who it is for.
+"""Messages and their audiences.
 
-A visibility names an audience, which is one participant pattern: everyone, one principal, one type of agent, or whoever
-holds a permission. A message carries the pattern itself, so a caller sees exactly the messages whose audience is among
-its own, and every way of reading asks that one question.
+A visibility maps to an audience, which is one participant pattern: everyone, one principal, one agent type, or the
+holders of a permission. A message stores the pattern, so a caller sees exactly the messages whose audience it belongs
+to, and every query filters on that one column.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 10_000
 Visibility = Literal["public", "private", "agent_only", "admin_only"]
 VISIBILITIES: tuple[Visibility, ...] = get_args(Visibility)
-# Behind every message there can be.
+# Greater than any message id.
 LAST = 2**62
 ADMINS = f"{PERMISSION}{Permission.ADMIN}"
 
 
 class MessageNotFound(NotFound):
-    """There is no such message in the session, or not for you."""
+    """The message does not exist in this session, or is not visible to you."""
 
     code = "MESSAGE_NOT_FOUND"
-    hint = "Use the id of a message that get_messages shows you in this session."
+    hint = "Use an id that get_messages returns for this session."
     related = ("get_messages",)
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):
-    """One envelope of a session's transcript; ``metadata`` is JSON text.
+    """One message of a transcript; ``metadata`` is JSON text.
 
-    ``author`` is the name that others see on the sender's work, if it is known.
+    ``author`` is the sender's participant name, if known.
     """
 
     message_id: int
@@ -56,7 +56,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def size(self) -> int:
-        """Return how many characters the message has."""
+        """Return the message's size in characters."""
         return len(self.content) + len(self.metadata)
 
     def visible_to(self, actor: Actor) -> bool:
@@ -64,7 +64,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
 
 class AudienceCount(msgspec.Struct, frozen=True):
-    """How many messages an audience has; the same count under the same stamp stands for the same messages."""
+    """The number of an audience's messages; equal counts with equal stamps mean identical messages."""
 
     audience: str
     messages: int
@@ -72,7 +72,7 @@ class AudienceCount(msgspec.Struct, frozen=True):
 
 
 class TranscriptRange(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of a transcript: behind ``after`` and up to ``until``, in order of the messages' numbers."""
+    """A range of a transcript by message id: after ``after``, up to and including ``until``."""
 
     limit: int
     sender: str | None = None
@@ -81,15 +81,15 @@ class TranscriptRange(msgspec.Struct, frozen=True, kw_only=True):
     offset: int = 0
     newest_first: bool = False
 
-    def behind(self, message_id: int) -> TranscriptRange:
-        """Return what is left of this part behind a message of it."""
+    def rest_after(self, message_id: int) -> TranscriptRange:
+        """Return the rest of this range after one of its messages."""
         if self.newest_first:
             return structs.replace(self, until=message_id - 1, offset=0)
         return structs.replace(self, after=message_id, offset=0)
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """The messages of a part that have one of these audiences."""
+    """The messages of a range that have one of these audiences."""
 
     audiences: tuple[str, ...]
     part: TranscriptRange
@@ -108,7 +108,7 @@ def audience_for(visibility: Visibility, sender: str, sender_type: str) -> str:
 
 
 def audiences_of(actor: Actor, *visibilities: Visibility) -> tuple[str, ...]:
-    """Return the audiences a caller belongs to: of these visibilities, or of all."""
+    """Return the audiences that a caller belongs to, of these visibilities or of all."""
     own = actor.audiences
     named = (audience_for(v, actor.principal_id, actor.agent_type) for v in visibilities or VISIBILITIES)
     return tuple(audience for audience in named if audience in own)

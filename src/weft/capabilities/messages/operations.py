@@ -1,4 +1,4 @@
-"""What participants can do with messages: say something, and read what was said to them."""
+"""Operations on messages: add, read, change visibility, inspect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from weft.capabilities.access.model import AgentId
 from weft.capabilities.messages.model import MOST_CHARACTERS, Message, MessageNotFound, TranscriptRange, Visibility
 from weft.capabilities.messages.store import MessagePages
-from weft.capabilities.messages.transcript import Draft, MessagePage, OpenTranscripts, Transcripts
+from weft.capabilities.messages.transcript import MessageDraft, MessagePage, Transcripts, TranscriptWriter
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound
 from weft.kernel.caching import weight_of
 from weft.kernel.clock import from_micros
@@ -25,12 +25,12 @@ _FAR = 5_000
 
 
 class Paged(Protocol):
-    """A request for one page of several."""
+    """A request with an offset."""
 
     offset: int
 
 
-MessageId = Annotated[Ordinal, msgspec.Meta(description="The message's number in its session.")]
+MessageId = Annotated[Ordinal, msgspec.Meta(description="The message's id, unique in its session.")]
 
 
 class AddMessage(Request):
@@ -41,32 +41,32 @@ class AddMessage(Request):
         str,
         msgspec.Meta(
             min_length=1,
-            description=f"The text, kept as it is; at most {MOST_CHARACTERS} characters.",
+            description=f"The text, stored unchanged; at most {MOST_CHARACTERS} characters.",
             extra_json_schema={"maxLength": MOST_CHARACTERS},
         ),
     ]
     visibility: Annotated[
         Visibility,
         msgspec.Meta(
-            description="public: everyone in the session; private: you alone; agent_only: agents of your type; "
-            "admin_only: holders of the permission admin, who alone may send such."
+            description="public: all participants; private: only you; agent_only: agents of your type; "
+            "admin_only: admins, who alone may send these."
         ),
     ] = "public"
     metadata: Metadata = None
-    parent_message_id: Annotated[MessageId | None, msgspec.Meta(description="The message this one answers.")] = None
-    recipient_id: Annotated[
-        AgentId | None, msgspec.Meta(description="Whom it is addressed to; this does not limit who sees it.")
-    ] = None
-    message_type: Annotated[Name, msgspec.Meta(description="What sort of message, such as request or result.")] = (
+    parent_message_id: Annotated[MessageId | None, msgspec.Meta(description="The message this one replies to.")] = None
+    recipient_id: Annotated[AgentId | None, msgspec.Meta(description="The addressee; does not limit visibility.")] = (
+        None
+    )
+    message_type: Annotated[Name, msgspec.Meta(description="The kind of message, such as request or result.")] = (
         "message"
     )
     category: Annotated[
-        Name, msgspec.Meta(description="What part of a conversation it is, such as SYSTEM, CONTEXT or DIALOG.")
+        Name, msgspec.Meta(description="Its part in the conversation, such as SYSTEM, CONTEXT or DIALOG.")
     ] = "DIALOG"
 
 
 class MessageAdded(Response, kw_only=True, omit_defaults=False):
-    """The message is in the transcript."""
+    """The message was added."""
 
     success: Literal[True] = True
     message_id: int
@@ -74,16 +74,16 @@ class MessageAdded(Response, kw_only=True, omit_defaults=False):
 
 
 class GetMessages(Request):
-    """Which part of a transcript to read."""
+    """A page of a transcript."""
 
     session_id: SessionId
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 50
-    offset: Annotated[Count, msgspec.Meta(description="Leave out this many from the start.")] = 0
-    visibility_filter: Annotated[
-        Visibility | None, msgspec.Meta(description="Only messages of this visibility, among those you may see.")
-    ] = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Maximum number of messages.")] = 50
+    offset: Annotated[Count, msgspec.Meta(description="Messages to skip.")] = 0
+    visibility_filter: Annotated[Visibility | None, msgspec.Meta(description="Only messages with this visibility.")] = (
+        None
+    )
     after_id: Annotated[
-        Count, msgspec.Meta(description="Only messages behind this one: pass the last id you have seen.")
+        Count, msgspec.Meta(description="Only messages after this id: pass the last one you have seen.")
     ] = 0
 
 
@@ -105,7 +105,7 @@ class MessageInfo(Response, kw_only=True, omit_defaults=False, gc=False):
 
 
 class Messages(Response, kw_only=True, omit_defaults=False):
-    """Messages in the order in which they were sent; ``total_count`` is all that you may see of this visibility."""
+    """Messages in the order sent; ``total_count`` counts all that match and that you may see."""
 
     success: Literal[True] = True
     messages: list[MessageInfo]
@@ -115,7 +115,7 @@ class Messages(Response, kw_only=True, omit_defaults=False):
 
 
 class SetMessageVisibility(Request):
-    """Which message, and who it is for from now on."""
+    """A message and its new visibility."""
 
     session_id: SessionId
     message_id: MessageId
@@ -123,7 +123,7 @@ class SetMessageVisibility(Request):
 
 
 class VisibilityChanged(Response, kw_only=True, omit_defaults=False):
-    """The message has the new visibility, and nobody else sees it any more."""
+    """The visibility was changed and takes effect at once."""
 
     on_record = ("previous_visibility",)
 
@@ -134,15 +134,15 @@ class VisibilityChanged(Response, kw_only=True, omit_defaults=False):
 
 
 class InspectMessages(Request):
-    """Which part of a transcript to look into."""
+    """A page of a transcript."""
 
     session_id: SessionId
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 50
-    offset: Annotated[Count, msgspec.Meta(description="Leave out this many from the start.")] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="Maximum number of messages.")] = 50
+    offset: Annotated[Count, msgspec.Meta(description="Messages to skip.")] = 0
 
 
 def skips_far(request: Paged) -> bool:
-    """Tell whether so many messages are to be left out that finding the first to show takes a while."""
+    """Whether the offset is so large that the query is slow."""
     return request.offset > _FAR
 
 
@@ -156,12 +156,12 @@ def skips_far(request: Paged) -> bool:
     effect=Effect.WRITE,
     errors=(SessionNotFound, SessionArchived, MessageNotFound, ContentTooLarge, PermissionDenied),
 )
-async def add_message(request: AddMessage, transcripts: OpenTranscripts) -> MessageAdded:
-    """Say something in a session: to everyone, to agents of your own type, to admins, or only to yourself.
+async def add_message(request: AddMessage, transcripts: TranscriptWriter) -> MessageAdded:
+    """Add a message to a session: for all participants, agents of your type, admins, or only yourself.
 
-    The text is kept byte for byte. Answer a message with ``parent_message_id``.
+    Reply to a message with ``parent_message_id``.
     """
-    draft = Draft(
+    draft = MessageDraft(
         content=request.content,
         visibility=request.visibility,
         metadata=metadata_json(request.metadata),
@@ -185,10 +185,10 @@ async def add_message(request: AddMessage, transcripts: OpenTranscripts) -> Mess
     errors=(SessionNotFound,),
 )
 async def get_messages(request: GetMessages, transcripts: Transcripts, pages: MessagePages) -> Messages:
-    """Read a session's messages, oldest first, as far as they are meant for you.
+    """Read the messages of a session that you may see, oldest first.
 
-    Pages stay as they are while others write, because new messages come last. To poll, pass ``after_id``. A page ends
-    before its limit where it would have more than about 4 MiB; ``has_more`` is true then.
+    Pages are stable while others write, because new messages come last. To poll, pass ``after_id``. A page is shorter
+    than ``limit`` if it would exceed about 4 MiB; ``has_more`` is then true.
     """
     visibilities = () if request.visibility_filter is None else (request.visibility_filter,)
     transcript = await transcripts.to_read(request.session_id, *visibilities)
@@ -213,8 +213,8 @@ async def get_messages(request: GetMessages, transcripts: Transcripts, pages: Me
     audited=True,
     errors=(SessionNotFound, MessageNotFound),
 )
-async def set_message_visibility(request: SetMessageVisibility, transcripts: OpenTranscripts) -> VisibilityChanged:
-    """Change who may see a message, such as one that should not have been public. For admins; always on record."""
+async def set_message_visibility(request: SetMessageVisibility, transcripts: TranscriptWriter) -> VisibilityChanged:
+    """Change the visibility of a message, such as one that should not be public. For admins; audited."""
     before = await transcripts.change_visibility(request.session_id, request.message_id, request.visibility)
     return VisibilityChanged(
         message_id=before.message_id, visibility=request.visibility, previous_visibility=before.visibility
@@ -233,7 +233,7 @@ async def set_message_visibility(request: SetMessageVisibility, transcripts: Ope
     errors=(SessionNotFound,),
 )
 async def inspect_messages(request: InspectMessages, transcripts: Transcripts) -> Messages:
-    """Look at every message of a session, whoever it is for. For admins only; every use is on record."""
+    """Read every message of a session, whatever its visibility. For admins; every use is audited."""
     transcript = await transcripts.to_inspect(request.session_id)
     return _messages(
         await transcript.page(TranscriptRange(offset=request.offset, limit=request.limit)), transcript.size

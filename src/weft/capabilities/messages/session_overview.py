@@ -1,4 +1,4 @@
-"""Looking at a session together with what has been said in it."""
+"""Session views with messages: get_session, and the overview that the session resource shows."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from weft.capabilities.messages.operations import MessageInfo, message_infos
 from weft.capabilities.messages.transcript import Transcript, Transcripts
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
-from weft.capabilities.sessions.operations import SessionInfo, describe
+from weft.capabilities.sessions.operations import SessionInfo, session_info
 from weft.kernel.clock import Clock
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 _NEWEST = 50
-# How long an answer about a session may be kept; ours are kept only while they are true.
+# The specified cache lifetime; our own caches are invalidated by every change.
 _KEPT_SECONDS = 300
 _MINUTE = timedelta(minutes=1)
 
 
 class GetSession(Request):
-    """Which session to look at."""
+    """The session to read."""
 
     session_id: SessionId
 
 
 class SessionFound(Response, kw_only=True, omit_defaults=False):
-    """One session with its latest messages; ``message_count`` is how many there are for you.
+    """A session with its latest messages; ``message_count`` counts those visible to you.
 
-    ``open_missing_context`` is how many gaps are known and not resolved, if there are any.
+    ``open_missing_context`` counts unresolved missing-context records, if there are any.
     """
 
     success: Literal[True] = True
@@ -42,7 +42,7 @@ class SessionFound(Response, kw_only=True, omit_defaults=False):
 
 
 class SessionStatistics(Response, kw_only=True, omit_defaults=False):
-    """A session in figures. Only ``message_count`` counts what is not for you, and says no more of it."""
+    """Figures of a session. Only ``message_count`` includes messages that you may not see."""
 
     message_count: int
     visible_message_count: int
@@ -53,7 +53,7 @@ class SessionStatistics(Response, kw_only=True, omit_defaults=False):
 
 
 class SessionResourceInfo(Response, kw_only=True, omit_defaults=False):
-    """What to know of the resource itself."""
+    """Metadata of the resource."""
 
     last_updated: datetime
     requesting_agent: str
@@ -62,7 +62,7 @@ class SessionResourceInfo(Response, kw_only=True, omit_defaults=False):
 
 
 class SessionOverview(Response, kw_only=True, omit_defaults=False):
-    """A session as its resource shows it: state, latest messages, figures."""
+    """The session resource: state, latest messages, figures."""
 
     session: SessionInfo
     messages: list[MessageInfo]
@@ -81,11 +81,11 @@ class SessionOverview(Response, kw_only=True, omit_defaults=False):
     errors=(SessionNotFound,),
 )
 async def get_session(request: GetSession, transcripts: Transcripts, records: RecordStore) -> SessionFound:
-    """Look at one session: its purpose, state and settings, and its latest messages."""
+    """Get a session: purpose, state, settings and latest messages."""
     transcript = await transcripts.to_read(request.session_id)
     gaps = await records.open_missing_readers(request.session_id)
     return SessionFound(
-        session=await describe(transcript.session, transcripts.sessions),
+        session=await session_info(transcript.session, transcripts.sessions),
         messages=message_infos(await transcript.newest(_NEWEST)),
         message_count=transcript.size,
         open_missing_context=sum(map(transcripts.actor.matches, gaps)) or UNSET,
@@ -102,9 +102,9 @@ async def get_session(request: GetSession, transcripts: Transcripts, records: Re
     errors=(SessionNotFound,),
 )
 async def get_session_overview(request: GetSession, transcripts: Transcripts, clock: Clock) -> SessionOverview:
-    """See a session you work in at a glance: its state, the latest messages for you, and figures."""
+    """Get an overview of a session: state, latest messages, figures."""
     transcript = await transcripts.to_read(request.session_id)
-    described = await describe(transcript.session, transcripts.sessions)
+    described = await session_info(transcript.session, transcripts.sessions)
     now = clock.now()
     return SessionOverview(
         session=described,
@@ -122,6 +122,6 @@ async def _statistics(transcript: Transcript, described: SessionInfo, now: datet
         unique_agents=await transcript.messages.count_senders(session.session_id, transcript.audiences),
         last_activity=described.updated_at,
         session_duration_minutes=((described.archived_at or now) - described.created_at) // _MINUTE,
-        # Nothing in Weft waits for a lock that an agent holds.
+        # Agents cannot hold locks in Weft, so the specified figure is always 0.
         coordination_locks=0,
     )

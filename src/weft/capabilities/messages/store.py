@@ -1,4 +1,4 @@
-"""What messages need of storage."""
+"""Storage ports of messages."""
 
 from __future__ import annotations
 
@@ -14,49 +14,49 @@ if TYPE_CHECKING:
 
 
 class MessageStore(Protocol):
-    """The messages of the transaction's tenant. Who adds or changes one holds the session's lock."""
+    """The messages of the transaction's tenant. Writers must hold the session's lock."""
 
     async def add(self, session_id: str, message: Message) -> None:
         """Add the next message of a session."""
         ...
 
     async def add_all(self, session_id: str, messages: Sequence[Message]) -> None:
-        """Add many messages at once, under the numbers they have. Say then where the session goes on."""
+        """Add many messages with their given ids; call ``go_on_behind`` afterwards."""
         ...
 
-    async def go_on_behind(self, session_id: str, message_id: int, sent_at: int | None) -> None:
-        """Give the next message of a session the number behind this one; ``sent_at`` is when the last was sent."""
+    async def set_last_message(self, session_id: str, message_id: int, sent_at: int | None) -> None:
+        """Set the last message id of a session and the time of its last message."""
         ...
 
     async def find(self, session_id: str, message_id: int) -> Message | None: ...
 
     async def find_several(self, session_id: str, message_ids: Sequence[int]) -> Sequence[Message]:
-        """Return those of the messages that are there, in any order."""
+        """Return the messages with these ids that exist, in any order."""
         ...
 
     async def read(self, session_id: str, excerpt: Excerpt) -> Sequence[Message]: ...
 
     async def read_any(self, session_id: str, part: TranscriptRange) -> Sequence[Message]:
-        """Return messages whatever their audience, for whoever may see all there are.
+        """Return messages of any audience, for inspection.
 
-        Newest first, an offset is counted from ``until``.
+        If newest first, the offset counts from ``until``.
         """
         ...
 
-    async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[AudienceCount]:
-        """Return the tallies of those audiences that have, or once had, messages."""
+    async def audience_counts(self, session_id: str, audiences: Sequence[str]) -> Sequence[AudienceCount]:
+        """Return the counts of the audiences that have, or once had, messages."""
         ...
 
     async def between(self, session_id: str, start: int, end: int) -> tuple[int, int]:
-        """Return the numbers of the first and the last message sent in a span of time, both ends included."""
+        """Return the first and last message id sent in a time range, both ends inclusive."""
         ...
 
     async def count_senders(self, session_id: str, audiences: Sequence[str]) -> int:
-        """Return how many have sent messages to these audiences."""
+        """Return the number of distinct senders of messages to these audiences."""
         ...
 
     async def change_audience(self, session_id: str, message: Message, visibility: str, audience: str) -> None:
-        """Give a message to another audience."""
+        """Change the visibility and audience of a message."""
         ...
 
 
@@ -67,4 +67,4 @@ class ReplyObserver(Protocol):
 
 
 class MessagePages(Keeping, Protocol):
-    """Pages of messages, kept for those who ask for the same again."""
+    """Cache of message pages."""

@@ -1,4 +1,4 @@
-"""A session's transcript, opened for one caller: to read its share, or to add to it behind the session's lock."""
+"""A session's transcript for one caller: reading what is visible, and writing under the session's lock."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _MOST_BYTES = 4 * 2**20
 
 
 class MessagePage(NamedTuple):
-    """Messages, and whether there are more behind them."""
+    """Messages, and whether more follow."""
 
     messages: Sequence[Message]
     has_more: bool
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
-    """A message as its sender gives it."""
+class MessageDraft(msgspec.Struct, frozen=True, kw_only=True):
+    """A message before it has an id, a time and an audience."""
 
     content: str
     visibility: Visibility
@@ -56,20 +56,20 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Transcripts(msgspec.Struct, frozen=True):
-    """Everything a transcript needs, gathered for the caller of one operation."""
+    """Opens transcripts for one caller."""
 
     actor: Actor
     sessions: SessionStore
     messages: MessageStore
 
     async def to_read(self, session_id: str, *visibilities: Visibility) -> Transcript:
-        """Open what the caller may see of a transcript: all of that, or only these visibilities."""
+        """Open the visible part of a transcript, optionally only these visibilities."""
         session = await find_session(session_id, self.actor, self.sessions)
         audiences = audiences_of(self.actor, *visibilities)
-        return Transcript(session, audiences, await self.messages.tallies(session_id, audiences), self.messages)
+        return Transcript(session, audiences, await self.messages.audience_counts(session_id, audiences), self.messages)
 
     async def to_inspect(self, session_id: str) -> Transcript:
-        """Open a whole transcript, whoever its messages are for: for admins, on record."""
+        """Open a whole transcript regardless of visibility, for audited inspection by admins."""
         session = await find_session(session_id, self.actor, self.sessions)
         return Transcript(session, (), [AudienceCount("", session.message_count, 0)], self.messages)
 
@@ -80,24 +80,24 @@ class Transcript:
 
     session: Session
     audiences: tuple[str, ...]
-    tallies: Sequence[AudienceCount]
+    audience_counts: Sequence[AudienceCount]
     messages: MessageStore
 
     @property
     def size(self) -> int:
-        return sum(tally.messages for tally in self.tallies)
+        return sum(tally.messages for tally in self.audience_counts)
 
     @property
     def state(self) -> tuple[str | tuple[str, int, int], ...]:
-        """Return what stands for exactly these messages: as long as it is the same, so are they."""
-        return (self.session.session_id, *((t.audience, t.messages, t.stamp) for t in self.tallies))
+        """Return a cache key: as long as it is equal, the visible messages are identical."""
+        return (self.session.session_id, *((t.audience, t.messages, t.stamp) for t in self.audience_counts))
 
     async def page(self, part: TranscriptRange) -> MessagePage:
-        """Return a part of what the caller may see: less than was asked for where it would be too much at once."""
+        """Return one page of visible messages; shorter than the limit if it would exceed the size limit."""
         found: list[Message] = []
         size, rest = 0, part
         while True:
-            # One more than asked for, to know whether there is more.
+            # One more than the limit, to compute has_more.
             wanted = min(_AT_ONCE, part.limit + 1 - len(found))
             some = await self._read(structs.replace(rest, limit=wanted))
             found += some
@@ -106,7 +106,7 @@ class Transcript:
             size += sum(message.size for message in some)
             if size > _MOST_BYTES:
                 return MessagePage(found, has_more=True)
-            rest = rest.behind(some[-1].message_id)
+            rest = rest.rest_after(some[-1].message_id)
 
     async def _read(self, part: TranscriptRange) -> Sequence[Message]:
         session_id, last = self.session.session_id, self.session.message_count
@@ -117,13 +117,13 @@ class Transcript:
         return await self.messages.read(session_id, Excerpt(self.audiences, part))
 
     async def newest(self, limit: int) -> Sequence[Message]:
-        """Return the last few messages, in the order in which they were sent."""
+        """Return the latest messages, in the order sent."""
         page = await self.page(TranscriptRange(limit=limit, newest_first=True))
         return list(reversed(page.messages))
 
 
-class OpenTranscripts(msgspec.Struct, frozen=True):
-    """Everything that adding to a transcript, or changing it, needs besides."""
+class TranscriptWriter(msgspec.Struct, frozen=True):
+    """Adds messages and changes their visibility, for one caller."""
 
     actor: Actor
     sessions: SessionStore
@@ -132,8 +132,8 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
     clock: Clock
     observer: ReplyObserver
 
-    async def add(self, session_id: str, draft: Draft) -> Message:
-        """Add a message behind the session's lock, which gives it its number and its place in time."""
+    async def add(self, session_id: str, draft: MessageDraft) -> Message:
+        """Add a message; the session's lock serialises ids and timestamps."""
         self._check(draft)
         session, _ = await lock_active_session(session_id, self.actor, self.sessions)
         parent = await self._find_parent(session_id, draft.parent_id)
@@ -145,22 +145,22 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         return message
 
     async def change_visibility(self, session_id: str, message_id: int, visibility: Visibility) -> Message:
-        """Give a message to another audience, whoever may see it now; return it as it was."""
-        # An archived session too: what should not be seen there can still be hidden.
+        """Change the visibility of any message of the session; return the message as it was."""
+        # Allowed in archived sessions too, so that a message can still be hidden there.
         session, _ = await lock_session(session_id, self.actor, self.sessions)
         message = await self.messages.find(session_id, message_id)
         if message is None:
-            raise unknown_message(message_id)
+            raise message_not_found(message_id)
         audience = audience_for(visibility, message.sender, message.sender_type)
         if audience != message.audience:
             await self.messages.change_audience(session_id, message, visibility, audience)
-            # Whoever reads the past from now on is told of the message only if it is for them.
+            # Earlier events of the message get the new audience as well.
             await self.outbox.readdress("message.added", session_id, str(message_id), (audience,))
             changed = structs.replace(message, visibility=visibility, audience=audience)
             await self.outbox.publish(self._changed(session, changed, message.audience))
         return message
 
-    def _check(self, draft: Draft) -> None:
+    def _check(self, draft: MessageDraft) -> None:
         if len(draft.content) > MOST_CHARACTERS:
             raise ContentTooLarge(
                 f"content: {len(draft.content)} characters; a message has at most {MOST_CHARACTERS}.",
@@ -176,10 +176,10 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
             return None
         parent = await self.messages.find(session_id, parent_id)
         if parent is None or not parent.visible_to(self.actor):
-            raise unknown_message(parent_id)
+            raise message_not_found(parent_id)
         return parent
 
-    def _message(self, session: Session, draft: Draft) -> Message:
+    def _message(self, session: Session, draft: MessageDraft) -> Message:
         sender, sender_type = self.actor.principal_id, self.actor.agent_type
         return Message(
             message_id=session.message_count + 1,
@@ -191,7 +191,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
             message_type=draft.message_type,
             category=draft.category,
             parent_id=draft.parent_id,
-            # Several servers have several clocks; a transcript has one order.
+            # Clocks of several servers differ; timestamps of a transcript must not go backwards.
             sent_at=max(to_micros(self.clock.now()), session.last_message_at or 0),
             content=draft.content,
             metadata=draft.metadata,
@@ -199,7 +199,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         )
 
     def _changed(self, session: Session, message: Message, once: str) -> NewEvent:
-        """Tell those who gain a message and those who lose it; the latter learn no more of it than its number."""
+        """Return the event for the old and the new audience; the old one learns only the message id."""
         said = {"message_id": message.message_id, "visibility": message.visibility}
         return self._event("message.visibility_changed", session, message, {once, message.audience}, said)
 
@@ -234,7 +234,7 @@ class OpenTranscripts(msgspec.Struct, frozen=True):
         )
 
 
-def unknown_message(message_id: int) -> MessageNotFound:
+def message_not_found(message_id: int) -> MessageNotFound:
     return MessageNotFound(
         f"There is no message {message_id} in this session.", resource_type="message", resource_id=message_id
     )

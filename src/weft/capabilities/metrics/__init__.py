@@ -1,1 +1,1 @@
-"""Metrics."""
+"""Performance metrics of the process and of a tenant's calls."""

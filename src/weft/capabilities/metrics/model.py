@@ -1,7 +1,4 @@
-"""Performance figures: what is measured, and who measures it.
-
-A figure that cannot be measured is null; none is estimated from anything but measurements.
-"""
+"""The performance report and the port that measures it. A figure that cannot be measured is null, never estimated."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from weft.kernel.operation import Response
 
 
 class Trend(StrEnum):
-    """Which way a figure goes; unknown until there is enough to compare."""
+    """The direction of a figure; unknown until there is enough data."""
 
     INCREASING = "increasing"
     DECREASING = "decreasing"
@@ -25,22 +22,22 @@ class Trend(StrEnum):
 
 
 class ConnectionStats(Response, omit_defaults=False):
-    """What this process did in the database since it started."""
+    """Database connections and queries of this process since it started."""
 
     total_connections: Annotated[int, msgspec.Meta(description="Opened since the start.")]
-    active_connections: Annotated[int, msgspec.Meta(description="In use at this moment.")]
+    active_connections: Annotated[int, msgspec.Meta(description="In use now.")]
     peak_connections: Annotated[int, msgspec.Meta(description="The most in use at once.")]
     total_queries: Annotated[int, msgspec.Meta(description="Statements run; begin and commit are not counted.")]
     avg_query_time: Annotated[
         float | None,
-        msgspec.Meta(description="Milliseconds a transaction took from begin to end, on average over all."),
+        msgspec.Meta(description="Mean duration of a transaction in milliseconds."),
     ]
     slow_queries: Annotated[int, msgspec.Meta(description="Transactions that took over 50 ms.")]
     connection_errors: Annotated[int, msgspec.Meta(description="Transactions that could not reach the database.")]
 
 
 class PoolStats(Response, omit_defaults=False):
-    """The connections that this process holds open for transactions."""
+    """The connection pool of this process."""
 
     pool_size: Annotated[int, msgspec.Meta(description="Open now.")]
     available_connections: Annotated[int, msgspec.Meta(description="Open and idle.")]
@@ -48,19 +45,21 @@ class PoolStats(Response, omit_defaults=False):
     pool_utilization: Annotated[float | None, msgspec.Meta(description="The share in a transaction, 0 to 1.")]
     wait_time_avg: Annotated[
         float | None,
-        msgspec.Meta(description="Milliseconds a transaction waited for its connection; on SQLite, a write its turn."),
+        msgspec.Meta(description="Mean wait for a connection in milliseconds; on SQLite, for the writer."),
     ]
 
 
 class CacheStats(Response, omit_defaults=False):
     """The caches of this process, all together."""
 
-    cached_queries: Annotated[int, msgspec.Meta(description="Answers held in all caches.")]
-    l1_cache_size: Annotated[int, msgspec.Meta(description="Answers held in caches of the first level.")]
-    l2_cache_size: Annotated[int, msgspec.Meta(description="Answers held in caches of the second level.")]
-    cache_hit_ratio: Annotated[float | None, msgspec.Meta(description="Hits by lookups, 0 to 1; null before any.")]
-    cache_misses: Annotated[int, msgspec.Meta(description="Lookups that found nothing fresh.")]
-    evictions: Annotated[int, msgspec.Meta(description="Answers dropped to make room.")]
+    cached_queries: Annotated[int, msgspec.Meta(description="Entries in all caches.")]
+    l1_cache_size: Annotated[int, msgspec.Meta(description="Entries in first-level caches.")]
+    l2_cache_size: Annotated[int, msgspec.Meta(description="Entries in second-level caches.")]
+    cache_hit_ratio: Annotated[
+        float | None, msgspec.Meta(description="Hits divided by lookups, 0 to 1; null before the first.")
+    ]
+    cache_misses: Annotated[int, msgspec.Meta(description="Lookups without a valid entry.")]
+    evictions: Annotated[int, msgspec.Meta(description="Entries dropped to make room.")]
 
 
 class DatabasePerformance(Response, omit_defaults=False):
@@ -72,27 +71,27 @@ class DatabasePerformance(Response, omit_defaults=False):
 
 
 class SystemInfo(Response, omit_defaults=False):
-    """How the database is reached."""
+    """The database connection."""
 
     pool_initialized: bool
     database_url: Annotated[str, msgspec.Meta(description="The file's name, or host and database; no credentials.")]
     min_pool_size: int
-    max_pool_size: Annotated[int | None, msgspec.Meta(description="Null where nothing limits it.")]
+    max_pool_size: Annotated[int | None, msgspec.Meta(description="Null if unlimited.")]
     connection_timeout: Annotated[
         float, msgspec.Meta(description="Seconds a connection may take to open; on SQLite, to get a lock.")
     ]
 
 
 class SystemPerformance(Response, omit_defaults=False):
-    """The process, and what your tenant does in it."""
+    """The process, and your tenant's activity in it."""
 
     memory_usage_mb: Annotated[
         float | None,
-        msgspec.Meta(description="Resident memory of the process in MiB; its peak where only that is known."),
+        msgspec.Meta(description="Resident memory of the process in MiB; the peak on systems that report only that."),
     ]
     cpu_usage_percent: Annotated[
         float | None,
-        msgspec.Meta(description="CPU time by elapsed time of the process, lately; over 100 on several cores."),
+        msgspec.Meta(description="Recent CPU use of the process; above 100 on several cores."),
     ]
     active_sessions: Annotated[int, msgspec.Meta(description="Your tenant's sessions in use, last 5 minutes.")]
     active_agents: Annotated[int, msgspec.Meta(description="Your tenant's callers, last 5 minutes.")]
@@ -103,7 +102,7 @@ class SystemPerformance(Response, omit_defaults=False):
 
 
 class PerformanceTrends(Response, omit_defaults=False):
-    """The last hour against the time before, up to a day."""
+    """The last hour compared with up to 24 hours before."""
 
     response_time_trend: Trend
     throughput_trend: Trend
@@ -111,38 +110,38 @@ class PerformanceTrends(Response, omit_defaults=False):
     cache_efficiency_trend: Annotated[Trend, msgspec.Meta(description="Of the whole process.")]
 
 
-class OperationFigures(Response, omit_defaults=False):
-    """Your tenant's calls of one operation. Percentiles are read off a histogram, so they are near, not exact."""
+class OperationMetrics(Response, omit_defaults=False):
+    """Your tenant's calls of one operation. Percentiles come from a histogram and are approximate."""
 
     calls: int
-    errors: Annotated[int, msgspec.Meta(description="Calls that ended with an error of any kind.")]
+    errors: Annotated[int, msgspec.Meta(description="Calls that failed.")]
     p50_ms: float
     p95_ms: float
     p99_ms: float
 
 
-class Figures(Response, omit_defaults=False):
-    """Everything that is measured."""
+class MetricsReport(Response, omit_defaults=False):
+    """All performance figures."""
 
     database_performance: DatabasePerformance
     system_info: SystemInfo
     system_performance: SystemPerformance
     performance_trends: PerformanceTrends
-    operations: Annotated[dict[str, OperationFigures], msgspec.Meta(description="Your tenant's calls, by operation.")]
-    measured_since: Annotated[datetime, msgspec.Meta(description="Since when your tenant's calls are counted here.")]
+    operations: Annotated[dict[str, OperationMetrics], msgspec.Meta(description="Your tenant's calls, by operation.")]
+    measured_since: Annotated[datetime, msgspec.Meta(description="Start of counting for your tenant in this process.")]
 
 
-class DatabaseFigures(NamedTuple):
-    """What a database can tell of itself."""
+class DatabaseMetrics(NamedTuple):
+    """Figures that the database driver reports."""
 
     connection_stats: ConnectionStats
     pool_stats: PoolStats
     system_info: SystemInfo
 
 
-class Measurements(Protocol):
-    """Where the figures come from."""
+class MetricsSource(Protocol):
+    """Measures the process and a tenant's calls."""
 
-    async def take(self, actor: Actor) -> Figures:
-        """Return the figures of this process, and of calls made in the caller's tenant alone."""
+    async def take(self, actor: Actor) -> MetricsReport:
+        """Return figures of this process, and of the calls of the caller's tenant only."""
         ...

@@ -1,4 +1,4 @@
-"""Reading the performance figures. Nothing is cached: they cost less to put together than to send."""
+"""Reading the performance report. It is not cached: computing it costs less than sending it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec.structs import asdict
 
-from weft.capabilities.metrics.model import Figures, Measurements
+from weft.capabilities.metrics.model import MetricsReport, MetricsSource
 from weft.kernel.clock import Clock
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -17,11 +17,11 @@ RETENTION_HOURS = 24
 
 
 class ReadPerformance(Request):
-    """Nothing needs to be said."""
+    """No parameters."""
 
 
 class PerformanceTargets(Response, omit_defaults=False):
-    """What the product is meant to reach."""
+    """The specified performance targets."""
 
     session_creation: str = "< 10ms"
     message_insertion: str = "< 20ms"
@@ -32,7 +32,7 @@ class PerformanceTargets(Response, omit_defaults=False):
 
 
 class ResourceInfo(Response, omit_defaults=False):
-    """How the figures are collected and shown."""
+    """How the figures are collected."""
 
     collection_interval: int = COLLECTION_INTERVAL
     retention_hours: int = RETENTION_HOURS
@@ -40,8 +40,8 @@ class ResourceInfo(Response, omit_defaults=False):
     admin_only: bool = True
 
 
-class Performance(Figures, kw_only=True, omit_defaults=False):
-    """The figures of the server process, and of your tenant's calls in it."""
+class Performance(MetricsReport, kw_only=True, omit_defaults=False):
+    """Figures of the server process, and of your tenant's calls in it."""
 
     success: Literal[True] = True
     timestamp: datetime
@@ -59,12 +59,12 @@ class Performance(Figures, kw_only=True, omit_defaults=False):
     effect=Effect.OWN_TRANSACTIONS,
 )
 async def read_performance(
-    request: ReadPerformance, actor: Actor, measurements: Measurements, clock: Clock
+    request: ReadPerformance, actor: Actor, measurements: MetricsSource, clock: Clock
 ) -> Performance:
-    """See how fast and how busy the server is: database, memory, calls and where they are heading.
+    """Get performance figures: database, memory, CPU, caches, calls and trends.
 
-    Memory, CPU, connections and caches are those of the process that answers; calls, sessions and agents are your
-    tenant's alone. What cannot be measured is null.
+    Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
+    your tenant only. A figure that cannot be measured is null.
     """
     del request
     figures = await measurements.take(actor)

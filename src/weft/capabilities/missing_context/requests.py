@@ -13,7 +13,7 @@ from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.history.model import MAIN
 from weft.capabilities.messages.search.searcher import Searcher
-from weft.capabilities.messages.transcript import Draft
+from weft.capabilities.messages.transcript import MessageDraft
 from weft.capabilities.missing_context.answers import TASK, GapRequest, RequestForm, answer_key, noted, question_key
 from weft.capabilities.missing_context.lookup import candidates, look_for, select
 from weft.capabilities.missing_context.model import (
@@ -221,9 +221,9 @@ def _takes_part(principal: Principal, session: Session, asking: Actor) -> bool:
     return principal.disabled_at is None and session.admits(peer)
 
 
-def _task(gap: MissingContext, asked: GapRequest) -> Draft:
+def _task(gap: MissingContext, asked: GapRequest) -> MessageDraft:
     about = {"missing_id": gap.missing_id, "severity": gap.severity, "blocked_actions": list(gap.blocked_actions)}
-    return Draft(
+    return MessageDraft(
         content=task_text(gap, asked),
         visibility="public",
         metadata=metadata_json(about),

@@ -11,7 +11,7 @@ from weft.capabilities.access.store import AccessStore
 from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import MAIN
-from weft.capabilities.messages.transcript import OpenTranscripts
+from weft.capabilities.messages.transcript import TranscriptWriter
 from weft.capabilities.missing_context.answers import MOST_OPEN, answer_key, close_gap, gap_in
 from weft.capabilities.missing_context.model import (
     AlreadyResolved,
@@ -50,7 +50,7 @@ class Gaps(msgspec.Struct, frozen=True):
     records: RecordStore
     recorder: Recorder
     boards: Boards
-    transcripts: OpenTranscripts
+    transcripts: TranscriptWriter
     clock: Clock
 
     async def report(self, gap: MissingContext, session: Session) -> tuple[Gap, bool]:

@@ -1,1 +1,1 @@
-"""Object storage."""
+"""Large values outside the database: pointers, staging, and the index of stored objects."""

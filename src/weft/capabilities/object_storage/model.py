@@ -1,7 +1,7 @@
-"""A value outside the database, what is kept in its stead, and the rules both obey.
+"""Pointers to large values outside the database, and the states of stored objects.
 
-The database keeps a small pointer that names the value by place, hash and size, as git-LFS does. The same value of the
-same owner always has the same pointer, so which version of it a bucket holds is no part of it: the index knows that.
+As in git-LFS, the database stores a small pointer with the path, hash and size of the value. The same value of the same
+owner always has the same pointer; the object version in a bucket is kept in the index, not in the pointer.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from weft.kernel.ids import is_name
 
 _PLACE = re.compile(r"(?P<tenant>[^/]+)/(?P<owner>[^/]+)/(?P<sha256>[0-9a-f]{64})\Z")
 _MICROSECONDS: Final = 1_000_000
-# Uploads end long before this; what is still on its way then has been given up.
+# Uploads end long before this; one that is still pending then was abandoned.
 PENDING_MICROS: Final = 3_600 * _MICROSECONDS
-# How long a doomed object stays, and a claim to remove one holds. No upload, read or removal takes as long, so what
-# began before an object was doomed is over before it goes, and whoever has not removed it by then has died.
+# Grace period of an unreferenced object, and lease of its removal. No upload, read or removal takes this long: work
+# that began before ends before the object is deleted, and a process that has not deleted it by then is dead.
 GRACE_MICROS: Final = 300 * _MICROSECONDS
 
 
 class ObjectStorageUnavailable(Unavailable):
-    """The storage for large values cannot be used at the moment."""
+    """The object store is unavailable."""
 
     code = "OBJECT_STORAGE_UNAVAILABLE"
     hint = "Nothing was changed. Repeat the same call after a short wait; weft doctor shows what is wrong."
@@ -34,31 +34,31 @@ class ObjectStorageUnavailable(Unavailable):
 
 
 class ObjectBusy(Conflict):
-    """The same value is being removed from the storage for large values at this moment."""
+    """The same value is being deleted from the object store right now."""
 
     code = "OBJECT_BUSY"
     hint = "Nothing was changed. Repeat the same call."
 
 
 class ObjectMissing(NotFound):
-    """The value is no longer in the storage for large values."""
+    """The value is no longer in the object store."""
 
     code = "OBJECT_MISSING"
-    hint = "It may have been replaced or removed while you read: read again. If it stays so, restore it from a backup."
+    hint = "It may have been replaced or deleted meanwhile: read again. If that fails, restore it from a backup."
 
 
 class ObjectDamaged(Unavailable):
-    """What the storage for large values holds is not what was written there."""
+    """The object store returned bytes that differ from what was written."""
 
     code = "OBJECT_DAMAGED"
-    hint = "Read an older version, or write the value anew; whoever runs Weft can restore the object from a backup."
+    hint = "Read an older version, write the value again, or have the operator restore the object from a backup."
     http_status = 500
     severity = "critical"
     recoverable = False
 
 
 class ObjectState(StrEnum):
-    """Where an object stands between its upload and its end."""
+    """The lifecycle state of an object."""
 
     PENDING = "pending"
     KEPT = "kept"
@@ -67,7 +67,7 @@ class ObjectState(StrEnum):
 
 
 class Pointer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the database keeps in place of a value that lies outside."""
+    """The database's reference to an object: path, hash and size."""
 
     object: str
     sha256: str
@@ -75,27 +75,27 @@ class Pointer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def to(cls, tenant: str, owner: str, content: bytes) -> Pointer:
-        """Return the pointer to a value of an owner, whether or not it is stored yet."""
+        """Return the pointer for a value of an owner; the value need not be stored yet."""
         sha256 = hashlib.sha256(content).hexdigest()
         return cls(_path(tenant, owner, sha256), sha256, len(content))
 
     @classmethod
     def decode(cls, text: str | bytes) -> Pointer:
-        """Read a pointer back, refusing one that names no place we could have chosen."""
+        """Decode a pointer; refuse one with an invalid path."""
         try:
             pointer = msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ObjectDamaged("The pointer to a large value cannot be read.") from error
         if pointer != cls.at(pointer.object, pointer.size):
-            raise ObjectDamaged("The pointer to a large value leads nowhere.")
+            raise ObjectDamaged("The pointer to a large value is invalid.")
         return pointer
 
     @classmethod
     def at(cls, path: str, size: int) -> Pointer:
-        """Return the pointer to a place, refusing one that we could not have chosen."""
+        """Return the pointer to a path; refuse an invalid path."""
         place = _PLACE.match(path)
         if place is None or not (is_name(place["tenant"]) and is_name(place["owner"])) or size < 0:
-            raise ObjectDamaged("The pointer to a large value leads nowhere.")
+            raise ObjectDamaged("The pointer to a large value is invalid.")
         return cls(path, place["sha256"], size)
 
     def encode(self) -> str:
@@ -109,13 +109,13 @@ class Pointer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.object.startswith(f"{tenant}/")
 
     def check(self, content: bytes) -> None:
-        """Refuse bytes that are not those the pointer was made from."""
+        """Refuse bytes that do not match the pointer's size and hash."""
         if len(content) != self.size or hashlib.sha256(content).hexdigest() != self.sha256:
             raise ObjectDamaged
 
 
 def _path(tenant: str, owner: str, sha256: str) -> str:
-    # Nothing but names that hold no separator and no dot ever becomes a path.
+    # Names contain neither separators nor dots, so a path cannot escape its folder.
     if not (is_name(tenant) and is_name(owner)):
         raise ValueError("the tenant and the owner of an object are names")
     return f"{tenant}/{owner}/{sha256}"

@@ -1,7 +1,7 @@
-"""Storing values outside before the transaction that needs them, and reading them after it.
+"""Uploading large values before the transaction that references them, and reading them after it.
 
-Nothing in a transaction may wait for object storage. So an operation stages its large values first; its transaction
-then keeps them, which fails if they were swept away meanwhile; and when that is over it fetches what it shows.
+A transaction must not wait for the object store. An operation therefore stages large values first; its transaction then
+keeps them, which fails if they were swept meanwhile; values for the answer are fetched after the commit.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 
 
 _NOT_THERE = (
-    "Nothing was changed. Repeat the same call; if it stays so, write the value anew or restore it from a backup."
+    "Nothing was changed. Repeat the same call; if that fails, write the value again or restore it from a backup."
 )
 
 
 class Staging(Protocol):
-    """Values on their way into object storage and out of it."""
+    """Uploads and downloads of large values."""
 
     async def stage(self, tenant: str, owner: str, contents: Sequence[bytes], *, epoch: int | None = None) -> None:
-        """Store values of an owner. Until a transaction keeps them they may be swept away, an hour later."""
+        """Upload values of an owner. They are swept after an hour unless a transaction keeps them."""
         ...
 
     async def fetch(self, tenant: str, pointer: Pointer) -> bytes:
-        """Return the value a pointer of this tenant stands for, never other bytes than were stored."""
+        """Return the value of a pointer of this tenant, verified by hash."""
         ...
 
 
 async def keep_staged(pointers: Iterable[Pointer], index: ObjectIndex) -> None:
-    """Keep staged values in the transaction that refers to them, or refuse; always in one order, against deadlock."""
+    """Keep staged values in the transaction that references them; in sorted order, to avoid deadlocks."""
     for path in sorted({pointer.object for pointer in pointers}):
         if not await index.keep(path):
             raise ObjectBusy if await index.find(path) else ObjectMissing(hint=_NOT_THERE)

@@ -1,7 +1,7 @@
-"""What values outside the database need: a place for their bytes, and an index of what is there.
+"""Ports of object storage: the store of bytes, and the index of objects in the database.
 
-The bytes and the index cannot change in one step, so every object has a state, and the index is always the first to
-know: pending before an upload begins, deleting before a removal does. Whatever a crash leaves behind is in the index.
+Store and index cannot change atomically, so the index is always written first: pending before an upload, deleting
+before a removal. Whatever a crash leaves in the store is therefore in the index.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 
 class ObjectStore(Protocol):
-    """Where bytes are kept by path: a folder, or a bucket."""
+    """Bytes by path, in a folder or a bucket."""
 
     async def put(self, path: str, content: bytes) -> str | None:
-        """Keep bytes durably and return the version the store gave them, if it has versions."""
+        """Store bytes durably and return their version, if the store has versions."""
         ...
 
     async def get(self, path: str, version: str | None, size: int) -> bytes:
-        """Return the bytes, of one version if it is given; ObjectDamaged if they are not so many as expected."""
+        """Return the bytes of an object or of one version; ObjectDamaged if the size differs."""
         ...
 
     async def delete(self, path: str) -> None:
-        """Remove what is there. Nothing being there is fine."""
+        """Delete an object; idempotent."""
         ...
 
 
 class StoredObject(msgspec.Struct, frozen=True):
-    """What the index knows of an object."""
+    """The index entry of an object."""
 
     path: str
     state: ObjectState
@@ -45,49 +45,49 @@ class StoredObject(msgspec.Struct, frozen=True):
 
 
 class UploadDecision(Enum):
-    """What is to be done about an object that someone wants stored. What is there may still have come to harm."""
+    """Whether an object must be uploaded; one that is there may still be damaged."""
 
     THERE = "there"
     TO_UPLOAD = "to_upload"
     LEAVING = "leaving"
 
 
-class Begun(NamedTuple):
-    """How an object stands, and when it began to; an upload counts only for the beginning it belongs to.
+class UploadStart(NamedTuple):
+    """The start of an upload; ``at`` identifies it, so that an upload that was superseded is ignored.
 
-    ``version`` is the one a store gave to what is there, if it has versions.
+    ``version`` is the store's version of the present object, if it has versions.
     """
 
-    standing: UploadDecision
+    decision: UploadDecision
     at: int
     version: str | None = None
 
 
 class ObjectIndex(Protocol):
-    """Every object of the transaction's tenant, with its state."""
+    """The objects of the transaction's tenant with their states."""
 
-    async def begin(self, path: str, size: int, now: int) -> Begun:
-        """Note that an object is about to be stored. One that was doomed is wanted again, and uploaded again."""
+    async def begin(self, path: str, size: int, now: int) -> UploadStart:
+        """Record that an upload is about to start. A doomed object is revived and uploaded again."""
         ...
 
     async def uploaded(self, path: str, begun_at: int, version: str | None) -> bool:
-        """Note that the bytes are stored, perhaps once more; False if the object was doomed or begun anew meanwhile."""
+        """Record a finished upload; False if the object was doomed or its upload restarted meanwhile."""
         ...
 
     async def keep(self, path: str) -> bool:
-        """Keep an uploaded object for as long as it is not doomed; False if it is not there, or on its way out."""
+        """Mark an uploaded object as referenced; False if it is missing or being deleted."""
         ...
 
     async def doom(self, path: str) -> None:
-        """Let an object go that nothing points to any more. It goes a while after ``claim`` first met it."""
+        """Mark an object as unreferenced. It is deleted after a grace period, see ``claim``."""
         ...
 
     async def find(self, path: str) -> StoredObject | None: ...
 
     async def claim(self, now: int, limit: int) -> Sequence[str]:
-        """Take objects to remove: doomed a while ago, uploads given up, and what a dead process had claimed."""
+        """Lease objects for deletion: doomed ones, abandoned uploads, and those of expired leases."""
         ...
 
     async def cleared(self, path: str, claimed_at: int) -> None:
-        """Forget an object that was removed under this claim."""
+        """Drop the index entry of an object that was deleted under this lease."""
         ...

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from weft.capabilities.agent_context.model import DEFINITION, PartAt, is_metadata
 from weft.capabilities.agent_context.service import ContextAt
 from weft.capabilities.agent_context.store import SnapshotStore
-from weft.capabilities.events.model import EventStore, Interest
+from weft.capabilities.events.model import EventFilter, EventStore
 from weft.capabilities.history.model import LATEST, ChangeKind, Point
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import ChangeRef, LineStore
@@ -174,7 +174,7 @@ class Look:
 
     def may_be_told(self, recorded: StoredEvent) -> bool:
         is_here = self.only is None or recorded.event.session_id in (None, self.only)
-        return is_here and Interest().covers(recorded, self.finder.actor)
+        return is_here and EventFilter().covers(recorded, self.finder.actor)
 
     async def _may_know(self, source: EngineSourceId) -> bool:
         """Tell whether a source is there for the caller: a session's for who takes part, an agent's for itself."""

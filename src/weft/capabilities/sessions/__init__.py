@@ -1,1 +1,1 @@
-"""Sessions: one unit of work each, from creation to archive to deletion."""
+"""Sessions: one unit of work each, with create, archive and delete."""

@@ -1,4 +1,4 @@
-"""What a session is, who takes part in it, and what it allows."""
+"""Sessions: configuration, participants, and the checks that open one for a caller."""
 
 from __future__ import annotations
 
@@ -34,60 +34,66 @@ Pattern = Annotated[
         description="A participant's name, with * and ? as wildcards, such as subagent:review:*.",
     ),
 ]
-# In place of a session's id, where one may ask for all.
+# Accepted instead of a session id where all sessions can be addressed.
 ALL_SESSIONS: Final = "all"
 TokenLimit = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 
 
 class SessionNotFound(NotFound):
-    """There is no such session, or it has been closed."""
+    """The session does not exist, or the caller is not a participant."""
 
     code = "SESSION_NOT_FOUND"
-    hint = "Check the session_id; see yours with list_sessions or make one with create_session."
+    hint = "Check the session_id; list yours with list_sessions or create one with create_session."
     related = ("list_sessions", "create_session")
 
 
 class SessionArchived(Conflict):
-    """The session has been archived and can only be read."""
+    """The session is archived and read-only."""
 
     code = "SESSION_ARCHIVED"
-    hint = "Read what it holds, and create a new session with create_session to go on working."
+    hint = "Create a new session with create_session to continue working; this one can still be read."
     related = ("create_session", "get_session")
 
 
 class SessionExists(Conflict):
-    """A session with this id exists already."""
+    """A session with this id already exists."""
 
     code = "SESSION_EXISTS"
-    hint = "Use the existing session, or leave session_id out to have one generated."
+    hint = "Use the existing session, or omit session_id to generate one."
     related = ("get_session", "create_session")
 
 
 class SessionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How one session's board behaves."""
+    """Limits and options of one session's board."""
 
-    max_value_tokens: Annotated[TokenLimit, msgspec.Meta(description="A larger value is refused.")] = 1_000
+    max_value_tokens: Annotated[TokenLimit, msgspec.Meta(description="Larger values are rejected.")] = 1_000
     warn_value_tokens: Annotated[
         TokenLimit | None,
-        msgspec.Meta(description="A value from this size on is warned of; 80 % of max_value_tokens if left out."),
+        msgspec.Meta(description="Values of this size or more return a warning; by default 80 % of max_value_tokens."),
     ] = None
     advise_value_tokens: Annotated[
         TokenLimit | None,
-        msgspec.Meta(description="From this size on, advice to distil; 50 % of max_value_tokens if left out."),
+        msgspec.Meta(
+            description="Values of this size or more return advice to shorten; by default 50 % of max_value_tokens."
+        ),
     ] = None
-    max_total_tokens: Annotated[TokenLimit, msgspec.Meta(description="All values of the board together.")] = 10_000
+    max_total_tokens: Annotated[TokenLimit, msgspec.Meta(description="Limit of all values of the board together.")] = (
+        10_000
+    )
     keep_versions: Annotated[
-        int, msgspec.Meta(ge=1, le=1_000_000, description="Versions of each key whose values history keeps.")
+        int, msgspec.Meta(ge=1, le=1_000_000, description="How many versions of each key keep their value in history.")
     ] = 100
     namespaces: Annotated[bool, msgspec.Meta(description="Allow keys of the form namespace:key.")] = False
     tokenizer: Annotated[
         Literal["approximate", "o200k_base", "cl100k_base"],
-        msgspec.Meta(description="How tokens are counted; the exact ones need the weft[tokenizers] extra."),
+        msgspec.Meta(description="Token counter; the exact ones need the weft[tokenizers] extra."),
     ] = "approximate"
-    conventions: Annotated[Name, msgspec.Meta(description="The key conventions its agents are told of.")] = "default"
+    conventions: Annotated[Name, msgspec.Meta(description="The key conventions rendered for its agents.")] = "default"
     participants: Annotated[
         tuple[Pattern, ...],
-        msgspec.Meta(min_length=1, max_length=100, description="Who may take part; to others it does not exist."),
+        msgspec.Meta(
+            min_length=1, max_length=100, description="Who may participate; the session is invisible to all others."
+        ),
     ] = ANYONE
 
     @property
@@ -116,7 +122,7 @@ class Session(msgspec.Struct, frozen=True):
 
     @property
     def audience(self) -> tuple[str, ...]:
-        """Return who may know of the session."""
+        """Return who may see the session."""
         return audience_of(self.config, self.created_by)
 
     def admits(self, actor: Actor) -> bool:
@@ -124,39 +130,39 @@ class Session(msgspec.Struct, frozen=True):
 
 
 def audience_of(config: SessionConfig, created_by: str) -> tuple[str, ...]:
-    """Return who may know of a session: its participants, and whoever created it."""
+    """Return who may see a session: its participants and its creator."""
     participants = config.participants
     return participants if participants == ANYONE else (*participants, f"{PRINCIPAL}{created_by}")
 
 
 def line_of(session_id: str) -> str:
-    """Return the line that keeps the history of a session's board."""
+    """Return the line id of a session's board."""
     return f"board:{session_id}"
 
 
 def is_main_board(line_id: str) -> bool:
-    """Tell whether a line is that of a board itself, and not of a branch or of something else."""
+    """Whether a line is the main branch of a board."""
     return line_id.startswith("board:") and trunk_of(line_id) == line_id
 
 
 def session_of(line_id: str) -> str:
-    """Return the session whose board, or branch of it, a line keeps the history of."""
+    """Return the session of a board's line, main or branch."""
     return trunk_of(line_id).removeprefix("board:")
 
 
 async def find_session(session_id: str, actor: Actor, sessions: SessionStore) -> Session:
-    """Return a session the caller takes part in; to everyone else it does not exist."""
+    """Return a session that the caller participates in; raise SessionNotFound otherwise."""
     session = await sessions.find(session_id) if is_name(session_id) else None
     if session is None or not session.admits(actor):
-        raise await _unknown(session_id, actor, sessions, denied=session is not None)
+        raise await _session_not_found(session_id, actor, sessions, denied=session is not None)
     return session
 
 
 async def lock_session(session_id: str, actor: Actor, sessions: SessionStore) -> tuple[Session, Head]:
-    """Return a session the caller takes part in, with the head of its line, before anyone else can change either."""
+    """Return a session that the caller participates in, with the head of its board, both locked for writing."""
     found = await sessions.find_locked(session_id) if is_name(session_id) else None
     if found is None or not found[0].admits(actor):
-        raise await _unknown(session_id, actor, sessions, denied=found is not None)
+        raise await _session_not_found(session_id, actor, sessions, denied=found is not None)
     return found
 
 
@@ -169,10 +175,10 @@ async def lock_active_session(session_id: str, actor: Actor, sessions: SessionSt
     return session, head
 
 
-async def _unknown(session_id: str, actor: Actor, sessions: SessionStore, *, denied: bool) -> SessionNotFound:
-    """Return the error for a session that is not there for the caller, naming those of its own that look like it."""
+async def _session_not_found(session_id: str, actor: Actor, sessions: SessionStore, *, denied: bool) -> SessionNotFound:
+    """Return the error, suggesting the caller's own sessions with similar ids."""
     shown = session_id[:100]
-    # A sub-agent works in the session it was given, and is told of no other.
+    # Sub-agents work in the session they were given; other ids are not suggested to them.
     others = [] if actor.is_subagent else await sessions.newest(None, COMPARE_WITH, archived=True)
     error = SessionNotFound(
         f"There is no session '{shown}'.",

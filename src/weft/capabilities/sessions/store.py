@@ -1,4 +1,4 @@
-"""What sessions need of storage."""
+"""Storage port of sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class SessionCursor(NamedTuple):
-    """Where a page of sessions ended."""
+    """The last session of a page."""
 
     created_at: int
     session_id: str
@@ -22,29 +22,29 @@ class SessionStore(Protocol):
     """The sessions of the transaction's tenant."""
 
     async def add(self, session: Session) -> bool:
-        """Add a session; False if the id is taken, or what is left of one that had it is still to be deleted."""
+        """Add a session; False if the id is in use, or if data of a deleted session with this id remains."""
         ...
 
     async def find(self, session_id: str) -> Session | None: ...
 
     async def find_locked(self, session_id: str) -> tuple[Session, Head] | None:
-        """Return a session with the head of its line, keeping other writers of either waiting."""
+        """Return a session with the head of its board, both locked for writing."""
         ...
 
     async def newest(self, before: SessionCursor | None, limit: int, *, archived: bool) -> Sequence[Session]:
-        """Return sessions newest first, older than ``before``; archived ones only if asked for."""
+        """Return sessions older than ``before``, newest first; archived ones only if ``archived``."""
         ...
 
     async def audiences(self, after: str, limit: int) -> Sequence[tuple[str, tuple[str, ...]]]:
-        """Return the ids of sessions behind one, in order, each with those who may know of it."""
+        """Return session ids after ``after``, in order, each with its audience."""
         ...
 
     async def audiences_changed(self, after_seq: int) -> Sequence[tuple[str, tuple[str, ...] | None]]:
-        """Return the ids of sessions that came or went behind an event, each with those who may know of it now."""
+        """Return sessions created or deleted after an event, each with its audience (None if deleted)."""
         ...
 
     async def last_activity(self, session: Session) -> int:
-        """Return when anything in the session was last changed."""
+        """Return the time of the last change in the session."""
         ...
 
     async def archive(self, session_id: str, at: int) -> None: ...
@@ -54,13 +54,13 @@ class SessionStore(Protocol):
         ...
 
     async def add_branches(self, session_id: str, more: int) -> None:
-        """Note that a session's board has that many more branches, so that they are looked for."""
+        """Add to a session's branch count."""
         ...
 
     async def lines(self, session_id: str) -> Sequence[str]:
-        """Return the lines of what belongs to a session: its board, the branches of that, what agents remember."""
+        """Return the lines of a session: its board, that board's branches, and session memories."""
         ...
 
     async def erase(self, session_id: str) -> None:
-        """Remove a session with its board, its events and what agents remember of it."""
+        """Delete a session with its board, events and session memories."""
         ...

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from weft.capabilities.board.read_acl import Saying
 from weft.capabilities.board.version_acl import VersionAcl
-from weft.capabilities.events.model import EventQuery, EventStore, Interest
+from weft.capabilities.events.model import EventFilter, EventQuery, EventStore
 from weft.capabilities.history.composite_lines import entry_at
 from weft.capabilities.history.model import LATEST
 from weft.capabilities.history.service import History
@@ -249,7 +249,7 @@ class ExportRun:
 
     async def told(self, wanted: EventQuery) -> AsyncIterator[Sequence[StoredEvent]]:
         """Yield the events that the caller may be told of, a page at a time."""
-        interest, after = Interest(wanted.session_id), 0
+        interest, after = EventFilter(wanted.session_id), 0
         while page := await self.sources.events.find(wanted, after, PAGE):
             after = page[-1].event.seq
             yield await self._still_open([each for each in page if interest.covers(each, self.sources.actor)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 import msgspec
 
 from weft.capabilities.transfer.policy_filter import AppliedPolicy, Definition
-from weft.kernel.clock import Clock, optional_moment, to_micros
+from weft.kernel.clock import Clock, optional_datetime, to_micros
 from weft.kernel.errors import Conflict, Forbidden, NotFound
 from weft.kernel.fields import Name
 from weft.kernel.identity import ANYONE, Actor, Permission
@@ -238,7 +238,7 @@ def _info(name: str, definition: Definition, policy: Policy | None, *, default: 
         built_in=policy is None,
         is_default=name == default,
         updated_by=policy.updated_by if policy else None,
-        updated_at=optional_moment(policy.updated_at if policy else None),
+        updated_at=optional_datetime(policy.updated_at if policy else None),
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.board.store import EntryStore
-from weft.capabilities.events.model import EventStore, PastEvents
+from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.messages.model import Message
 from weft.capabilities.messages.store import MessageStore
@@ -55,7 +55,7 @@ class RestoreStores(msgspec.Struct, frozen=True):
     messages: MessageStore
     records: RecordStore
     events: EventStore
-    past: PastEvents
+    past: EventImport
     outbox: Outbox
     clock: Clock
     turns: Cooperative
@@ -136,7 +136,7 @@ class Reopening:
                 await redactions.add(redaction)
         await messages.finish()
         await redactions.finish()
-        await needs.messages.go_on_behind(session_id, self.found.last_message, sent_at)
+        await needs.messages.set_last_message(session_id, self.found.last_message, sent_at)
         await board.finish(self.found.lost, to_micros(needs.clock.now()), is_open=self.session.archived_at is None)
 
     def _redaction(self, piece: BundlePiece, made: Made | None) -> Redaction | None:

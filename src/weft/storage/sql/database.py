@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
     from weft.capabilities.indexing.collections.store import VectorSearch
-    from weft.capabilities.metrics.model import DatabaseFigures
+    from weft.capabilities.metrics.model import DatabaseMetrics
     from weft.kernel.events import NewEvent
 
 Row = Any
@@ -107,6 +107,6 @@ class Database(Protocol):
         """Remove what was made for finding vectors of a tenant that are there no more."""
         ...
 
-    def figures(self) -> DatabaseFigures:
+    def figures(self) -> DatabaseMetrics:
         """Return what this process did in the database since it was opened, and with which connections."""
         ...

@@ -108,7 +108,7 @@ class SqlMessageStore:
         for audience, number in Counter(message.audience for message in messages).items():
             await self._count(session_id, audience, number)
 
-    async def go_on_behind(self, session_id: str, message_id: int, sent_at: int | None) -> None:
+    async def set_last_message(self, session_id: str, message_id: int, sent_at: int | None) -> None:
         await self._tx.run(_MOVE_ON, message_id, sent_at, self._tenant, session_id)
 
     def _row_of(self, session_id: str, message: Message) -> tuple[Value, ...]:
@@ -176,7 +176,7 @@ class SqlMessageStore:
         rows = await self._tx.all(_ALL[part.newest_first], self._tenant, session_id, after, until, part.limit)
         return [_message(row) for row in rows]
 
-    async def tallies(self, session_id: str, audiences: Sequence[str]) -> Sequence[AudienceCount]:
+    async def audience_counts(self, session_id: str, audiences: Sequence[str]) -> Sequence[AudienceCount]:
         rows = await self._tx.all(
             """
             SELECT audience, messages, stamp FROM message_audiences

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from weft.capabilities.object_storage.model import GRACE_MICROS, PENDING_MICROS, ObjectState
-from weft.capabilities.object_storage.store import Begun, StoredObject, UploadDecision
+from weft.capabilities.object_storage.store import StoredObject, UploadDecision, UploadStart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,7 +31,7 @@ class SqlObjectIndex:
         self._tx = transaction
         self._tenant = transaction.tenant if tenant is None else tenant
 
-    async def begin(self, path: str, size: int, now: int) -> Begun:
+    async def begin(self, path: str, size: int, now: int) -> UploadStart:
         await self._tx.run(
             """
             INSERT INTO objects (tenant, path, state, size, at) VALUES ($1, $2, 'pending', $3, $4)
@@ -44,12 +44,14 @@ class SqlObjectIndex:
         )
         found = await self._locked(path)
         if found is None or found.state is ObjectState.DELETING:
-            return Begun(UploadDecision.LEAVING, now)
+            return UploadStart(UploadDecision.LEAVING, now)
         if found.state is ObjectState.KEPT:
-            return Begun(UploadDecision.THERE, found.at, found.version)
+            return UploadStart(UploadDecision.THERE, found.at, found.version)
         if found.state is ObjectState.DOOMED or found.at <= now - PENDING_MICROS // 2:
             return await self._begin_anew(found, now)
-        return Begun(UploadDecision.THERE if found.uploaded else UploadDecision.TO_UPLOAD, found.at, found.version)
+        return UploadStart(
+            UploadDecision.THERE if found.uploaded else UploadDecision.TO_UPLOAD, found.at, found.version
+        )
 
     async def uploaded(self, path: str, begun_at: int, version: str | None) -> bool:
         changed = await self._tx.changed(
@@ -132,7 +134,7 @@ class SqlObjectIndex:
             limit,
         )
 
-    async def _begin_anew(self, found: StoredObject, now: int) -> Begun:
+    async def _begin_anew(self, found: StoredObject, now: int) -> UploadStart:
         # Another moment than before, so that no upload that belongs to the earlier beginning counts for this one.
         at = max(now, found.at + 1)
         await self._tx.run(
@@ -141,7 +143,7 @@ class SqlObjectIndex:
             self._tenant,
             found.path,
         )
-        return Begun(UploadDecision.TO_UPLOAD, at)
+        return UploadStart(UploadDecision.TO_UPLOAD, at)
 
 
 async def tenants_to_clear(transaction: Transaction, now: int, limit: int) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from weft.capabilities.metrics.model import ConnectionStats, DatabaseFigures, PoolStats, SystemInfo
+from weft.capabilities.metrics.model import ConnectionStats, DatabaseMetrics, PoolStats, SystemInfo
 
 _SLOW_SECONDS = 0.05
 
@@ -61,9 +61,9 @@ class Connections(NamedTuple):
     in_use: int
 
 
-def database_figures(usage: Usage, connections: Connections, info: SystemInfo) -> DatabaseFigures:
+def database_figures(usage: Usage, connections: Connections, info: SystemInfo) -> DatabaseMetrics:
     """Return the counts as they are shown."""
-    return DatabaseFigures(
+    return DatabaseMetrics(
         ConnectionStats(
             total_connections=connections.opened,
             active_connections=connections.in_use,

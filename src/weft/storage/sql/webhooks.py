@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from weft.capabilities.events.webhooks.model import Webhook
-from weft.capabilities.events.webhooks.store import Delivery, DeliveryCounts, Due
+from weft.capabilities.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.events.webhooks.model import Attempt, DeliveryState, State
+    from weft.capabilities.events.webhooks.model import Attempt, DeliveryState, WebhookState
     from weft.storage.sql.database import Row, Transaction
 
 _WEBHOOK = """
@@ -73,7 +73,7 @@ class SqlWebhookStore:
         )
         return deleted > 0
 
-    async def set_state(self, webhook_id: str, state: State, reason: str | None) -> None:
+    async def set_state(self, webhook_id: str, state: WebhookState, reason: str | None) -> None:
         await self._tx.run(
             """
             UPDATE webhooks SET state = $1, reason = $2, holder = NULL, lease_until = 0
@@ -106,13 +106,13 @@ class SqlWebhookStore:
         )
         return _webhook(row)
 
-    async def release(self, webhook_id: str, holder: str, rests_until: int) -> None:
+    async def release(self, webhook_id: str, holder: str, paused_until: int) -> None:
         await self._tx.run(
             """
             UPDATE webhooks SET holder = NULL, lease_until = $1
             WHERE tenant = $2 AND webhook_id = $3 AND holder = $4
             """,
-            rests_until,
+            paused_until,
             self._tenant,
             webhook_id,
             holder,
@@ -145,7 +145,7 @@ class SqlWebhookStore:
             webhook_id,
         )
 
-    async def due(self, webhook_id: str, now: int, limit: int) -> Sequence[Due]:
+    async def due(self, webhook_id: str, now: int, limit: int) -> Sequence[DueDelivery]:
         rows = await self._tx.all(
             """
             SELECT seq, attempts FROM webhook_deliveries
@@ -156,7 +156,7 @@ class SqlWebhookStore:
             now,
             limit,
         )
-        return [Due(*row) for row in rows]
+        return [DueDelivery(*row) for row in rows]
 
     async def remove(self, webhook_id: str, seq: int) -> bool:
         removed = await self._tx.changed(
@@ -175,7 +175,7 @@ class SqlWebhookStore:
             webhook_id,
         )
 
-    async def postpone(self, webhook_id: str, seq: int, attempts: int, due_at: int | None, last: Attempt) -> None:
+    async def schedule_retry(self, webhook_id: str, seq: int, attempts: int, due_at: int | None, last: Attempt) -> None:
         await self._tx.run(
             """
             UPDATE webhook_deliveries
@@ -205,7 +205,7 @@ class SqlWebhookStore:
             )
         return sum([await self._revive(webhook_id, seq, due_at) for seq in sorted(set(seqs))])
 
-    async def tally(self, webhook_id: str) -> DeliveryCounts:
+    async def counts(self, webhook_id: str) -> DeliveryCounts:
         rows = await self._tx.all(
             """
             SELECT state, COUNT(*) FROM webhook_deliveries WHERE tenant = $1 AND webhook_id = $2 AND seq > 0

@@ -55,9 +55,9 @@ class MessageStoreContract:
         await fill(stores)
         await stores.messages.add_all("s1", some)
         await stores.messages.add_all("s1", [])
-        await stores.messages.go_on_behind("s1", 7, 50)
+        await stores.messages.set_last_message("s1", 7, 50)
         assert await stores.messages.read_any("s1", TranscriptRange(limit=9)) == some
-        tallies = await stores.messages.tallies("s1", ["*", "principal:ada"])
+        tallies = await stores.messages.audience_counts("s1", ["*", "principal:ada"])
         assert [(tally.audience, tally.messages) for tally in tallies] == [("*", 2), ("principal:ada", 1)]
         found = await stores.sessions.find("s1")
         assert found is not None
@@ -100,19 +100,19 @@ class MessageStoreContract:
 
     async def test_each_audience_is_counted(self, stores: ContractStores) -> None:
         await fill(stores, message(1), message(2), message(3, "principal:ada"))
-        tallies = {t.audience: t for t in await stores.messages.tallies("s1", _AUDIENCES)}
+        tallies = {t.audience: t for t in await stores.messages.audience_counts("s1", _AUDIENCES)}
         assert {name: t.messages for name, t in tallies.items()} == {"*": 2, "principal:ada": 1}
         assert tallies["*"].stamp != tallies["principal:ada"].stamp
-        assert await stores.messages.tallies("s1", ()) == []
+        assert await stores.messages.audience_counts("s1", ()) == []
 
     async def test_adding_keeps_a_stamp_and_changing_an_audience_gives_new_ones(self, stores: ContractStores) -> None:
         await fill(stores, message(1), message(2))
-        (before,) = await stores.messages.tallies("s1", ("*",))
+        (before,) = await stores.messages.audience_counts("s1", ("*",))
         await stores.messages.add("s1", message(3))
-        (grown,) = await stores.messages.tallies("s1", ("*",))
+        (grown,) = await stores.messages.audience_counts("s1", ("*",))
         assert grown.stamp == before.stamp
         await stores.messages.change_audience("s1", message(2), "admin_only", "permission:admin")
-        left, joined = await stores.messages.tallies("s1", ("*", "permission:admin"))
+        left, joined = await stores.messages.audience_counts("s1", ("*", "permission:admin"))
         assert (left.messages, joined.messages) == (2, 1)
         assert left.stamp != before.stamp
         moved = await stores.messages.find("s1", 2)
@@ -136,10 +136,10 @@ class MessageStoreContract:
         await fill(stores, message(1))
         await stores.sessions.erase("s1")
         assert await stores.messages.find("s1", 1) is None
-        assert await stores.messages.tallies("s1", ("*",)) == []
+        assert await stores.messages.audience_counts("s1", ("*",)) == []
 
     async def test_tenants_have_their_own_messages(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         await fill(stores, message(1))
         assert await elsewhere.messages.find("s1", 1) is None
         assert await elsewhere.messages.read("s1", Excerpt(("*",), TranscriptRange(limit=9))) == []
-        assert await elsewhere.messages.tallies("s1", ("*",)) == []
+        assert await elsewhere.messages.audience_counts("s1", ("*",)) == []

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from weft.capabilities.object_storage.model import GRACE_MICROS, PENDING_MICROS, ObjectState
-from weft.capabilities.object_storage.store import Begun, StoredObject, UploadDecision
+from weft.capabilities.object_storage.store import StoredObject, UploadDecision, UploadStart
 from weft.testing.contracts.stores import ContractStores
 
 PATH = "tenant/agent/" + "0" * 64
@@ -23,20 +23,20 @@ class ObjectIndexContract:
 
     async def test_an_object_is_kept_once_it_is_uploaded(self, stores: ContractStores) -> None:
         assert await stores.objects.find(PATH) is None
-        assert await stores.objects.begin(PATH, 5, 1) == Begun(UploadDecision.TO_UPLOAD, 1)
+        assert await stores.objects.begin(PATH, 5, 1) == UploadStart(UploadDecision.TO_UPLOAD, 1)
         assert not await stores.objects.keep(PATH)
         assert await stores.objects.uploaded(PATH, 1, "v1")
         assert await stores.objects.find(PATH) == StoredObject(PATH, ObjectState.PENDING, 5, True, "v1", 1)  # noqa: FBT003
         assert await stores.objects.keep(PATH)
         assert await stores.objects.keep(PATH)
         assert await stores.objects.find(PATH) == StoredObject(PATH, ObjectState.KEPT, 5, True, "v1", 1)  # noqa: FBT003
-        assert await stores.objects.begin(PATH, 5, 9) == Begun(UploadDecision.THERE, 1, "v1")
+        assert await stores.objects.begin(PATH, 5, 9) == UploadStart(UploadDecision.THERE, 1, "v1")
 
     async def test_a_store_without_versions_is_fine(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 1)
         assert await stores.objects.uploaded(PATH, 1, None)
         assert await stores.objects.find(PATH) == StoredObject(PATH, ObjectState.PENDING, 5, True, None, 1)  # noqa: FBT003
-        assert await stores.objects.begin(PATH, 5, 2) == Begun(UploadDecision.THERE, 1)
+        assert await stores.objects.begin(PATH, 5, 2) == UploadStart(UploadDecision.THERE, 1)
 
     async def test_two_may_upload_the_same_at_once(self, stores: ContractStores) -> None:
         assert await stores.objects.begin(PATH, 5, 1) == await stores.objects.begin(PATH, 5, 2)
@@ -50,7 +50,7 @@ class ObjectIndexContract:
         await keep(stores)
         await stores.objects.doom(PATH)
         assert not await stores.objects.keep(PATH)
-        assert await stores.objects.begin(PATH, 5, 7) == Begun(UploadDecision.TO_UPLOAD, 7)
+        assert await stores.objects.begin(PATH, 5, 7) == UploadStart(UploadDecision.TO_UPLOAD, 7)
         assert not await stores.objects.keep(PATH)
         assert await stores.objects.uploaded(PATH, 7, None)
         assert await stores.objects.keep(PATH)
@@ -66,7 +66,7 @@ class ObjectIndexContract:
     async def test_who_comes_late_to_an_upload_begins_it_anew(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 1)
         now = 1 + PENDING_MICROS // 2
-        assert await stores.objects.begin(PATH, 5, now) == Begun(UploadDecision.TO_UPLOAD, now)
+        assert await stores.objects.begin(PATH, 5, now) == UploadStart(UploadDecision.TO_UPLOAD, now)
         assert await stores.objects.claim(1 + PENDING_MICROS, 10) == []
 
     async def test_only_what_is_kept_can_be_doomed(self, stores: ContractStores) -> None:
@@ -93,7 +93,7 @@ class ObjectIndexContract:
         assert await stores.objects.claim(10, 10) == []
         assert await stores.objects.claim(9 + GRACE_MICROS, 10) == []
         assert await stores.objects.claim(10 + GRACE_MICROS, 10) == [PATH]
-        assert (await stores.objects.begin(PATH, 5, 20)).standing is UploadDecision.LEAVING
+        assert (await stores.objects.begin(PATH, 5, 20)).decision is UploadDecision.LEAVING
         assert not await stores.objects.keep(PATH)
 
     async def test_many_doomed_objects_are_met_a_few_at_a_time(self, stores: ContractStores) -> None:
@@ -116,7 +116,7 @@ class ObjectIndexContract:
         assert await stores.objects.find(PATH) is not None
         await stores.objects.cleared(PATH, second)
         assert await stores.objects.find(PATH) is None
-        assert await stores.objects.begin(PATH, 5, 9) == Begun(UploadDecision.TO_UPLOAD, 9)
+        assert await stores.objects.begin(PATH, 5, 9) == UploadStart(UploadDecision.TO_UPLOAD, 9)
 
     async def test_claims_are_as_many_as_asked_for_oldest_first(self, stores: ContractStores) -> None:
         await stores.objects.begin(PATH, 5, 2)

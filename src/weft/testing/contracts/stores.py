@@ -8,7 +8,7 @@ from weft.capabilities.access.audit import AuditStore
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
-from weft.capabilities.events.model import EventStore, PastEvents
+from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.events.webhooks.store import WebhookStore
 from weft.capabilities.history.operation_ports import PruningLog, RetentionRules, ReviewStore, SnapshotIndex
 from weft.capabilities.history.store import LineStore, SwitchStore
@@ -44,7 +44,7 @@ class ContractStores(Protocol):
     moves: MoveStore
     objects: ObjectIndex
     outbox: Outbox
-    past: PastEvents
+    past: EventImport
     plans: PlanStore
     policies: PolicyStore
     prunings: PruningLog

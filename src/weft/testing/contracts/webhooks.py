@@ -6,7 +6,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from weft.capabilities.events.webhooks.model import Attempt, Webhook
-from weft.capabilities.events.webhooks.store import Delivery, DeliveryCounts, Due
+from weft.capabilities.events.webhooks.store import Delivery, DeliveryCounts, DueDelivery
 from weft.testing.contracts.stores import ContractStores
 
 HOOK = Webhook(
@@ -68,9 +68,13 @@ class WebhookStoreContract:
         await stores.webhooks.add(HOOK)
         for seq, due_at in ((9, 10), (6, 20), (7, 10), (8, 30)):
             await stores.webhooks.enqueue("webhook_1", seq, due_at)
-        assert list(await stores.webhooks.due("webhook_1", 20, 10)) == [Due(6, 0), Due(7, 0), Due(9, 0)]
-        assert list(await stores.webhooks.due("webhook_1", 20, 2)) == [Due(6, 0), Due(7, 0)]
-        assert await stores.webhooks.tally("webhook_1") == DeliveryCounts(4, 0)
+        assert list(await stores.webhooks.due("webhook_1", 20, 10)) == [
+            DueDelivery(6, 0),
+            DueDelivery(7, 0),
+            DueDelivery(9, 0),
+        ]
+        assert list(await stores.webhooks.due("webhook_1", 20, 2)) == [DueDelivery(6, 0), DueDelivery(7, 0)]
+        assert await stores.webhooks.counts("webhook_1") == DeliveryCounts(4, 0)
 
     async def test_what_was_taken_is_counted_and_forgotten(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
@@ -79,17 +83,17 @@ class WebhookStoreContract:
         assert not await stores.webhooks.remove("webhook_1", 6)
         await stores.webhooks.count_delivered("webhook_1", 1)
         assert await stores.webhooks.find("webhook_1") == structs.replace(HOOK, delivered=1)
-        assert await stores.webhooks.tally("webhook_1") == DeliveryCounts(0, 0)
+        assert await stores.webhooks.counts("webhook_1") == DeliveryCounts(0, 0)
 
     async def test_what_failed_is_due_later_or_given_up_and_can_be_taken_up_again(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         for seq in (6, 7, 8):
             await stores.webhooks.enqueue("webhook_1", seq, 10)
-        await stores.webhooks.postpone("webhook_1", 6, 1, 40, Attempt(500, "refused"))
+        await stores.webhooks.schedule_retry("webhook_1", 6, 1, 40, Attempt(500, "refused"))
         for seq in (7, 8):
-            await stores.webhooks.postpone("webhook_1", seq, 9, None, Attempt(error="timeout"))
+            await stores.webhooks.schedule_retry("webhook_1", seq, 9, None, Attempt(error="timeout"))
         assert list(await stores.webhooks.due("webhook_1", 39, 10)) == []
-        assert await stores.webhooks.tally("webhook_1") == DeliveryCounts(1, 2)
+        assert await stores.webhooks.counts("webhook_1") == DeliveryCounts(1, 2)
         late, dead, other = await stores.webhooks.deliveries("webhook_1", None, 0, 10)
         assert late == Delivery(6, "pending", 1, 40, 500, "refused")
         assert dead == Delivery(7, "dead", 9, 10, None, "timeout")
@@ -97,14 +101,18 @@ class WebhookStoreContract:
         assert list(await stores.webhooks.deliveries("webhook_1", None, 0, 1)) == [late]
         assert await stores.webhooks.revive("webhook_1", [6, 7, 99], 50) == 1
         assert await stores.webhooks.revive("webhook_1", None, 60) == 1
-        assert list(await stores.webhooks.due("webhook_1", 60, 10)) == [Due(6, 1), Due(7, 0), Due(8, 0)]
+        assert list(await stores.webhooks.due("webhook_1", 60, 10)) == [
+            DueDelivery(6, 1),
+            DueDelivery(7, 0),
+            DueDelivery(8, 0),
+        ]
 
     async def test_what_is_sent_once_more_begins_anew(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
         await stores.webhooks.enqueue("webhook_1", 6, 10)
-        await stores.webhooks.postpone("webhook_1", 6, 9, None, Attempt(500, "refused"))
+        await stores.webhooks.schedule_retry("webhook_1", 6, 9, None, Attempt(500, "refused"))
         await stores.webhooks.enqueue("webhook_1", 6, 20)
-        assert list(await stores.webhooks.due("webhook_1", 20, 10)) == [Due(6, 0)]
+        assert list(await stores.webhooks.due("webhook_1", 20, 10)) == [DueDelivery(6, 0)]
 
     async def test_a_cursor_is_set_anywhere_and_rewound_only_back(self, stores: ContractStores) -> None:
         await stores.webhooks.add(HOOK)
@@ -120,4 +128,4 @@ class WebhookStoreContract:
         assert await stores.webhooks.delete("webhook_1")
         assert not await stores.webhooks.delete("webhook_1")
         await stores.webhooks.add(HOOK)
-        assert await stores.webhooks.tally("webhook_1") == DeliveryCounts(0, 0)
+        assert await stores.webhooks.counts("webhook_1") == DeliveryCounts(0, 0)

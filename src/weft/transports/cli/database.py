@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from weft.kernel.clock import SystemClock, optional_moment
+from weft.kernel.clock import SystemClock, optional_datetime
 from weft.kernel.operation import Response
 from weft.transports.cli.base import JSON, OrderedGroup
 from weft.transports.cli.render import show
@@ -86,7 +86,7 @@ def show_status(target: Target, *, as_json: bool) -> None:
 
     async def run() -> list[StepState]:
         async with _database(target) as database:
-            return [StepState(step=s.name, applied_at=optional_moment(s.applied_at)) for s in await status(database)]
+            return [StepState(step=s.name, applied_at=optional_datetime(s.applied_at)) for s in await status(database)]
 
     steps = asyncio.run(run())
     show(SchemaState(current=all(step.applied_at for step in steps), steps=steps), as_json=as_json)

@@ -61,7 +61,6 @@ _GROUPS = {
     "token": "Tokens that expire.",
     "signing_key": "The secret that signs a tenant's tokens.",
     "audit": "Who did what, and what was refused.",
-    "usage": "What you may do, with examples.",
     "performance": "How fast and how busy the server is.",
 }
 # Groups of the registry that have commands written by hand as well, and the module that defines those.
@@ -83,7 +82,7 @@ _SECTIONS = {
         "conventions",
     ),
     "Keep and go back": ("push", "pull", "context", "history", "export", "import", "bundle"),
-    "Say who may do what": ("agent", "key", "token", "signing-key", "policy", "webhook", "audit", "usage"),
+    "Say who may do what": ("agent", "key", "token", "signing-key", "policy", "webhook", "audit"),
     "Run an installation": ("tenant", "db", "performance", "version"),
 }
 _EXAMPLES = """\b

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from weft.app.app import App
-    from weft.capabilities.events.model import Interest
+    from weft.capabilities.events.model import EventFilter
 
 
 class _Shim(ABC):
@@ -96,7 +96,7 @@ class SubscribeShim(_Shim):
         }
 
 
-def _query(interest: Interest, after: int) -> dict[str, object]:
+def _query(interest: EventFilter, after: int) -> dict[str, object]:
     query = {"keys": interest.keys, "types": interest.types, "after": after}
     if interest.personal:
         query["personal"] = "true"

@@ -1,1 +1,1 @@
-"""Webhooks."""
+"""Webhooks: signed HTTP delivery of events with retries and dead letters."""

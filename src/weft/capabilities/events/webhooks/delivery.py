@@ -1,7 +1,7 @@
-"""What is to be sent to a webhook, and what becomes of it: the halves of a round, each a transaction.
+"""One delivery round of a webhook: ``claim`` reads what is due, ``settle`` stores the results, each in a transaction.
 
-Between the two the calls are made, outside any transaction. Whoever dies there has taken nothing away: what was not
-settled is still due, and another goes on with it when the lease has ended.
+The HTTP calls happen in between, outside any transaction. If the process dies there, the deliveries are still due and
+another process makes them once the lease has expired.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.events.model import EventStore
-from weft.capabilities.events.webhooks.model import MOST_DEAD, Webhook, maker_of, seconds_until_retry
+from weft.capabilities.events.webhooks.model import MAX_DEAD_LETTERS, Webhook, backoff_seconds, owner_of
 from weft.capabilities.events.webhooks.store import WebhookStore
 from weft.capabilities.records.event_classes import cloud_event
 from weft.kernel.clock import Clock, to_micros
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.events.webhooks.model import Attempt
-    from weft.capabilities.events.webhooks.store import Due
+    from weft.capabilities.events.webhooks.store import DueDelivery
     from weft.kernel.events import StoredEvent
 
-# Longer than any round lasts: whoever holds a webhook for longer is taken for dead.
+# Longer than any round: a process that holds a webhook for longer is considered dead.
 LEASE_MICROS = 60_000_000
 ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
 _SECOND = 1_000_000
-_AT_ONCE = 100
-_PAGE = 500
+_BATCH_SIZE = 100
+_LOG_PAGE_SIZE = 500
 _encode = msgspec.json.Encoder().encode
 
 
-class Delivery(NamedTuple):
-    """One event to be sent, and how often that was tried."""
+class OutgoingEvent(NamedTuple):
+    """An event to send, with the number of failed attempts so far."""
 
     recorded: StoredEvent
     attempts: int
@@ -48,20 +48,20 @@ class Delivery(NamedTuple):
 
 
 class DeliveryRound(NamedTuple):
-    """What one holder sends in one go, in the order of the log; ``more`` if there is work left behind it."""
+    """The batch of one round, in log order; ``more`` if another round is due right after it."""
 
     webhook: Webhook
     source: str
-    letters: Sequence[Delivery]
+    outgoing: Sequence[OutgoingEvent]
     more: bool
 
-    def body(self, letter: Delivery) -> bytes:
-        """Write what is sent: not in the transaction, where it would keep other writers waiting."""
-        return _encode(cloud_event(letter.recorded, self.source))
+    def body(self, outgoing: OutgoingEvent) -> bytes:
+        """Encode the request body; called outside the transaction, so that other writers need not wait."""
+        return _encode(cloud_event(outgoing.recorded, self.source))
 
 
 class Deliveries(msgspec.Struct, frozen=True):
-    """Decides what is sent, and keeps track of it."""
+    """Chooses what a webhook is sent, and stores the results."""
 
     actor: Actor
     webhooks: WebhookStore
@@ -70,72 +70,72 @@ class Deliveries(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
 
-    async def take(self, webhook_id: str, holder: str) -> DeliveryRound | None:
-        """Take a webhook in hand, with what is due for it; None if it is not to be had."""
+    async def claim(self, webhook_id: str, holder: str) -> DeliveryRound | None:
+        """Lease a webhook and return what is due for it; None if it cannot be leased."""
         now = to_micros(self.clock.now())
         webhook = await self.webhooks.claim(webhook_id, holder, now, now + LEASE_MICROS)
         if webhook is None:
             return None
-        maker = await maker_of(webhook, self.access)
-        if isinstance(maker, str):
-            await self._stop(webhook, maker)
+        owner = await owner_of(webhook, self.access)
+        if isinstance(owner, str):
+            await self._stop(webhook, owner)
             return None
-        due = await self.webhooks.due(webhook_id, now, _AT_ONCE)
+        due = await self.webhooks.due(webhook_id, now, _BATCH_SIZE)
         more = True
-        # What waits already goes first, so that no more waits in the table than is about to be sent.
-        if len(due) < _AT_ONCE:
-            more = await self._look_further(webhook, maker, now)
-            due = await self.webhooks.due(webhook_id, now, _AT_ONCE)
-        letters = await self._letters(webhook, maker, due)
-        source = await self.events.source() if letters else ""
-        return DeliveryRound(webhook, source, letters, more or len(due) == _AT_ONCE)
+        # Queued deliveries go first, so that the queue never holds more than the next batch.
+        if len(due) < _BATCH_SIZE:
+            more = await self._enqueue_new_events(webhook, owner, now)
+            due = await self.webhooks.due(webhook_id, now, _BATCH_SIZE)
+        outgoing = await self._outgoing(webhook, owner, due)
+        source = await self.events.source() if outgoing else ""
+        return DeliveryRound(webhook, source, outgoing, more or len(due) == _BATCH_SIZE)
 
-    async def settle(self, webhook: Webhook, holder: str, outcomes: Sequence[tuple[Delivery, Attempt]]) -> int:
-        """Note how the calls went, let go of the webhook, and return how many deliveries were given up."""
+    async def settle(self, webhook: Webhook, holder: str, outcomes: Sequence[tuple[OutgoingEvent, Attempt]]) -> int:
+        """Store the results, release the lease, and return how many deliveries became dead letters."""
         now = to_micros(self.clock.now())
-        taken = [letter for letter, attempt in outcomes if attempt.taken]
-        delivered = [letter for letter in taken if await self.webhooks.remove(webhook.webhook_id, letter.seq)]
+        accepted = [event for event, attempt in outcomes if attempt.accepted]
+        delivered = [event for event in accepted if await self.webhooks.remove(webhook.webhook_id, event.seq)]
         await self.webhooks.count_delivered(webhook.webhook_id, len(delivered))
-        failed = [(letter, attempt) for letter, attempt in outcomes if not attempt.taken]
-        given_up = [letter for letter, attempt in failed if not await self._postpone(webhook, letter, attempt, now)]
+        failed = [(event, attempt) for event, attempt in outcomes if not attempt.accepted]
+        dead = [event for event, attempt in failed if not await self._schedule_retry(webhook, event, attempt, now)]
         pause = max((attempt.pause_seconds for _, attempt in failed), default=0)
         await self.webhooks.release(webhook.webhook_id, holder, now + pause * _SECOND if pause else 0)
         if any(attempt.gone for _, attempt in failed):
             await self._stop(webhook, "the receiver answered 410 Gone: it wants no more events")
-        elif given_up and (await self.webhooks.tally(webhook.webhook_id)).dead >= MOST_DEAD:
-            await self._stop(webhook, f"{MOST_DEAD:,} events could not be delivered")
-        return len(given_up)
+        elif dead and (await self.webhooks.counts(webhook.webhook_id)).dead >= MAX_DEAD_LETTERS:
+            await self._stop(webhook, f"{MAX_DEAD_LETTERS:,} events could not be delivered")
+        return len(dead)
 
-    async def _look_further(self, webhook: Webhook, maker: Actor, now: int) -> bool:
-        """Choose from the next part of the log what is to be sent, and tell whether there is more of it."""
-        # Asked first: what is numbered up to here can be read.
+    async def _enqueue_new_events(self, webhook: Webhook, owner: Actor, now: int) -> bool:
+        """Queue the matching events of the next log page; return whether the log has more."""
+        # Read before the page: every event up to this number is committed and readable.
         end = await self.events.last_seq()
         if webhook.cursor >= end:
             return False
-        page = await self.events.after(webhook.cursor, webhook.session_id, _PAGE)
+        page = await self.events.after(webhook.cursor, webhook.session_id, _LOG_PAGE_SIZE)
         for recorded in page:
-            if webhook.wants(recorded, maker):
+            if webhook.wants(recorded, owner):
                 await self.webhooks.enqueue(webhook.webhook_id, recorded.event.seq, now)
         last = page[-1].event.seq if page else 0
-        more = len(page) == _PAGE
+        more = len(page) == _LOG_PAGE_SIZE
         await self.webhooks.set_cursor(webhook.webhook_id, last if more else max(end, last))
         return more
 
-    async def _letters(self, webhook: Webhook, maker: Actor, due: Sequence[Due]) -> list[Delivery]:
-        """Return what is to be sent; events that are gone, or no longer for whoever made the webhook, are not."""
+    async def _outgoing(self, webhook: Webhook, owner: Actor, due: Sequence[DueDelivery]) -> list[OutgoingEvent]:
+        """Return the due events; drop those that were deleted or that the owner may no longer see."""
         found = await self.events.numbered([each.seq for each in due])
-        wanted = {recorded.event.seq: recorded for recorded in found if webhook.wants(recorded, maker)}
+        wanted = {recorded.event.seq: recorded for recorded in found if webhook.wants(recorded, owner)}
         for each in due:
             if each.seq not in wanted:
                 await self.webhooks.remove(webhook.webhook_id, each.seq)
-        return [Delivery(wanted[each.seq], each.attempts) for each in due if each.seq in wanted]
+        return [OutgoingEvent(wanted[each.seq], each.attempts) for each in due if each.seq in wanted]
 
-    async def _postpone(self, webhook: Webhook, letter: Delivery, attempt: Attempt, now: int) -> bool:
-        """Have a call made again later; False if that was the last attempt."""
-        attempts = letter.attempts + 1
-        seconds = seconds_until_retry(attempts, random.random())  # noqa: S311 - a bit of disorder, no secret
+    async def _schedule_retry(self, webhook: Webhook, event: OutgoingEvent, attempt: Attempt, now: int) -> bool:
+        """Schedule the next attempt; False if that was the last one."""
+        attempts = event.attempts + 1
+        seconds = backoff_seconds(attempts, random.random())  # noqa: S311 - jitter, no secret
         due_at = None if seconds is None else now + round(seconds * _SECOND)
-        await self.webhooks.postpone(webhook.webhook_id, letter.seq, attempts, due_at, attempt)
+        await self.webhooks.schedule_retry(webhook.webhook_id, event.seq, attempts, due_at, attempt)
         return due_at is not None
 
     async def _stop(self, webhook: Webhook, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""What callers can ask of webhooks."""
+"""Operations on webhooks."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from weft.capabilities.events.model import EventStore
 from weft.capabilities.events.operations import TypePattern
 from weft.capabilities.events.webhooks.delivery import ADMINS
 from weft.capabilities.events.webhooks.model import (
-    MOST_WEBHOOKS,
-    AddressRefused,
+    MAX_WEBHOOKS,
+    AddressNotAllowed,
     DeliveryState,
     Secret,
     TooManyWebhooks,
@@ -24,13 +24,13 @@ from weft.capabilities.events.webhooks.model import (
     WebhookNotFound,
     check_url,
     delivery_id_of,
-    maker_of,
+    owner_of,
     secret_of,
 )
 from weft.capabilities.events.webhooks.store import Delivery, WebhookSender, WebhookStore
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session
 from weft.capabilities.sessions.store import SessionStore
-from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
+from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.errors import InvalidInput
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.fields import Count, Ordinal, ShortText
@@ -40,14 +40,14 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 
 
 class CreateWebhook(Request):
-    """Where to send which events."""
+    """An address and the events to send to it."""
 
     url: Url
     types: Annotated[
         tuple[TypePattern, ...], msgspec.Meta(min_length=1, max_length=20, description="Types of events to send.")
     ] = ANYONE
     session_id: Annotated[
-        SessionId | None, msgspec.Meta(description="Events of this session alone; of all if left out.")
+        SessionId | None, msgspec.Meta(description="Only events of this session; by default of all.")
     ] = None
     description: Annotated[ShortText, msgspec.Meta(description="What it is for.")] = ""
     secret: Secret | None = None
@@ -58,50 +58,50 @@ class ListWebhooks(Request):
 
 
 class UpdateWebhook(Request):
-    """A webhook, and whether it shall be called."""
+    """A webhook to enable or disable."""
 
     webhook_id: WebhookId
-    enabled: Annotated[bool, msgspec.Meta(description="True goes on where it stopped; false stops it.")]
+    enabled: Annotated[bool, msgspec.Meta(description="True resumes it where it stopped; false stops it.")]
 
 
 class DeleteWebhook(Request):
-    """Which webhook to delete."""
+    """The webhook to delete."""
 
     webhook_id: WebhookId
 
 
 class TestWebhook(Request):
-    """Which webhook to try."""
+    """The webhook to test."""
 
     webhook_id: WebhookId
 
 
 class ListDeliveries(Request):
-    """Which webhook's deliveries to list."""
+    """A page of a webhook's deliveries."""
 
     webhook_id: WebhookId
     state: Annotated[
-        DeliveryState | None, msgspec.Meta(description="Those still to be made, or those given up; both if left out.")
+        DeliveryState | None, msgspec.Meta(description="Pending ones or dead letters; by default both.")
     ] = None
-    after: Annotated[Count, msgspec.Meta(description="Those of events behind this seq; for paging.")] = 0
+    after: Annotated[Count, msgspec.Meta(description="Deliveries of events after this seq; for paging.")] = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=1000, description="At most this many.")] = 100
 
 
 class ReplayWebhook(Request):
-    """What to send again: say one of the three."""
+    """What to send again: exactly one of ``seqs``, ``dead`` and ``from_seq``."""
 
     webhook_id: WebhookId
     seqs: Annotated[
-        tuple[Ordinal, ...], msgspec.Meta(max_length=1000, description="Given-up deliveries of these events.")
+        tuple[Ordinal, ...], msgspec.Meta(max_length=1000, description="Dead letters of these events.")
     ] = ()
-    dead: Annotated[bool, msgspec.Meta(description="Every delivery that was given up.")] = False
+    dead: Annotated[bool, msgspec.Meta(description="All dead letters.")] = False
     from_seq: Annotated[
-        Ordinal | None, msgspec.Meta(description="Every event from this seq on, also those that were delivered.")
+        Ordinal | None, msgspec.Meta(description="Every event from this seq on, including delivered ones.")
     ] = None
 
 
 class WebhookInfo(Response, omit_defaults=False):
-    """A webhook; its secret is not told, its address shortened. ``behind`` is how much of the log it has before it."""
+    """A webhook without its secret, with its address shortened. ``behind`` is its lag: events not yet considered."""
 
     webhook_id: str
     url: str
@@ -119,7 +119,7 @@ class WebhookInfo(Response, omit_defaults=False):
 
 
 class WebhookCreated(WebhookInfo, omit_defaults=False):
-    """A new webhook with its secret, which is shown this once."""
+    """A new webhook with its secret, which is shown only once."""
 
     on_record = ("webhook_id", "host")
 
@@ -137,13 +137,13 @@ class WebhookList(Response):
 
 
 class WebhookDeleted(Response):
-    """The webhook is gone, with all it was still to be sent."""
+    """The webhook and its pending deliveries were deleted."""
 
     webhook_id: str
 
 
 class WebhookTested(Response, omit_defaults=False):
-    """How the receiver answered: with a status, or what kept it from answering."""
+    """The receiver's status, or the error that prevented an answer."""
 
     delivered: bool
     status: int | None
@@ -151,7 +151,7 @@ class WebhookTested(Response, omit_defaults=False):
 
 
 class DeliveryInfo(Response, omit_defaults=False):
-    """An event on its way, or given up (dead). ``delivery_id`` is what the receiver sees as webhook-id."""
+    """A pending delivery or a dead letter. ``delivery_id`` is the webhook-id header that the receiver sees."""
 
     seq: int
     delivery_id: str
@@ -163,7 +163,7 @@ class DeliveryInfo(Response, omit_defaults=False):
 
 
 class DeliveryList(Response, omit_defaults=False):
-    """Deliveries in the order of the log; those that were made are only counted."""
+    """Deliveries in log order; completed ones are only counted."""
 
     delivered: int
     pending: int
@@ -172,15 +172,15 @@ class DeliveryList(Response, omit_defaults=False):
     has_more: bool
 
 
-class Replayed(Response):
-    """How many deliveries were taken up again, or from where the log is gone through once more."""
+class WebhookReplayed(Response):
+    """How many dead letters were queued again, or the seq from which the log is read again."""
 
     revived: int = 0
     from_seq: int | None = None
 
 
 class WebhookRegistry(msgspec.Struct, frozen=True):
-    """The tenant's webhooks, and what is told of them."""
+    """The tenant's webhooks and their events, for one caller."""
 
     actor: Actor
     webhooks: WebhookStore
@@ -194,7 +194,7 @@ class WebhookRegistry(msgspec.Struct, frozen=True):
         return webhook
 
     async def info(self, webhook: Webhook, end: int) -> WebhookInfo:
-        tally = await self.webhooks.tally(webhook.webhook_id)
+        counts = await self.webhooks.counts(webhook.webhook_id)
         return WebhookInfo(
             webhook_id=webhook.webhook_id,
             url=webhook.shown_url,
@@ -206,13 +206,13 @@ class WebhookRegistry(msgspec.Struct, frozen=True):
             enabled=webhook.state == "enabled",
             reason=webhook.reason,
             behind=max(0, end - webhook.cursor),
-            pending=tally.pending,
-            dead=tally.dead,
+            pending=counts.pending,
+            dead=counts.dead,
             delivered=webhook.delivered,
         )
 
-    async def tell(self, event: NewEvent) -> int:
-        """Publish what was done to a webhook, and return the number of that event."""
+    async def publish(self, event: NewEvent) -> int:
+        """Publish an event about a webhook and return its sequence number."""
         await self.outbox.publish(event)
         return await self.outbox.last_seq()
 
@@ -227,9 +227,9 @@ class WebhookRegistry(msgspec.Struct, frozen=True):
         )
 
 
-async def _check_address(request: CreateWebhook, courier: WebhookSender) -> None:
+async def _check_address(request: CreateWebhook, sender: WebhookSender) -> None:
     check_url(request.url)
-    await courier.check(request.url)
+    await sender.check(request.url)
 
 
 @operation(
@@ -246,21 +246,21 @@ async def _check_address(request: CreateWebhook, courier: WebhookSender) -> None
     off_record=("secret", "url"),
     session=SessionUse.MAY_NAME,
     prepare=_check_address,
-    errors=(AddressRefused, TooManyWebhooks, SessionNotFound),
+    errors=(AddressNotAllowed, TooManyWebhooks, SessionNotFound),
 )
 async def create_webhook(
     request: CreateWebhook, registered: WebhookRegistry, sessions: SessionStore, clock: Clock
 ) -> WebhookCreated:
-    """Have events sent to an address, signed, from now on. The secret is shown this once.
+    """Send future events to an address, signed. The secret is shown only once.
 
-    The webhook is told what you may be told, for as long as you are an admin. A receiver that does not answer with a
-    status of success within ten seconds is tried again for most of a day.
+    The webhook receives the events that you may see, as long as you are an admin. A delivery that is not answered with
+    a 2xx status within ten seconds is retried for most of a day.
     """
     secret = secret_of(request.secret)
     if request.session_id is not None:
         await find_session(request.session_id, registered.actor, sessions)
-    if len(await registered.webhooks.all()) >= MOST_WEBHOOKS:
-        raise TooManyWebhooks(f"There are {MOST_WEBHOOKS} webhooks already.")
+    if len(await registered.webhooks.all()) >= MAX_WEBHOOKS:
+        raise TooManyWebhooks(f"The tenant already has {MAX_WEBHOOKS} webhooks.")
     webhook = Webhook(
         webhook_id=new_id("webhook"),
         url=request.url,
@@ -271,7 +271,7 @@ async def create_webhook(
         principal_id=registered.actor.principal_id,
         created_at=to_micros(clock.now()),
     )
-    end = await registered.tell(registered.event("webhook.created", webhook))
+    end = await registered.publish(registered.event("webhook.created", webhook))
     webhook = msgspec.structs.replace(webhook, cursor=end)
     await registered.webhooks.add(webhook)
     info = await registered.info(webhook, end)
@@ -289,7 +289,7 @@ async def create_webhook(
     audience=Audience.NOT_SUBAGENTS,
 )
 async def list_webhooks(request: ListWebhooks, registered: WebhookRegistry) -> WebhookList:
-    """List the webhooks with what they were sent and what they could not be, without their secrets."""
+    """List the webhooks with their delivery counts, without their secrets."""
     del request
     end = await registered.events.last_seq()
     return WebhookList(webhooks=[await registered.info(webhook, end) for webhook in await registered.webhooks.all()])
@@ -308,18 +308,18 @@ async def list_webhooks(request: ListWebhooks, registered: WebhookRegistry) -> W
     errors=(WebhookNotFound, WebhookCannotRun),
 )
 async def update_webhook(request: UpdateWebhook, registered: WebhookRegistry, access: AccessStore) -> WebhookInfo:
-    """Stop a webhook, or let it go on where it stopped: with everything that has happened since."""
+    """Disable a webhook, or enable it: it resumes where it stopped, with every event since then."""
     webhook = await registered.find(request.webhook_id)
     if request.enabled:
-        maker = await maker_of(webhook, access)
-        if isinstance(maker, str):
-            raise WebhookCannotRun(f"The webhook cannot run: {maker}.")
+        owner = await owner_of(webhook, access)
+        if isinstance(owner, str):
+            raise WebhookCannotRun(f"The webhook cannot run: {owner}.")
         await registered.webhooks.set_state(webhook.webhook_id, "enabled", None)
     else:
         await registered.webhooks.set_state(
             webhook.webhook_id, "disabled", f"disabled by {registered.actor.participant}"
         )
-    end = await registered.tell(registered.event("webhook.updated", webhook))
+    end = await registered.publish(registered.event("webhook.updated", webhook))
     return await registered.info(await registered.find(webhook.webhook_id), end)
 
 
@@ -336,10 +336,10 @@ async def update_webhook(request: UpdateWebhook, registered: WebhookRegistry, ac
     errors=(WebhookNotFound,),
 )
 async def delete_webhook(request: DeleteWebhook, registered: WebhookRegistry) -> WebhookDeleted:
-    """Delete a webhook, and with it what it was still to be sent."""
+    """Delete a webhook and its pending deliveries."""
     webhook = await registered.find(request.webhook_id)
     await registered.webhooks.delete(webhook.webhook_id)
-    await registered.tell(registered.event("webhook.deleted", webhook))
+    await registered.publish(registered.event("webhook.deleted", webhook))
     return WebhookDeleted(webhook_id=webhook.webhook_id)
 
 
@@ -354,10 +354,10 @@ async def delete_webhook(request: DeleteWebhook, registered: WebhookRegistry) ->
     audience=Audience.NOT_SUBAGENTS,
     errors=(WebhookNotFound,),
 )
-async def test_webhook(request: TestWebhook, actor: Actor, courier: WebhookSender) -> WebhookTested:
-    """Send the receiver an event of the type weft.webhook.test now, and tell how it answered."""
-    attempt = await courier.test(actor, request.webhook_id)
-    return WebhookTested(delivered=attempt.taken, status=attempt.status, error=attempt.error)
+async def test_webhook(request: TestWebhook, actor: Actor, sender: WebhookSender) -> WebhookTested:
+    """Send an event of type weft.webhook.test now and return the receiver's answer."""
+    attempt = await sender.test(actor, request.webhook_id)
+    return WebhookTested(delivered=attempt.accepted, status=attempt.status, error=attempt.error)
 
 
 @operation(
@@ -372,15 +372,15 @@ async def test_webhook(request: TestWebhook, actor: Actor, courier: WebhookSende
     errors=(WebhookNotFound,),
 )
 async def list_deliveries(request: ListDeliveries, registered: WebhookRegistry) -> DeliveryList:
-    """List what a webhook is still to be sent and what was given up, with how the last attempt went."""
+    """List a webhook's pending deliveries and dead letters, with the result of the last attempt."""
     webhook = await registered.find(request.webhook_id)
-    tally = await registered.webhooks.tally(webhook.webhook_id)
+    counts = await registered.webhooks.counts(webhook.webhook_id)
     found = await registered.webhooks.deliveries(webhook.webhook_id, request.state, request.after, request.limit + 1)
     return DeliveryList(
         delivered=webhook.delivered,
-        pending=tally.pending,
-        dead=tally.dead,
-        deliveries=[_delivery(webhook, delivery) for delivery in found[: request.limit]],
+        pending=counts.pending,
+        dead=counts.dead,
+        deliveries=[_delivery_info(webhook, delivery) for delivery in found[: request.limit]],
         has_more=len(found) > request.limit,
     )
 
@@ -397,13 +397,13 @@ async def list_deliveries(request: ListDeliveries, registered: WebhookRegistry) 
     audited=True,
     errors=(WebhookNotFound,),
 )
-async def replay_webhook(request: ReplayWebhook, registered: WebhookRegistry, clock: Clock) -> Replayed:
-    """Send again what was given up, some of it or all, or every event from a seq on.
+async def replay_webhook(request: ReplayWebhook, registered: WebhookRegistry, clock: Clock) -> WebhookReplayed:
+    """Send dead letters again, some or all, or every event from a seq on.
 
-    A receiver knows an event that it has had already by its webhook-id, which stays the same.
+    The webhook-id of an event stays the same, so receivers can deduplicate.
     """
     if sum((bool(request.seqs), request.dead, request.from_seq is not None)) != 1:
-        raise InvalidInput("Say one of seqs, dead and from_seq.", field="seqs")
+        raise InvalidInput("Set exactly one of seqs, dead and from_seq.", field="seqs")
     webhook = await registered.find(request.webhook_id)
     revived = 0
     if request.from_seq is not None:
@@ -411,17 +411,17 @@ async def replay_webhook(request: ReplayWebhook, registered: WebhookRegistry, cl
     else:
         now = to_micros(clock.now())
         revived = await registered.webhooks.revive(webhook.webhook_id, request.seqs or None, now)
-    await registered.tell(registered.event("webhook.replayed", webhook))
-    return Replayed(revived=revived, from_seq=request.from_seq)
+    await registered.publish(registered.event("webhook.replayed", webhook))
+    return WebhookReplayed(revived=revived, from_seq=request.from_seq)
 
 
-def _delivery(webhook: Webhook, delivery: Delivery) -> DeliveryInfo:
+def _delivery_info(webhook: Webhook, delivery: Delivery) -> DeliveryInfo:
     return DeliveryInfo(
         seq=delivery.seq,
         delivery_id=delivery_id_of(webhook.webhook_id, delivery.seq),
         state=delivery.state,
         attempts=delivery.attempts,
-        next_attempt_at=optional_moment(delivery.due_at if delivery.state == "pending" else None),
+        next_attempt_at=optional_datetime(delivery.due_at if delivery.state == "pending" else None),
         last_status=delivery.last_status,
         last_error=delivery.last_error,
     )

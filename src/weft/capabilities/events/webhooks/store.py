@@ -1,4 +1,4 @@
-"""What webhooks need of storage, and of whoever makes the calls."""
+"""Ports of webhooks: the store, and the HTTP client that calls receivers."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from weft.capabilities.events.webhooks.model import Attempt, DeliveryState, State, Webhook
+    from weft.capabilities.events.webhooks.model import Attempt, DeliveryState, Webhook, WebhookState
     from weft.kernel.identity import Actor
 
 
 class DeliveryCounts(NamedTuple):
-    """How many events a webhook has still to be sent, and how many could not be."""
+    """Numbers of pending deliveries and of dead letters."""
 
     pending: int
     dead: int
 
 
 class Delivery(NamedTuple):
-    """An event on its way to a webhook, or given up."""
+    """A pending delivery or a dead letter."""
 
     seq: int
     state: DeliveryState
@@ -29,15 +29,15 @@ class Delivery(NamedTuple):
     last_error: str | None
 
 
-class Due(NamedTuple):
-    """What is to be sent now, and how often that was tried."""
+class DueDelivery(NamedTuple):
+    """A delivery that is due, with the number of failed attempts so far."""
 
     seq: int
     attempts: int
 
 
 class WebhookStore(Protocol):
-    """The webhooks of the transaction's tenant, and what they have not taken yet."""
+    """The webhooks of the transaction's tenant, with their undelivered events."""
 
     async def add(self, webhook: Webhook) -> None: ...
 
@@ -48,79 +48,79 @@ class WebhookStore(Protocol):
         ...
 
     async def delete(self, webhook_id: str) -> bool:
-        """Remove a webhook with all it was still to be sent; False if there is none."""
+        """Delete a webhook and its deliveries; False if there is none."""
         ...
 
-    async def set_state(self, webhook_id: str, state: State, reason: str | None) -> None: ...
+    async def set_state(self, webhook_id: str, state: WebhookState, reason: str | None) -> None: ...
 
     async def claim(self, webhook_id: str, holder: str, now: int, until: int) -> Webhook | None:
-        """Take an enabled webhook in hand until a moment; None if another has it, or it rests."""
+        """Lease an enabled webhook until a time; None if it is leased already or paused."""
         ...
 
-    async def release(self, webhook_id: str, holder: str, rests_until: int) -> None:
-        """Let go of a webhook; nobody takes it before ``rests_until``."""
+    async def release(self, webhook_id: str, holder: str, paused_until: int) -> None:
+        """Release the lease; the webhook cannot be leased again before ``paused_until``."""
         ...
 
     async def enqueue(self, webhook_id: str, seq: int, due_at: int) -> None:
-        """Have an event sent; one that was given up is tried anew."""
+        """Queue an event; a dead letter is queued again."""
         ...
 
     async def set_cursor(self, webhook_id: str, seq: int) -> None: ...
 
     async def rewind(self, webhook_id: str, seq: int) -> None:
-        """Look at everything behind ``seq`` once more, if it was looked at already."""
+        """Move the cursor back to ``seq`` if it is past it."""
         ...
 
-    async def due(self, webhook_id: str, now: int, limit: int) -> Sequence[Due]:
-        """Return what is due, in the order of the log."""
+    async def due(self, webhook_id: str, now: int, limit: int) -> Sequence[DueDelivery]:
+        """Return due deliveries in log order."""
         ...
 
     async def remove(self, webhook_id: str, seq: int) -> bool:
-        """Forget a delivery; False if it is not there."""
+        """Delete a delivery; False if there is none."""
         ...
 
     async def count_delivered(self, webhook_id: str, more: int) -> None: ...
 
-    async def postpone(self, webhook_id: str, seq: int, attempts: int, due_at: int | None, last: Attempt) -> None:
-        """Note that an attempt failed, and when the next one is due; None gives the delivery up."""
+    async def schedule_retry(self, webhook_id: str, seq: int, attempts: int, due_at: int | None, last: Attempt) -> None:
+        """Store a failed attempt and when the next one is due; None makes it a dead letter."""
         ...
 
     async def revive(self, webhook_id: str, seqs: Sequence[int] | None, due_at: int) -> int:
-        """Have what was given up sent again, these events or all; return how many there were."""
+        """Queue dead letters again, of these events or all; return how many."""
         ...
 
-    async def tally(self, webhook_id: str) -> DeliveryCounts: ...
+    async def counts(self, webhook_id: str) -> DeliveryCounts: ...
 
     async def deliveries(
         self, webhook_id: str, state: DeliveryState | None, after: int, limit: int
     ) -> Sequence[Delivery]:
-        """Return deliveries in the order of the log, behind ``after``."""
+        """Return deliveries after ``after``, in log order."""
         ...
 
 
-class Sender(Protocol):
-    """Makes the calls."""
+class WebhookHttpClient(Protocol):
+    """The HTTP client that calls receivers."""
 
     async def check(self, url: str) -> None:
         """Refuse an address that must not be called."""
         ...
 
     async def send(self, url: str, headers: Mapping[str, str], body: bytes) -> Attempt:
-        """Post a body to a receiver. Whatever happens is in the answer; nothing is raised."""
+        """Post a body to a receiver; failures are returned, never raised."""
         ...
 
     async def aclose(self) -> None:
-        """Close what is open."""
+        """Close open connections."""
         ...
 
 
 class WebhookSender(Protocol):
-    """Calls a receiver at once, because somebody asked to see whether it answers."""
+    """Checks addresses and sends test events on request."""
 
     async def check(self, url: str) -> None:
         """Refuse an address that must not be called."""
         ...
 
     async def test(self, actor: Actor, webhook_id: str) -> Attempt:
-        """Send an event made for this alone."""
+        """Send a test event."""
         ...

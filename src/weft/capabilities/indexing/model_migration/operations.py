@@ -26,7 +26,7 @@ from weft.capabilities.indexing.model_migration.model import (
     NoMove,
     State,
 )
-from weft.kernel.clock import Clock, from_micros, optional_moment, to_micros
+from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
@@ -214,8 +214,8 @@ async def _info(move: Move, moves: Moves) -> MoveInfo:
         state=move.state,
         started_by=move.started_by,
         started_at=from_micros(move.started_at),
-        took_over_at=optional_moment(move.took_over_at),
-        finished_at=optional_moment(move.finished_at),
+        took_over_at=optional_datetime(move.took_over_at),
+        finished_at=optional_datetime(move.finished_at),
         embedded=move.embedded,
         chunks=await moves.chunks(),
         comparison=move.comparison,

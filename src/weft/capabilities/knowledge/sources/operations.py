@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.events.webhooks.model import AddressRefused, Secret, Url, check_url, secret_of
+from weft.capabilities.events.webhooks.model import AddressNotAllowed, Secret, Url, check_url, secret_of
 from weft.capabilities.knowledge.domains import Domains
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound, check_document_id
 from weft.capabilities.knowledge.sources.model import (
@@ -34,7 +34,7 @@ from weft.capabilities.knowledge.sources.model import (
 )
 from weft.capabilities.knowledge.sources.store import SourceDesk
 from weft.capabilities.knowledge.sources.sync import SourceSync, Supply
-from weft.kernel.clock import from_micros, optional_moment
+from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput
 from weft.kernel.identity import ANYONE, Actor, Permission
 from weft.kernel.ids import new_id
@@ -213,7 +213,7 @@ async def _check_place(request: AddSource, actor: Actor, desk: SourceDesk) -> No
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
     off_record=("url", "secret"),
-    errors=(DomainNotFound, TooManySources, SourcesOverlap, FolderRefused, AddressRefused),
+    errors=(DomainNotFound, TooManySources, SourcesOverlap, FolderRefused, AddressNotAllowed),
     prepare=_check_place,
 )
 async def add_source(request: AddSource, registered: SourceRegistry, desk: SourceDesk) -> SourceAdded:
@@ -410,7 +410,7 @@ def _info(source: Source) -> SourceInfo:
         enabled=source.enabled,
         error=source.error,
         asked=bool(source.asked),
-        synced_at=optional_moment(source.synced_at),
-        next_at=optional_moment(source.due_at),
+        synced_at=optional_datetime(source.synced_at),
+        next_at=optional_datetime(source.due_at),
         last=source.done,
     )

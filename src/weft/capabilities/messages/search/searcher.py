@@ -103,7 +103,7 @@ class _Looked(msgspec.Struct, frozen=True):
     key: Hashable
     size: int
     indexes: list[Index]
-    behind: list[_Behind]
+    rest_after: list[_Behind]
     to_the_end: bool
 
 
@@ -130,7 +130,7 @@ class Searcher:
             looked = await self.reads.read(actor, partial(self._look, session_id, wanted, at_hand))
             if isinstance(looked, MessageSearchResult):
                 return looked
-            for behind in looked.behind:
+            for behind in looked.rest_after:
                 await _catch_up(behind)
                 self.indexes.put(behind.key, behind.to, min(behind.to.weight, HEAVIEST))
             if looked.to_the_end:
@@ -150,7 +150,7 @@ class Searcher:
         indexes: list[Index] = []
         behind: list[_Behind] = []
         room, to_the_end = SLICE, True
-        for tally in transcript.tallies:
+        for tally in transcript.audience_counts:
             index_key = (transcripts.actor.tenant, session_id, tally.audience, tally.stamp)
             index = at_hand[index_key] = self._index(index_key)
             indexes.append(index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.events.model import Interest
+from weft.capabilities.events.model import EventFilter
 from weft.capabilities.search.session_indexing.cursor import IMPORTED, subject_of
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
 
-_EVERYTHING = Interest()
+_EVERYTHING = EventFilter()
 
 
 def is_awaited(recorded: StoredEvent, actor: Actor, part: RequestedScope) -> bool:

@@ -26,7 +26,7 @@ from weft.storage.sql.vectors import PgVectors, drop_unused_indexes
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 
-    from weft.capabilities.metrics.model import DatabaseFigures
+    from weft.capabilities.metrics.model import DatabaseMetrics
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Row, Scope, Transaction, Value
 
@@ -258,7 +258,7 @@ class PostgresDatabase:
             with contextlib.suppress(asyncio.CancelledError):
                 await listening
 
-    def figures(self) -> DatabaseFigures:
+    def figures(self) -> DatabaseMetrics:
         pool = self._pool
         info = SystemInfo(
             pool_initialized=pool is not None,

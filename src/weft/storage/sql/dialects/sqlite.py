@@ -35,7 +35,7 @@ from weft.storage.sql.usage import Connections, Usage, database_figures
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 
-    from weft.capabilities.metrics.model import DatabaseFigures
+    from weft.capabilities.metrics.model import DatabaseMetrics
     from weft.kernel.events import NewEvent
     from weft.storage.sql.database import Row, Scope, Transaction, Value
 
@@ -236,7 +236,7 @@ class SqliteDatabase:
                 seen = version
                 mailbox.put_nowait(set())
 
-    def figures(self) -> DatabaseFigures:
+    def figures(self) -> DatabaseMetrics:
         is_open = self._reader is not None
         info = SystemInfo(
             pool_initialized=is_open,
