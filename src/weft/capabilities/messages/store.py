@@ -21,7 +21,7 @@ class MessageStore(Protocol):
         ...
 
     async def add_all(self, session_id: str, messages: Sequence[Message]) -> None:
-        """Add many messages with their given ids; call ``go_on_behind`` afterwards."""
+        """Add many messages with their given ids; call ``set_last_message`` afterwards."""
         ...
 
     async def set_last_message(self, session_id: str, message_id: int, sent_at: int | None) -> None:
