@@ -558,7 +558,7 @@ async def test_an_address_that_is_no_longer_allowed_is_not_called(world: World, 
 
 
 async def test_there_is_a_limit_to_webhooks(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.events.webhooks.operations.MOST_WEBHOOKS", 2)
+    monkeypatch.setattr("weft.capabilities.events.webhooks.operations.MAX_WEBHOOKS", 2)
     for _ in range(2):
         await hook(world.admin, CLOSED, types=["never.*"])
     with refused("TOO_MANY_WEBHOOKS"):
@@ -568,7 +568,7 @@ async def test_there_is_a_limit_to_webhooks(world: World, monkeypatch: pytest.Mo
 async def test_a_webhook_that_takes_nothing_for_long_is_stopped(
     world: World, there: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.capabilities.events.webhooks.delivery.MOST_DEAD", 1)
+    monkeypatch.setattr("weft.capabilities.events.webhooks.delivery.MAX_DEAD_LETTERS", 1)
     made = await hook(world.admin, there.url, types=["board.*"])
     await give_up(world, there, made, "goal")
     seen = await shown(world.admin, made)
