@@ -336,7 +336,7 @@ class AgentOperations:
         disabled: bool | None = None,
         relevance_floor: float | None = None,
     ) -> AgentInfo:
-        """Change a principal's permissions or clearance, or disable it. Takes effect on its next call, in every process.
+        """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
 
         Humans may change principals up to their own clearance, agents only their descendants. Nobody can change itself
         or grant more than it has.

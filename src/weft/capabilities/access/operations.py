@@ -407,7 +407,7 @@ async def list_agents(request: ListAgents, access: AccessStore) -> AgentList:
     errors=(AgentNotFound, PermissionDenied),
 )
 async def update_agent(request: UpdateAgent, actor: Actor, access: AccessStore, clock: Clock) -> AgentInfo:
-    """Change a principal's permissions or clearance, or disable it. Takes effect on its next call, in every process.
+    """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
 
     Humans may change principals up to their own clearance, agents only their descendants. Nobody can change itself or
     grant more than it has.
