@@ -16,10 +16,10 @@ from benchmarks.harness import Row, compared
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, call, folder, open_app, prepare
 from benchmarks.wire import run_async
-from weft.capabilities.indexing.collections.model import embedded_text, shelf_of_domain
+from weft.capabilities.indexing.collections.model import domain_collection, embedded_text
 from weft.jobs import ingestion
 from weft.providers.embedders.factory import configured_embedders
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -102,9 +102,9 @@ async def _texts(app: App, domain: str, documents: int) -> list[str]:
     actor = await app.identify(ADMIN)
 
     async def look(transaction: Transaction) -> list[str]:
-        shelves, found = SqlShelfStore(transaction), []
+        collections, found = SqlCollectionStore(transaction), []
         for place in range(documents):
-            found += await shelves.of_item(shelf_of_domain(domain), domain, f"{place}.md")
+            found += await collections.of_item(domain_collection(domain), domain, f"{place}.md")
         return [embedded_text(chunk.heading, chunk.text) for chunk in found]
 
     return await app.database.read(Scope(actor.tenant), look)

@@ -1,4 +1,4 @@
-"""Searching as a shelf grows: how long a search takes end to end, what it misses, and what the index costs.
+"""Searching as a collection grows: how long a search takes end to end, what it misses, and what the index costs.
 
 Sizes are WEFT_BENCH_CHUNKS, such as ``1000,1000000``; the largest is measured in one tenant and in ten.
 Chunks are made up: words as often as words are (Zipf), vectors in clusters of unequal width, as embedded texts have
@@ -26,13 +26,13 @@ from benchmarks.wire import run_async
 from weft.app.app import App
 from weft.app.authentication import Local
 from weft.app.dispatch import CallContext
-from weft.capabilities.indexing.collections.model import NewChunk, shelf_of_domain
+from weft.capabilities.indexing.collections.model import NewChunk, domain_collection
 from weft.capabilities.knowledge.model import Domain
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.query_terms import terms_of
 from weft.kernel.identity import ANYONE
 from weft.settings import Settings
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.knowledge import SqlDomainStore
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _NAME = "search_scale"
 _DIMENSIONS = 384
 _DOMAIN = "growing"
-_SHELF = shelf_of_domain(_DOMAIN)
+_COLLECTION = domain_collection(_DOMAIN)
 _VOCABULARY, _ZIPF, _WORDS = 50_000, 1.05, 80
 _CHUNKS_A_DOCUMENT = 100
 _AT_ONCE = 2_000
@@ -173,7 +173,7 @@ class Grown:
         return (time.perf_counter() - started) * 1_000
 
     async def view(self, tenant: str) -> View:
-        return await self.app.shelves.open(tenant, CollectionQuery(_SHELF), _Anyone(), self.model)
+        return await self.app.collections.open(tenant, CollectionQuery(_COLLECTION), _Anyone(), self.model)
 
     async def build(self) -> float:
         """Have the index made of the rows; return the seconds it took."""
@@ -246,7 +246,7 @@ async def _fill(app: App, tenant: str, stuff: Stuff, model: str, vectors: NDArra
 
 
 async def _put(chunks: list[NewChunk], vectors: dict[str, list[bytes]], transaction: Transaction) -> None:
-    await SqlShelfStore(transaction).add(_SHELF, chunks, vectors)
+    await SqlCollectionStore(transaction).add(_COLLECTION, chunks, vectors)
 
 
 async def _times(name: str, grown: Grown, searches: int) -> list[Row]:

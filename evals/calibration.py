@@ -60,15 +60,15 @@ def calibration(folder: Path | None) -> Iterator[Row]:
 def _sample(runs: Runs, place: int) -> Sample:
     name = _SETS[place]
     answers = runs.answers(name)[:: max(1, len(runs.answers(name)) // _QUESTIONS)]
-    corpora = list(runs.collection(name).corpora)
+    corpora = list(runs.dataset(name).corpora)
     other = name if len(corpora) > 1 else _SETS[(place + 1) % len(_SETS)]
-    elsewhere = list(runs.collection(other).corpora)
+    elsewhere = list(runs.dataset(other).corpora)
     keys = [
         elsewhere[(corpora.index(answer.asked.corpus) + 1) % len(elsewhere)] if other == name else elsewhere[0]
         for answer in answers
     ]
     wanted = [(answer.asked, key, runs.view(other, key)) for answer, key in zip(answers, keys, strict=True)]
-    return Sample(answers, runs.ask(runs.collection(other), wanted))
+    return Sample(answers, runs.ask(runs.dataset(other), wanted))
 
 
 def _relevance(samples: Sequence[Sample]) -> Iterator[Row]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from evals.retrieval_runs import Answer, Runs
     from evals.retrieval_sets import Asked, Corpus
     from weft.capabilities.search.index_view import View
-    from weft.search_index.view import ShelfView
+    from weft.search_index.view import CollectionView
 
 # What plain BM25 reaches, and what is wanted.
 _WANTED: dict[str, tuple[float | None, float | None]] = {
@@ -67,7 +67,7 @@ def retrieval(folder: Path | None) -> Iterator[Row]:
     runs = runs_over(folder)
     for name, (floor, wanted) in _WANTED.items():
         value = fmean(answer.recall(answer.shown[:BEST]) for answer in runs.answers(name))
-        unit = "gold characters in ten" if runs.collection(name).measure == "characters" else "recall@10"
+        unit = "gold characters in ten" if runs.dataset(name).measure == "characters" else "recall@10"
         yield _row(name, value, unit, floor, wanted)
     yield _row("locomo.windows", _in_windows(runs), "recall@10 of six turns", _WINDOWS_FLOOR, _WINDOWS_FLOOR)
     yield _row("locomo.context", _in_context(runs), f"gold in {_CONTEXT_TOKENS:,} tokens", None, _CONTEXT_WANTED)
@@ -86,7 +86,7 @@ def _lifts(runs: Runs) -> Iterator[Row]:
             answers = runs.answers(name)
             without = fmean(answer.recall(answer.best(answer.without(signals))) for answer in answers)
             yield _lift(part, name, answers, without)
-    nameless = runs.ask(runs.collection("locomo"), _without_names(runs))
+    nameless = runs.ask(runs.dataset("locomo"), _without_names(runs))
     without = fmean(answer.recall(answer.best(answer.total)) for answer in nameless)
     yield _lift("entities", "locomo", runs.answers("locomo"), without)
 
@@ -106,7 +106,7 @@ def _without_names(runs: Runs) -> Iterator[tuple[Asked, str, View]]:
 class _Nameless:
     """A view in which nobody is known by name, so that names in questions are words like any other."""
 
-    def __init__(self, view: ShelfView) -> None:
+    def __init__(self, view: CollectionView) -> None:
         self._view = view
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the view has
@@ -149,7 +149,7 @@ def _woven(answer: Answer) -> list[int]:
 
 def _passage(corpus: Corpus, place: int) -> ChunkPassage:
     chunk = corpus.chunks[place]
-    whole = Chunk(**structs.asdict(chunk), shelf=corpus.shelf, number=place + 1)
+    whole = Chunk(**structs.asdict(chunk), collection=corpus.collection, number=place + 1)
     return ChunkPassage(
         chunk=whole, text=chunk.text, title="", uri="", message_id=int(chunk.item), session_id=chunk.place
     )

@@ -16,16 +16,16 @@ from weft.capabilities.search.ranking import weigh
 from weft.capabilities.search.selection import choose
 
 if TYPE_CHECKING:
-    from collections.abc import Collection as Some
+    from collections.abc import Dataset as Some
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
-    from evals.retrieval_sets import Asked, Collection, Corpus
+    from evals.retrieval_sets import Asked, Corpus, Dataset
     from weft.capabilities.search.index_view import Floats, View
     from weft.capabilities.search.model import Ranking
-    from weft.search_index.view import ShelfView
+    from weft.search_index.view import CollectionView
 
 BEST = 10
 
@@ -68,11 +68,11 @@ class Runs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._vectors = KnownVectors()
-        self._sets: dict[str, Collection] = {}
-        self._views: dict[tuple[str, str], ShelfView] = {}
+        self._sets: dict[str, Dataset] = {}
+        self._views: dict[tuple[str, str], CollectionView] = {}
         self._answers: dict[str, list[Answer]] = {}
 
-    def collection(self, name: str) -> Collection:
+    def dataset(self, name: str) -> Dataset:
         if name not in self._sets:
             self._sets[name] = SETS[name](self._folder)
         return self._sets[name]
@@ -80,22 +80,22 @@ class Runs:
     def answers(self, name: str) -> list[Answer]:
         """Return the answers to all questions of a set, asked as any search is."""
         if name not in self._answers:
-            collection = self.collection(name)
-            wanted = [(each, each.corpus, self.view(name, each.corpus)) for each in collection.questions]
-            self._answers[name] = self.ask(collection, wanted)
+            dataset = self.dataset(name)
+            wanted = [(each, each.corpus, self.view(name, each.corpus)) for each in dataset.questions]
+            self._answers[name] = self.ask(dataset, wanted)
         return self._answers[name]
 
-    def ask(self, collection: Collection, wanted: Iterable[tuple[Asked, str, View]]) -> list[Answer]:
-        """Ask questions, each of a corpus of the collection through some view of it."""
+    def ask(self, dataset: Dataset, wanted: Iterable[tuple[Asked, str, View]]) -> list[Answer]:
+        """Ask questions, each of a corpus of the dataset through some view of it."""
 
         async def asked() -> list[Answer]:
-            return [await self._answer(each, collection.corpora[key], view) for each, key, view in wanted]
+            return [await self._answer(each, dataset.corpora[key], view) for each, key, view in wanted]
 
         return asyncio.run(asked())
 
-    def view(self, name: str, corpus: str) -> ShelfView:
+    def view(self, name: str, corpus: str) -> CollectionView:
         if (name, corpus) not in self._views:
-            self._views[name, corpus] = self.collection(name).corpora[corpus].open(self._vectors)
+            self._views[name, corpus] = self.dataset(name).corpora[corpus].open(self._vectors)
         return self._views[name, corpus]
 
     async def _answer(self, asked: Asked, corpus: Corpus, view: View) -> Answer:

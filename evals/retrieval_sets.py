@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.media_types import type_of_text
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
-from weft.capabilities.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, shelf_of_domain
+from weft.capabilities.indexing.collections.model import SESSIONS, IndexedChunk, NewChunk, domain_collection
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.query_terms import terms_of
 from weft.capabilities.search.session_indexing.cursor import IndexItem
@@ -25,7 +25,7 @@ from weft.capabilities.search.session_indexing.item_text import chunks_of as chu
 from weft.kernel.clock import DAY_MICROS, to_micros
 from weft.kernel.tokens import approximate_tokens
 from weft.search_index.snapshot import IndexSnapshot
-from weft.search_index.view import ShelfView
+from weft.search_index.view import CollectionView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -67,7 +67,7 @@ class Asked(NamedTuple):
 class Corpus:
     """What is searched together. ``names`` says what the item of each chunk is called in the evaluation set."""
 
-    shelf: str
+    collection: str
     chunks: list[NewChunk] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
 
@@ -76,15 +76,18 @@ class Corpus:
             self.chunks.append(chunk)
             self.names.append(name)
 
-    def open(self, vectors: KnownVectors) -> ShelfView:
+    def open(self, vectors: KnownVectors) -> CollectionView:
         """Return a view of all of it."""
         embedded = vectors.of([chunk.embedded for chunk in self.chunks]).astype("<f2")
         standing = [
             _standing(number, chunk, vector.tobytes())
             for number, (chunk, vector) in enumerate(zip(self.chunks, embedded, strict=True), start=1)
         ]
-        return ShelfView(
-            self.shelf, IndexSnapshot().then(len(standing), standing, []), CollectionQuery(self.shelf), _Anyone()
+        return CollectionView(
+            self.collection,
+            IndexSnapshot().then(len(standing), standing, []),
+            CollectionQuery(self.collection),
+            _Anyone(),
         )
 
     def around(self, place: int, reach: int) -> Iterator[tuple[int, int]]:
@@ -110,7 +113,7 @@ class Corpus:
 
 
 @dataclass
-class Collection:
+class Dataset:
     """An evaluation set."""
 
     name: str
@@ -119,7 +122,7 @@ class Collection:
     measure: Measure = "recall"
 
 
-def conversations(folder: Path, name: str) -> Collection:
+def conversations(folder: Path, name: str) -> Dataset:
     """Return turns as messages of sessions; all sessions of a conversation are searched together."""
     corpora: dict[str, Corpus] = defaultdict(lambda: Corpus(SESSIONS))
     for turn in _lines(folder, f"conv_retrieval/{name}_docs"):
@@ -129,26 +132,26 @@ def conversations(folder: Path, name: str) -> Collection:
         for each in _lines(folder, f"conv_retrieval/{name}_queries")
         if each["category"] != "adversarial"
     ]
-    return Collection(name, dict(corpora), asked)
+    return Dataset(name, dict(corpora), asked)
 
 
-def documents(folder: Path, name: str) -> Collection:
+def documents(folder: Path, name: str) -> Dataset:
     """Return documents of one domain, cut as by default."""
-    corpus = Corpus(shelf_of_domain(_DOMAIN))
+    corpus = Corpus(domain_collection(_DOMAIN))
     for line in _lines(folder, f"doc_retrieval/{name}_docs"):
         corpus.add(line["id"], _document(line["id"], line["title"], line["text"], ChunkingOptions()))
     asked = [
         Asked("all", each["query"], tuple(frozenset({gold}) for gold in sorted(set(each["gold_ids"]))))
         for each in _lines(folder, f"doc_retrieval/{name}_queries")
     ]
-    return Collection(name, {"all": corpus}, asked)
+    return Dataset(name, {"all": corpus}, asked)
 
 
-def long_documents(folder: Path, name: str) -> Collection:
+def long_documents(folder: Path, name: str) -> Dataset:
     """Return documents each searched alone, in pieces about as long as 1,000 characters."""
     corpora = {}
     for line in _lines(folder, f"chunking/{name}_docs"):
-        corpora[line["doc_id"]] = Corpus(shelf_of_domain(_DOMAIN))
+        corpora[line["doc_id"]] = Corpus(domain_collection(_DOMAIN))
         corpora[line["doc_id"]].add(line["doc_id"], _document(line["doc_id"], "", line["text"], _CUT_SHORT))
     asked = [
         Asked(
@@ -158,22 +161,22 @@ def long_documents(folder: Path, name: str) -> Collection:
         )
         for each in _lines(folder, f"chunking/{name}_queries")
     ]
-    return Collection(name, corpora, asked, "characters")
+    return Dataset(name, corpora, asked, "characters")
 
 
-def tools(folder: Path, name: str) -> Collection:
+def tools(folder: Path, name: str) -> Dataset:
     """Return tools as documents of one domain, each named as the tool is."""
-    corpus = Corpus(shelf_of_domain(_DOMAIN))
+    corpus = Corpus(domain_collection(_DOMAIN))
     for line in _lines(folder, f"tools/{name}_tools"):
         corpus.add(line["id"], _document(line["id"], line["name"], _described(line), ChunkingOptions()))
     asked = [
         Asked("all", each["query"], tuple(map(frozenset, each.get("gold_any") or [[g] for g in each["gold_tools"]])))
         for each in _lines(folder, f"tools/{name}_queries")
     ]
-    return Collection(name, {"all": corpus}, asked)
+    return Dataset(name, {"all": corpus}, asked)
 
 
-SETS: dict[str, Callable[[Path], Collection]] = {
+SETS: dict[str, Callable[[Path], Dataset]] = {
     "locomo": lambda folder: conversations(folder, "locomo"),
     "bfcl_memory": lambda folder: conversations(folder, "bfcl_memory"),
     "metatool": lambda folder: tools(folder, "metatool"),

@@ -79,7 +79,7 @@ def clock() -> FrozenClock:
 
 @pytest.fixture
 def settings(database_url: str, tmp_path: Path) -> Settings:
-    # What is said is put on its shelves when a test says so, see World.followed.
+    # What is said is put in its collections when a test says so, see World.followed.
     return Settings(database_url=database_url, data_dir=str(tmp_path), rate_limits="off", session_indexing="off")
 
 

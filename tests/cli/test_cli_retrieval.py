@@ -21,7 +21,7 @@ LATER = ("--since", "2099-01-01")
 
 @pytest.fixture
 def line(tmp_path: Path) -> Iterator[CommandLine]:
-    """Return a command line whose server has put a decision on its shelf."""
+    """Return a command line whose server has put a decision in its collection."""
     with server_process(tmp_path) as server:
         line = CommandLine(tmp_path / "elsewhere", {"WEFT_URL": server.url, "WEFT_API_KEY": server.admin_key})
         line.run("session", "create", "Release 2.0", "--session-id", "release")

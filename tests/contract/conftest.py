@@ -13,7 +13,7 @@ from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.checkouts import SqlSwitchStore
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import Scope
 from weft.storage.sql.embeddings import SqlTenantModelStore, SqlVectorStore
@@ -84,7 +84,7 @@ class SqlStores:
             "retention": SqlRetentionRules,
             "reviews": SqlReviewStore,
             "sessions": SqlSessionStore,
-            "shelves": SqlShelfStore,
+            "collections": SqlCollectionStore,
             "snapshot_index": SqlSnapshotIndex,
             "sources": SqlSourceStore,
             "snapshots": SqlSnapshotStore,

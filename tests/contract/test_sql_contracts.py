@@ -105,8 +105,8 @@ class TestSourceStore(contracts.SourceStoreContract):
     """Sources of knowledge in SQL."""
 
 
-class TestShelfStore(contracts.ShelfStoreContract):
-    """Shelves in SQL."""
+class TestCollectionStore(contracts.CollectionStoreContract):
+    """Collections in SQL."""
 
 
 class TestDomainStore(contracts.DomainStoreContract):

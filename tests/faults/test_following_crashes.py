@@ -1,4 +1,4 @@
-"""Whoever dies while what is said is put on its shelves, nothing stands there twice and nothing is missing."""
+"""Whoever dies while what is said is put in its collections, nothing stands there twice and nothing is missing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from support.crashing import MORE_THAN_A_LEASE, dies
 from support.follower import follower
 from support.hooks import until
+from support.indexed_items import expect_whole, scripted, standing
 from support.processes import killed_when, process
-from support.shelved import expect_whole, scripted, standing
 from support.world import SESSION
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ EXPECTED = {
 }
 
 
-async def shelves(world: World) -> dict[str, dict[str, list[str]]]:
-    return {shelf: await standing(world, shelf) for shelf in EXPECTED}
+async def collections(world: World) -> dict[str, dict[str, list[str]]]:
+    return {collection: await standing(world, collection) for collection in EXPECTED}
 
 
 async def test_a_crash_at_any_statement_leaves_no_duplicate_and_no_hole(
@@ -44,16 +44,16 @@ async def test_a_crash_at_any_statement_leaves_no_duplicate_and_no_hole(
     await world.planner.write("goal", "what stood there before")
     await world.followed()
     await lived_in(world)
-    before, blown = await shelves(world), 0
+    before, blown = await collections(world), 0
     while await dies(world, monkeypatch, blown + 1, lambda: world.app.following.follow(world.tenant)):
         blown += 1
         # All of a round or nothing of it: and no other process has it in hand for longer than its lease.
-        assert await shelves(world) in (before, EXPECTED), f"statement {blown} left something"
+        assert await collections(world) in (before, EXPECTED), f"statement {blown} left something"
         await expect_whole(world)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
     assert blown > 15
     await world.followed()
-    assert await shelves(world) == EXPECTED
+    assert await collections(world) == EXPECTED
     await expect_whole(world)
 
 

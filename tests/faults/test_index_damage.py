@@ -13,12 +13,12 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from support.librarian import ANN, MODEL, SHELF, Librarian, files_in, opened, settle
+from support.librarian import ANN, COLLECTION, MODEL, Librarian, files_in, opened, settle
 from weft.app.diagnostics.checks import CheckStatus, check_index
 from weft.app.search.replicas import DamageAlarm
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.search_index.segment_file import Damaged, Stamp, open_segment
-from weft.search_index.segment_store import ShelfFolder
+from weft.search_index.segment_store import SegmentStore
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -41,7 +41,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def librarian(world: World, folder: Path) -> AsyncIterator[Librarian]:
-    """Return a librarian whose shelf lies in a file."""
+    """Return a librarian whose collection lies in a file."""
     alarm = DamageAlarm(world.app.database, world.clock, world.app.metrics)
     async with opened(world, folder, alarm) as indexes:
         librarian = Librarian(world, indexes)
@@ -106,7 +106,7 @@ async def test_damage_at_rest_is_noticed_told_and_mended(
         with caplog.at_level(logging.ERROR, "weft.index"):
             await librarian.check()
         assert [record.message for record in caplog.records if record.name == "weft.index"] == ["index damaged"]
-        assert await told(world) == [SHELF]
+        assert await told(world) == [COLLECTION]
         assert b"weft_damaged_indexes_total 1.0" in world.app.metrics.exposition()
         await settle(librarian.indexes)
         (mended,) = files_in(folder)
@@ -114,7 +114,7 @@ async def test_damage_at_rest_is_noticed_told_and_mended(
     async with opened(world, folder, alarm) as librarian.indexes:
         view = await librarian.check()
         assert names(view) == [mended.name]
-        assert await told(world) == [SHELF]
+        assert await told(world) == [COLLECTION]
 
 
 @pytest.mark.parametrize("damage", DAMAGES[2:], ids=["flipped", "older", "missing"])
@@ -131,10 +131,10 @@ async def test_damage_under_way_is_noticed_by_the_next_search(
     if damage is not DAMAGES[4]:
         beside.rename(file)
     await librarian.check()
-    assert await told(world) == [SHELF]
+    assert await told(world) == [COLLECTION]
     await settle(librarian.indexes)
     await librarian.check()
-    assert await told(world) == [SHELF]
+    assert await told(world) == [COLLECTION]
 
 
 async def test_a_file_cut_short_while_it_is_mapped_is_not_looked_at_again(
@@ -143,7 +143,7 @@ async def test_a_file_cut_short_while_it_is_mapped_is_not_looked_at_again(
     # Whoever reads beyond the end of a mapped file is killed by the system.
     truncate(files_in(folder)[0])
     await librarian.check()
-    assert await told(world) == [SHELF]
+    assert await told(world) == [COLLECTION]
 
 
 async def test_a_file_that_was_only_touched_is_kept(world: World, librarian: Librarian, folder: Path) -> None:
@@ -188,7 +188,7 @@ async def test_a_damaged_list_is_made_anew(
         await settle(librarian.indexes)
         assert len(files_in(folder)) == 1
     # Without any list there is nothing that could be damaged.
-    assert await told(world) == ([] if content is None else [SHELF])
+    assert await told(world) == ([] if content is None else [COLLECTION])
 
 
 async def test_the_whole_folder_may_go(world: World, librarian: Librarian, folder: Path) -> None:
@@ -246,34 +246,34 @@ async def test_a_list_damaged_under_way_is_noticed_by_the_next_search(
 ) -> None:
     files_in(folder)[0].with_name("list").write_bytes(content)
     await librarian.check()
-    assert await told(world) == [SHELF]
+    assert await told(world) == [COLLECTION]
     await settle(librarian.indexes)
     async with opened(world, folder) as librarian.indexes:
         view = await librarian.check()
         assert view._moment.files
-    assert await told(world) == [SHELF]
+    assert await told(world) == [COLLECTION]
 
 
 async def test_a_list_damaged_while_a_file_is_written_is_noticed(
     world: World, librarian: Librarian, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = files_in(folder)[0].with_name("list")
-    build = ShelfFolder.build
+    build = SegmentStore.build
 
-    def disturbed(self: ShelfFolder, *args: Any) -> Any:
+    def disturbed(self: SegmentStore, *args: Any) -> Any:
         listed.write_bytes(b"nonsense")
         return build(self, *args)
 
-    monkeypatch.setattr(ShelfFolder, "build", disturbed)
+    monkeypatch.setattr(SegmentStore, "build", disturbed)
     await librarian.add(60)
     await librarian.check()
     await settle(librarian.indexes)
-    assert await told(world) == [SHELF]
-    monkeypatch.setattr(ShelfFolder, "build", build)
+    assert await told(world) == [COLLECTION]
+    monkeypatch.setattr(SegmentStore, "build", build)
     await librarian.check()
     await settle(librarian.indexes)
     assert (await librarian.check())._moment.in_memory == 0
-    assert await told(world) == [SHELF]
+    assert await told(world) == [COLLECTION]
 
 
 async def test_a_changed_byte_is_noticed_though_the_file_s_time_was_put_back(
@@ -288,7 +288,7 @@ async def test_a_changed_byte_is_noticed_though_the_file_s_time_was_put_back(
         content.write(bytes([byte[0] ^ 1]))
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     await librarian.check()
-    assert await told(world) == [SHELF]
+    assert await told(world) == [COLLECTION]
 
 
 async def test_damage_that_nothing_tells_of_is_found_in_time(
@@ -319,12 +319,12 @@ async def test_damage_that_nothing_tells_of_is_found_in_time(
         while not await told(world):
             searches += 1
             assert searches < file.stat().st_size // 512
-            await indexes.open(world.tenant, CollectionQuery(SHELF), ANN, MODEL)
+            await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
             await settle(indexes)
         await librarian.check()
         await settle(indexes)
         assert (await librarian.check())._moment.in_memory == 0
-        assert await told(world) == [SHELF]
+        assert await told(world) == [COLLECTION]
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
@@ -348,7 +348,7 @@ async def test_a_file_cut_short_is_handed_out_to_nobody(
     """Whoever reads beyond the end of a mapped file is killed by the system."""
     monkeypatch.setattr("weft.search_index.segment_file._MAPPED_FROM_BYTES", 0)
     async with opened(world, folder) as indexes:
-        view = await indexes.open(world.tenant, CollectionQuery(SHELF), ANN, MODEL)
+        view = await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
         assert view.size
         (copy,) = indexes._copies.values()
         if is_behind:
@@ -357,7 +357,7 @@ async def test_a_file_cut_short_is_handed_out_to_nobody(
             truncate(files_in(folder)[0])
         else:
             monkeypatch.setattr(copy, "_check", AsyncMock(side_effect=lambda: truncate(files_in(folder)[0])))
-        view = await indexes.open(world.tenant, CollectionQuery(SHELF), ANN, MODEL)
+        view = await indexes.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
         assert (view.size, view.behind) == (0, copy.goal)
         if is_behind:
             copy._turn.release()

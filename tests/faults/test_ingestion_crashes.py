@@ -12,8 +12,8 @@ from support.hooks import until
 from support.ingester import ingester
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.processes import killed_when, process
-from weft.capabilities.indexing.collections.model import shelf_of_domain
-from weft.storage.sql.collections import SqlShelfStore
+from weft.capabilities.indexing.collections.model import domain_collection
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -59,13 +59,13 @@ async def whole(world: World, document_id: str) -> int:
     return len(found)
 
 
-async def on_the_shelf(world: World) -> tuple[int, int]:
-    """Return how many chunks the shelf says it has, and how many vectors there are."""
-    shelf = shelf_of_domain(HANDBOOK)
+async def in_collection(world: World) -> tuple[int, int]:
+    """Return how many chunks the collection says it has, and how many vectors there are."""
+    collection = domain_collection(HANDBOOK)
 
     async def look(transaction: Any) -> tuple[int, int]:
-        shelves = SqlShelfStore(transaction)
-        return (await shelves.state(shelf)).chunks, await shelves.count_vectors(shelf, "quick")
+        collections = SqlCollectionStore(transaction)
+        return (await collections.state(collection)).chunks, await collections.count_vectors(collection, "quick")
 
     return await world.app.database.read(Scope(world.tenant), look)
 
@@ -91,7 +91,7 @@ async def test_a_crash_at_any_statement_leaves_no_chunk_twice_and_none_out(
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
         await world.app.ingestion.catch_up()
         number = await whole(world, "a.txt")
-        assert await on_the_shelf(world) == (number, number)
+        assert await in_collection(world) == (number, number)
         statements += 1
     assert statements > 40
 
@@ -113,7 +113,7 @@ async def test_a_document_cut_in_another_way_than_before_the_crash_begins_anew(
     )
     await world.app.ingestion.catch_up()
     number = await whole(world, "a.txt")
-    assert await on_the_shelf(world) == (number, number)
+    assert await in_collection(world) == (number, number)
 
 
 async def progress(world: World) -> Any:
@@ -137,5 +137,5 @@ async def test_two_hundred_documents_are_indexed_although_the_process_is_killed(
     async with process(ingester, world, 3 * MORE_THAN_A_LEASE):
         await until(lambda: pending_at_most(0))
     number = sum([await whole(world, f"d{each:03}") for each in range(200)])
-    assert await on_the_shelf(world) == (number, number)
+    assert await in_collection(world) == (number, number)
     assert number > 500

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_ingestion_crashes import SMALL, on_the_shelf, whole
+from test_ingestion_crashes import SMALL, in_collection, whole
 
 from support.crashing import MORE_THAN_A_LEASE, dies
 from support.follower import follower
 from support.hooks import until
+from support.indexed_items import expect_whole, scripted, standing
 from support.ingester import ingester
 from support.knowledge import HANDBOOK, domain, embed_quickly
 from support.processes import killed_when, process
-from support.shelved import expect_whole, scripted, standing
 
 if TYPE_CHECKING:
     from support.world import World
@@ -34,7 +34,7 @@ async def filled(world: World, documents: int) -> int:
     ]
     await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
     await world.app.ingestion.catch_up()
-    return (await on_the_shelf(world))[0]
+    return (await in_collection(world))[0]
 
 
 async def progress(world: World) -> Any:
@@ -42,7 +42,7 @@ async def progress(world: World) -> Any:
 
 
 async def numbers(world: World) -> set[int]:
-    rows = await world.rows("SELECT number FROM chunks WHERE tenant = $1 AND shelf LIKE 'domain:%'", world.tenant)
+    rows = await world.rows("SELECT number FROM chunks WHERE tenant = $1 AND collection LIKE 'domain:%'", world.tenant)
     return {row[0] for row in rows}
 
 
@@ -65,7 +65,7 @@ async def test_a_killed_process_leaves_no_duplicate_and_no_hole(world: World) ->
     async with process(ingester, world, ahead), process(ingester, world, ahead):
         await until(done)
     assert sum([await whole(world, f"d{each:03}") for each in range(60)]) == count
-    assert await on_the_shelf(world) == (count, count)
+    assert await in_collection(world) == (count, count)
     assert not before & await numbers(world)
 
 
@@ -77,17 +77,19 @@ async def test_a_crash_at_any_statement_leaves_what_was_said_in_its_place(
         await world.planner.say(f"message {number}")
         await world.planner.remember("tea", f"tea {number}")
     await world.followed()
-    shelves = {shelf: await standing(world, shelf) for shelf in ("sessions", "memory")}
+    collections = {collection: await standing(world, collection) for collection in ("sessions", "memory")}
     await world.admin.call("knowledge.reindex_all")
     blown = 0
     while await dies(world, monkeypatch, blown + 1, lambda: world.app.following.follow(world.tenant)):
         blown += 1
-        assert {shelf: await standing(world, shelf) for shelf in shelves} == shelves, f"statement {blown}"
+        assert {collection: await standing(world, collection) for collection in collections} == collections, (
+            f"statement {blown}"
+        )
         await expect_whole(world)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
     assert blown > 15
     await world.followed()
-    assert {shelf: await standing(world, shelf) for shelf in shelves} == shelves
+    assert {collection: await standing(world, collection) for collection in collections} == collections
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
 
 
@@ -97,12 +99,14 @@ async def test_what_was_said_is_indexed_anew_although_the_process_is_killed(worl
         await world.planner.say(f"message {number}")
     await world.followed()
     expected = await standing(world)
-    rows = await world.rows("SELECT MAX(number) FROM chunks WHERE tenant = $1 AND shelf = 'sessions'", world.tenant)
+    rows = await world.rows(
+        "SELECT MAX(number) FROM chunks WHERE tenant = $1 AND collection = 'sessions'", world.tenant
+    )
     await world.admin.call("knowledge.reindex_all")
 
     async def replaced(chunks: int) -> bool:
         found = await world.rows(
-            "SELECT COUNT(*) FROM chunks WHERE tenant = $1 AND shelf = 'sessions' AND number > $2",
+            "SELECT COUNT(*) FROM chunks WHERE tenant = $1 AND collection = 'sessions' AND number > $2",
             world.tenant,
             rows[0][0],
         )

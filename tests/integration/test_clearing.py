@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.indexed_items import expect_whole, standing
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
-from support.shelved import expect_whole, standing
 from support.world import SESSION, refused
 from weft.capabilities.board.branch_entries import BranchEntries
 from weft.jobs.deferred_deletion import _clear_some
@@ -31,7 +31,7 @@ OF_KNOWLEDGE = (
     "chunk_returns",
     "documents",
     "document_contents",
-    "shelves",
+    "collections",
 )
 
 
@@ -109,7 +109,7 @@ async def test_documents_of_a_deleted_domain_are_not_indexed_any_more(world: Wor
         await put(world.admin, f"d{number}", f"Document {number} waits.")
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     await world.app.ingestion.catch_up()
-    assert await rows(world, "shelves") == 0
+    assert await rows(world, "collections") == 0
     await cleared(world)
     assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
 

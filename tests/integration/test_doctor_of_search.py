@@ -64,7 +64,8 @@ async def test_a_model_that_tenants_use_and_that_is_not_there_is_a_problem(world
 async def test_a_move_that_does_not_go_on_is_named(world: World) -> None:
     await world.sql(
         """
-        INSERT INTO model_moves (tenant, from_model, to_model, state, comparable, started_by, started_at, shelf, number,
+        INSERT INTO model_moves (tenant, from_model, to_model, state, comparable, started_by, started_at, collection,
+            number,
                                  embedded, problem)
         VALUES ($1, 'a', 'b', 'embedding', 1, 'admin', 1, '', 0, 0, 'The service is away.')
         """,

@@ -19,7 +19,7 @@ from support.world import refused
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.ingestion import Ingest
 from weft.capabilities.knowledge.store import QueuedDocument
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ async def test_only_changed_chunks_are_embedded_again(library: World, embedder: 
     assert {chunk.version for chunk in second} == {2}
     assert len({chunk.digest for chunk in second} - {chunk.digest for chunk in first}) == 1
     state = await library.app.database.read(
-        Scope(library.tenant), lambda tx: SqlShelfStore(tx).state(f"domain:{HANDBOOK}")
+        Scope(library.tenant), lambda tx: SqlCollectionStore(tx).state(f"domain:{HANDBOOK}")
     )
     assert state.chunks == len(second)
 

@@ -1,4 +1,4 @@
-"""What is said in sessions and remembered by agents comes onto the shelves that are searched, and goes from there."""
+"""Session indexing: messages, board keys and memories enter the searched collections and leave them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from support.bundles import exported, imported
 from support.hooks import until
-from support.shelved import MODEL, ScriptedEmbeddings, expect_whole, scripted, standing, vector_of
+from support.indexed_items import MODEL, ScriptedEmbeddings, expect_whole, scripted, standing, vector_of
 from support.world import SESSION
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.search.session_indexing import indexer as going_through
@@ -55,7 +55,9 @@ async def pending(world: World) -> int:
     return await world.app.database.read(Scope(world.tenant), events_pending)
 
 
-async def test_messages_keys_and_memories_come_onto_their_shelves(world: World, embeddings: ScriptedEmbeddings) -> None:
+async def test_messages_keys_and_memories_come_onto_their_collections(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
     await world.planner.say("we ship on Friday")
     await world.planner.write("goal", "ship it")
     await world.planner.remember("tea", "green")
@@ -92,7 +94,9 @@ async def test_a_value_that_is_written_over_is_found_no_more(world: World, embed
     await expect_whole(world)
 
 
-async def test_what_is_deleted_or_has_expired_goes_from_its_shelf(world: World, embeddings: ScriptedEmbeddings) -> None:
+async def test_what_is_deleted_or_has_expired_goes_from_its_collection(
+    world: World, embeddings: ScriptedEmbeddings
+) -> None:
     await world.planner.write("goal", "kept")
     await world.planner.write("draft", "gone")
     await world.planner.write("brief", "gone too", ttl_seconds=60)
@@ -147,7 +151,7 @@ async def test_what_is_on_a_branch_is_found_once_it_is_merged(world: World, embe
     assert await standing(world) == {"s1:key/goal": ["branch"]}
 
 
-async def test_a_message_given_to_others_leaves_its_shelf_at_once_and_comes_back_for_them(
+async def test_a_message_given_to_others_leaves_its_collection_at_once_and_comes_back_for_them(
     world: World, embeddings: ScriptedEmbeddings
 ) -> None:
     number = await world.planner.say("for all")
@@ -405,7 +409,7 @@ async def test_batches_are_small_and_work_is_followed_by_rest(
     assert len(await standing(world)) == 80
 
 
-async def test_every_tenant_is_followed_on_its_own_shelves(world: World, embeddings: ScriptedEmbeddings) -> None:
+async def test_every_tenant_is_followed_on_its_own_collections(world: World, embeddings: ScriptedEmbeddings) -> None:
     await world.stranger.create_session("s1")
     await world.stranger.say("theirs")
     await world.planner.say("ours")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.indexed_items import expect_whole, standing
 from support.knowledge import HANDBOOK, QuickEmbedder, chunks, document, domain, embed_quickly, put
-from support.shelved import expect_whole, standing
 from support.world import refused
 from weft.capabilities.knowledge.domains import Domains
 
@@ -136,8 +136,8 @@ async def spoken(world: World) -> None:
 async def test_everything_that_is_searched_is_indexed_anew(world: World, embedder: QuickEmbedder) -> None:
     await filled(world, 3)
     await spoken(world)
-    before = {shelf: await standing(world, shelf) for shelf in ("sessions", "memory")}
-    old, embedded = await numbers_by_shelf(world), len(embedder.embedded)
+    before = {collection: await standing(world, collection) for collection in ("sessions", "memory")}
+    old, embedded = await numbers_by_collection(world), len(embedder.embedded)
     begun = await world.admin.call("knowledge.reindex_all")
     assert begun["domains"] == [{"domain": HANDBOOK, "to_reindex": 3}]
     assert begun["events"] > 40
@@ -146,8 +146,8 @@ async def test_everything_that_is_searched_is_indexed_anew(world: World, embedde
     await world.planner.say("said meanwhile")
     await world.app.ingestion.catch_up()
     await world.followed()
-    now = await numbers_by_shelf(world)
-    assert all(not old[shelf] & now[shelf] for shelf in old)
+    now = await numbers_by_collection(world)
+    assert all(not old[collection] & now[collection] for collection in old)
     assert await standing(world, "memory") == before["memory"]
     assert await standing(world, "sessions") == {**before["sessions"], "s1:41": ["said meanwhile"]}
     assert len(embedder.embedded) <= embedded + 2
@@ -155,9 +155,11 @@ async def test_everything_that_is_searched_is_indexed_anew(world: World, embedde
     assert await world.admin.call("knowledge.show_reindexing") == {"domains": [], "events": None}
 
 
-async def numbers_by_shelf(world: World) -> dict[str, set[int]]:
-    rows = await world.rows("SELECT shelf, number FROM chunks WHERE tenant = $1", world.tenant)
-    return {shelf: {number for where, number in rows if where == shelf} for shelf in {row[0] for row in rows}}
+async def numbers_by_collection(world: World) -> dict[str, set[int]]:
+    rows = await world.rows("SELECT collection, number FROM chunks WHERE tenant = $1", world.tenant)
+    return {
+        collection: {number for where, number in rows if where == collection} for collection in {row[0] for row in rows}
+    }
 
 
 @pytest.mark.req("CE-F50")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from support.world import Caller
 from weft.app.dispatch import CallContext
 from weft.kernel.errors import WeftError
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -150,10 +150,12 @@ async def all_chunk_ids(world: World, tenant_of: Caller) -> list[str]:
     tenant = (await world.app.identify(CallContext(tenant_of.credential))).tenant
 
     async def read(transaction: Any) -> list[str]:
-        shelves = SqlShelfStore(transaction)
+        collections = SqlCollectionStore(transaction)
         found = []
-        for shelf in await shelves.names():
-            found += [f"{shelf}/{each.number}" for each in await shelves.standing_after(shelf, 0, 1000, None)]
+        for collection in await collections.names():
+            found += [
+                f"{collection}/{each.number}" for each in await collections.standing_after(collection, 0, 1000, None)
+            ]
         return found
 
     return await world.app.database.read(Scope(tenant), read)

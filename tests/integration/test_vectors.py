@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from support.databases import new_postgres_database
-from support.librarian import ANN, MODEL, SHELF, Librarian, changed, new_chunk, opened, settle
-from support.shelves import DIMENSIONS, made_up, vector_of
+from support.librarian import ANN, COLLECTION, MODEL, Librarian, changed, new_chunk, opened, settle
+from support.plain_collection import DIMENSIONS, made_up, vector_of
 from support.world import refused
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.storage.migrations.runner import migrate
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import Scope
 from weft.storage.sql.dialects.postgres import PostgresTransaction
@@ -34,17 +34,17 @@ COUNT = 3_000
 
 @pytest.fixture
 async def vectors(world: World) -> np.ndarray:
-    """Put many chunks on a shelf, and other ones with the same vectors on another, and have both indexed."""
+    """Put many chunks in a collection, and other ones with the same vectors on another, and have both indexed."""
     random = np.random.default_rng(5)
     given = [vector_of(random) for _ in range(COUNT)]
     chunks = [new_chunk(made_up(random, 0, ordinal=place)) for place in range(COUNT)]
 
     async def fill(transaction: Transaction) -> None:
-        for shelf in (SHELF, "domain:other"):
-            await SqlShelfStore(transaction).add(shelf, chunks, {MODEL: given})
+        for collection in (COLLECTION, "domain:other"):
+            await SqlCollectionStore(transaction).add(collection, chunks, {MODEL: given})
 
     await world.app.database.write(Scope(world.tenant), fill)
-    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     await search.prepare()
     await search.prepare()
@@ -57,7 +57,7 @@ def question_of(random: np.random.Generator) -> Any:
 
 
 async def test_an_index_leads_to_the_nearest(world: World, vectors: np.ndarray) -> None:
-    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     random, hits = np.random.default_rng(8), 0
     for _ in range(30):
@@ -71,7 +71,7 @@ async def test_an_index_leads_to_the_nearest(world: World, vectors: np.ndarray) 
     assert hits >= 0.98 * 300
 
 
-async def test_the_index_of_a_shelf_and_model_is_used_for_them(world: World, vectors: np.ndarray) -> None:
+async def test_the_index_of_a_collection_and_model_is_used_for_them(world: World, vectors: np.ndarray) -> None:
     connection = await asyncpg.connect(world.url)
     try:
         partition = partition_of(world.tenant)
@@ -81,7 +81,7 @@ async def test_the_index_of_a_shelf_and_model_is_used_for_them(world: World, vec
         plan = await connection.fetch(
             f"""
             EXPLAIN SELECT number FROM chunk_vectors
-            WHERE tenant = '{world.tenant}' AND shelf = '{SHELF}' AND model = '{MODEL}'
+            WHERE tenant = '{world.tenant}' AND collection = '{COLLECTION}' AND model = '{MODEL}'
               AND vector_dims(vector) = {DIMENSIONS}
             ORDER BY (vector::halfvec({DIMENSIONS})) <=> '{np.zeros(DIMENSIONS).tolist()}'::halfvec LIMIT 10
             """
@@ -98,9 +98,9 @@ async def test_views_of_many_leave_out_what_is_hidden(
     random = np.random.default_rng(9)
     async with opened(world, None) as indexes:
         for wish in (
-            CollectionQuery(SHELF),
-            CollectionQuery(SHELF, places=frozenset({"place1"})),
-            CollectionQuery(SHELF, since=990),
+            CollectionQuery(COLLECTION),
+            CollectionQuery(COLLECTION, places=frozenset({"place1"})),
+            CollectionQuery(COLLECTION, since=990),
         ):
             view = await indexes.open(world.tenant, wish, ANN, MODEL)
             visible = np.array(view.numbers())
@@ -112,7 +112,7 @@ async def test_views_of_many_leave_out_what_is_hidden(
             assert len({*found.tolist()} & {*exact.tolist()}) >= min(9, len(visible))
 
 
-async def test_a_shelf_with_many_is_indexed_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_collection_with_many_is_indexed_by_itself(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.app.search.replicas._INDEXED_BEYOND", 20)
     async with opened(world, None) as indexes:
         librarian = Librarian(world, indexes)
@@ -136,7 +136,7 @@ async def test_what_an_interrupted_attempt_left_is_made_anew(world: World, vecto
             " WHERE tablename = $1 AND indexdef LIKE '%hnsw%')",
             partition_of(world.tenant),
         )
-        search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+        search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
         assert search is not None
         await search.prepare()
         valid = await connection.fetch(
@@ -213,11 +213,11 @@ async def test_an_index_that_could_not_be_made_is_tried_again_after_a_pause(
 
 
 async def test_an_index_that_another_process_is_making_is_not_counted_as_made(world: World) -> None:
-    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     async with opened(world, None) as indexes:
         await Librarian(world, indexes).add(60)
-    name = _index_name(world.tenant, SHELF, MODEL)
+    name = _index_name(world.tenant, COLLECTION, MODEL)
     connection = await asyncpg.connect(world.url)
     try:
         await connection.fetchval("SELECT pg_advisory_lock(hashtext($1))", name)
@@ -227,18 +227,18 @@ async def test_an_index_that_another_process_is_making_is_not_counted_as_made(wo
     assert await search.prepare()
 
 
-async def test_the_index_of_a_shelf_that_is_gone_goes_too(world: World, vectors: np.ndarray) -> None:
+async def test_the_index_of_a_collection_that_is_gone_goes_too(world: World, vectors: np.ndarray) -> None:
     other = world.app.database.vector_search(world.tenant, "domain:other", MODEL)
     assert other is not None
     await other.prepare()
-    await world.app.shelves.sweep()
+    await world.app.collections.sweep()
     assert len(await indexes_of(world)) == 2
 
     async def remove(transaction: Transaction) -> None:
-        await SqlShelfStore(transaction).remove_shelf(SHELF)
+        await SqlCollectionStore(transaction).remove_collection(COLLECTION)
 
     await world.app.database.write(Scope(world.tenant), remove)
-    await world.app.shelves.sweep()
+    await world.app.collections.sweep()
     assert await indexes_of(world) == [_index_name(world.tenant, "domain:other", MODEL)]
 
 
@@ -248,11 +248,11 @@ async def test_vectors_of_other_dimensions_count_as_none(world: World) -> None:
         numbers = await librarian.add(30)
         odd = numbers[::3]
         longer = {number: vector_of(librarian.random, DIMENSIONS + 4) for number in odd}
-        await librarian.change(lambda store: store.add_vectors(SHELF, MODEL, longer))
+        await librarian.change(lambda store: store.add_vectors(COLLECTION, MODEL, longer))
         for number in odd:
             librarian.plain.chunks[number] = changed(librarian.plain.chunks[number], vector=None)
         await librarian.check()
-        search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+        search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
         assert search is not None
         assert await search.prepare()
         question = question_of(librarian.random).astype("<f2").tobytes()
@@ -271,7 +271,7 @@ async def test_many_vectors_are_fetched_by_one_statement(
         return await run(self, sql, *values)
 
     monkeypatch.setattr(PostgresTransaction, "one", noted)
-    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     found = await search.find(range(COUNT + 1, 0, -1), vectors.shape[1])
     assert found.numbers == [*range(1, COUNT + 1)]
@@ -280,7 +280,7 @@ async def test_many_vectors_are_fetched_by_one_statement(
 
 
 async def test_cosines_with_several_questions_are_worked_out_at_once(world: World, vectors: np.ndarray) -> None:
-    search = world.app.database.vector_search(world.tenant, SHELF, MODEL)
+    search = world.app.database.vector_search(world.tenant, COLLECTION, MODEL)
     assert search is not None
     random = np.random.default_rng(4)
     questions = np.array([question_of(random) for _ in range(3)])
@@ -306,7 +306,7 @@ async def test_where_few_of_many_are_visible_none_is_missed(
     monkeypatch.setattr("weft.search_index.pgvector_view._FAR", 50)
     monkeypatch.setattr("weft.storage.sql.vectors.PgVectors.nearest", AsyncMock(side_effect=AssertionError))
     async with opened(world, None) as indexes:
-        wish = CollectionQuery(SHELF, since=900)
+        wish = CollectionQuery(COLLECTION, since=900)
         view = await indexes.open(world.tenant, wish, ANN, MODEL)
         visible = np.array(view.numbers())
         assert 10 < len(visible) < COUNT / 4

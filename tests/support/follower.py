@@ -1,11 +1,11 @@
-"""What a process of its own does that does nothing but put what is said on its shelves."""
+"""What a process of its own does that does nothing but put what is said in its collections."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import weft.jobs.session_indexing
-from support.shelved import ScriptedEmbeddings
+from support.indexed_items import ScriptedEmbeddings
 from weft.app.app import App
 from weft.settings import Settings
 

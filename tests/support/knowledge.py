@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.capabilities.indexing.collections.model import shelf_of_domain
+from weft.capabilities.indexing.collections.model import domain_collection
 from weft.capabilities.indexing.embeddings.model import Model
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ async def document(caller: Caller, document_id: str, domain: str = HANDBOOK) -> 
 
 
 async def chunks(world: World, document_id: str, domain: str = HANDBOOK) -> Sequence[Chunk]:
-    """Return all chunks of a document that are on the shelf, of whichever version."""
-    shelf = shelf_of_domain(domain)
+    """Return all chunks of a document that are in the collection, of whichever version."""
+    collection = domain_collection(domain)
     return await world.app.database.read(
-        Scope(world.tenant), lambda tx: SqlShelfStore(tx).of_item(shelf, domain, document_id)
+        Scope(world.tenant), lambda tx: SqlCollectionStore(tx).of_item(collection, domain, document_id)
     )
 
 

@@ -1,4 +1,4 @@
-"""Someone who puts chunks on a shelf and takes them off, and holds copies of it against what must be there."""
+"""Someone who puts chunks in a collection and takes them off, and holds copies of it against what must be there."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
+from support.plain_collection import DIMENSIONS, PlainCollection, Whoever, check_nearest, check_same, made_up
 from weft.app.search.replicas import Indexes
 from weft.capabilities.indexing.collections.model import IndexedChunk, NewChunk
 from weft.capabilities.search.index_view import CollectionQuery
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from weft.app.search.replica import Alarm
     from weft.storage.sql.database import Transaction
 
-SHELF, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"
+COLLECTION, MODEL, OTHER_MODEL = "domain:handbook", "m", "n"
 ANN = Whoever("a")
 
 
@@ -33,18 +33,18 @@ def new_chunk(chunk: IndexedChunk) -> NewChunk:
 
 
 class Librarian:
-    """Puts chunks on a shelf and takes them off, and knows what must be there."""
+    """Puts chunks in a collection and takes them off, and knows what must be there."""
 
     def __init__(self, world: World, indexes: Indexes) -> None:
         self._world = world
         self.indexes = indexes
-        self.plain = PlainShelf()
+        self.plain = PlainCollection()
         self.random = np.random.default_rng(7)
         self.last = 0
 
-    async def change(self, work: Callable[[SqlShelfStore], Any]) -> Any:
+    async def change(self, work: Callable[[SqlCollectionStore], Any]) -> Any:
         async def run(transaction: Transaction) -> Any:
-            return await work(SqlShelfStore(transaction))
+            return await work(SqlCollectionStore(transaction))
 
         return await self._world.app.database.write(Scope(self._world.tenant), run)
 
@@ -52,7 +52,7 @@ class Librarian:
         made = [made_up(self.random, 0, ordinal=self.last + place, **given) for place in range(count)]
         made = [chunk for chunk in made if chunk.vector]
         vectors = {MODEL: [chunk.vector or b"" for chunk in made]}
-        numbers = await self.change(lambda store: store.add(SHELF, [new_chunk(chunk) for chunk in made], vectors))
+        numbers = await self.change(lambda store: store.add(COLLECTION, [new_chunk(chunk) for chunk in made], vectors))
         self.last += count
         for number, chunk in zip(numbers, made, strict=True):
             fields = {name: getattr(chunk, name) for name in IndexedChunk.__struct_fields__} | {"number": number}
@@ -60,13 +60,13 @@ class Librarian:
         return numbers
 
     async def remove(self, numbers: Sequence[int]) -> None:
-        await self.change(lambda store: store.remove(SHELF, numbers))
+        await self.change(lambda store: store.remove(COLLECTION, numbers))
         for number in numbers:
             self.plain.chunks.pop(number, None)
 
     async def check(
         self,
-        wish: CollectionQuery = CollectionQuery(SHELF),
+        wish: CollectionQuery = CollectionQuery(COLLECTION),
         caller: Whoever = ANN,
         model: str = MODEL,
     ) -> Any:

@@ -42,7 +42,7 @@ async def with_service(world: World, service: EmbeddingService) -> App:
 
 
 async def filled(world: World, app: App) -> None:
-    """Put something on every shelf there is."""
+    """Put something in every collection there is."""
     await domain(world.admin, chunking=SMALL)
     for name, text in SUBJECTS.items():
         await put(world.admin, f"{name}.txt", text)

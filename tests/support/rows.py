@@ -1,4 +1,4 @@
-"""Small shelves to rank: a few texts, with vectors made of their words."""
+"""Small collections to rank: a few texts, with vectors made of their words."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from support.shelves import Whoever
+from support.plain_collection import Whoever
 from weft.capabilities.indexing.collections.model import IndexedChunk
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.capabilities.search.model import Query
 from weft.capabilities.search.query_terms import terms_of
 from weft.capabilities.search.ranking import rank, weigh
 from weft.search_index.snapshot import IndexSnapshot
-from weft.search_index.view import ShelfView
+from weft.search_index.view import CollectionView
 from weft.testing.embedder import WordEmbedder
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ _EMBEDDER = WordEmbedder(dimensions=256)
 
 @dataclass(frozen=True)
 class Row:
-    """A text on a shelf, and whatever else is known of it."""
+    """A text in a collection, and whatever else is known of it."""
 
     text: str
     known: dict[str, Any]
@@ -41,18 +41,18 @@ def said(text: str, **known: Any) -> Row:
     return Row(text, known)
 
 
-def document_shelf(*rows: Row | str, shelf: str = "domain:d") -> ShelfView:
-    """Return a shelf of documents, each of one chunk unless it says otherwise."""
-    return _shelf(shelf, [row if isinstance(row, Row) else said(row) for row in rows], "document")
+def document_collection(*rows: Row | str, collection: str = "domain:d") -> CollectionView:
+    """Return a collection of documents, each of one chunk unless it says otherwise."""
+    return _collection(collection, [row if isinstance(row, Row) else said(row) for row in rows], "document")
 
 
-def talk(*rows: tuple[str, str] | Row) -> ShelfView:
-    """Return a shelf of the messages of one session: who says what."""
+def talk(*rows: tuple[str, str] | Row) -> CollectionView:
+    """Return a collection of the messages of one session: who says what."""
     spoken = [
         row if isinstance(row, Row) else said(row[1], speaker=row[0], item=str(place), place="s")
         for place, row in enumerate(rows, start=1)
     ]
-    return _shelf("sessions", spoken, "message")
+    return _collection("sessions", spoken, "message")
 
 
 def ranked(text: str, *views: View, by_meaning: bool = True, **asked: Any) -> Ranking:
@@ -76,10 +76,12 @@ async def _nothing(texts: Sequence[str]) -> None:
     del texts
 
 
-def _shelf(shelf: str, rows: Sequence[Row], source: str) -> ShelfView:
+def _collection(collection: str, rows: Sequence[Row], source: str) -> CollectionView:
     vectors = asyncio.run(_EMBEDDER.embed([row.text for row in rows], "passage"))
     standing = [_standing(number, row, source, vectors[number - 1]) for number, row in enumerate(rows, start=1)]
-    return ShelfView(shelf, IndexSnapshot().then(len(standing), standing, []), CollectionQuery(shelf), Whoever())
+    return CollectionView(
+        collection, IndexSnapshot().then(len(standing), standing, []), CollectionQuery(collection), Whoever()
+    )
 
 
 def _standing(number: int, row: Row, source: str, vector: Floats) -> IndexedChunk:

@@ -22,7 +22,7 @@ from weft.app.rate_limits import RateLimits
 from weft.app.read_counts import BufferedTally
 from weft.app.registry import all_operations
 from weft.app.search.embedding_cache import CachedEmbeddings
-from weft.app.search.service import LowRelevance, SearchedShelves, rank
+from weft.app.search.service import LowRelevance, SearchIndexes, rank
 from weft.app.session_acl_cache import SessionsOfTenants
 from weft.app.tenants import Tenants, default_plan
 from weft.app.transfer import Exchange
@@ -160,8 +160,8 @@ class App:
             NamedFolders(settings.readable_folders),
             settings.fetch_private_hosts.split(),
         )
-        self.shelves = SearchedShelves(self.database, settings.index_folder, self.clock, self.metrics)
-        self.moves = ModelMigrations(self.database, self.clock, self._container, self.embeddings, self.shelves)
+        self.collections = SearchIndexes(self.database, settings.index_folder, self.clock, self.metrics)
+        self.moves = ModelMigrations(self.database, self.clock, self._container, self.embeddings, self.collections)
         self.missing_vectors = BackfillVectors(self.database, self.clock, self.embeddings)
 
     async def open(self, *, background: bool = True) -> None:
@@ -181,7 +181,7 @@ class App:
             asyncio.create_task(self._expiry.run(), name="weft-expiry"),
             asyncio.create_task(every(_TALLY_EVERY_SECONDS, "tally", self.settle), name="weft-tally"),
             asyncio.create_task(every(CLEAN_EVERY_SECONDS, "objects", self._objects.sweep), name="weft-objects"),
-            asyncio.create_task(every(_SWEEP_EVERY_SECONDS, "indexes", self.shelves.sweep), name="weft-indexes"),
+            asyncio.create_task(every(_SWEEP_EVERY_SECONDS, "indexes", self.collections.sweep), name="weft-indexes"),
             asyncio.create_task(every(_SWEEP_EVERY_SECONDS, "vectors", self.embeddings.sweep), name="weft-vectors"),
             asyncio.create_task(self.measuring.run(), name="weft-measuring"),
             asyncio.create_task(self.pruner.run(), name="weft-pruning"),
@@ -203,7 +203,7 @@ class App:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._feed.close()
         await self.webhooks.close()
-        await self.shelves.close()
+        await self.collections.close()
         await self.embeddings.close()
         self._documents.close()
         with contextlib.suppress(WeftError):
@@ -290,7 +290,7 @@ class App:
             embeddings=self.embeddings,
             retriever=Retriever(
                 self._search_stores,
-                self.shelves,
+                self.collections,
                 self.embeddings,
                 rank,
                 self.clock,

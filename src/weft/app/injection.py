@@ -31,7 +31,7 @@ from weft.capabilities.history.operation_ports import (
     SnapshotIndex,
 )
 from weft.capabilities.history.store import LineStore, RetentionStore, SwitchStore
-from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.indexing.model_migration.store import MoveStore
@@ -67,7 +67,7 @@ from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
 from weft.storage.sql.checkouts import SqlSwitchStore
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
 from weft.storage.sql.history import SqlLineStore
@@ -176,7 +176,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     RetentionStore: SqlRetentionRules,
     ReviewStore: SqlReviewStore,
     SessionStore: SqlSessionStore,
-    ShelfStore: SqlShelfStore,
+    CollectionStore: SqlCollectionStore,
     SnapshotIndex: SqlSnapshotIndex,
     SnapshotStore: SqlSnapshotStore,
     SourceStore: SqlSourceStore,

@@ -99,7 +99,7 @@ class Metrics(Collector):
         self._embeddings["miss"] += misses
 
     def count_followed(self, items: int) -> None:
-        """Count messages, keys and memories that were put on their shelves, or taken off."""
+        """Count messages, keys and memories that were put in their collections, or taken off."""
         self._followed += items
 
     def count_passed_over(self, items: int) -> None:

@@ -12,7 +12,7 @@ from weft.capabilities.indexing.model_migration.migration import models_in_use
 from weft.jobs.lease import Lease
 from weft.jobs.periodic import attempt, every
 from weft.kernel.clock import DAY_MICROS, to_micros
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.jobs import SqlJobStore, tenants_with_due
@@ -83,14 +83,14 @@ class BackfillVectors:
     async def _fill_all(self, lease: Lease) -> None:
         said = await lease.read(lambda tx: SqlTenantModelStore(tx).listed())
         model, *_ = known_models_to_fill(said, self._embeddings.models())
-        for shelf in await lease.read(lambda tx: SqlShelfStore(tx).names()):
-            await self._fill(lease, shelf, model)
+        for collection in await lease.read(lambda tx: SqlCollectionStore(tx).names()):
+            await self._fill(lease, collection, model)
         await lease.write(lambda tx: SqlJobStore(tx).finish(_WORK, self._now() + DAY_MICROS))
 
-    async def _fill(self, lease: Lease, shelf: str, model: str) -> None:
+    async def _fill(self, lease: Lease, collection: str, model: str) -> None:
         loop, after = asyncio.get_running_loop(), 0
         while True:
-            look = partial(_lacking, shelf=shelf, model=model, after=after)
+            look = partial(_lacking, collection=collection, model=model, after=after)
             async with lease.held():
                 chunks = await lease.read(look, heavy=True)
                 if not chunks:
@@ -101,21 +101,21 @@ class BackfillVectors:
                 except TextRefused:
                     # Nothing that could be made later either.
                     continue
-            keep = partial(self._keep, shelf=shelf, model=model, vectors=dict(zip(chunks, made, strict=True)))
+            keep = partial(self._keep, collection=collection, model=model, vectors=dict(zip(chunks, made, strict=True)))
             await lease.write(keep)
             await asyncio.sleep((loop.time() - started) * self.rest)
 
-    async def _keep(self, transaction: Transaction, shelf: str, model: str, vectors: Mapping[int, bytes]) -> None:
+    async def _keep(self, transaction: Transaction, collection: str, model: str, vectors: Mapping[int, bytes]) -> None:
         """Keep what was made, unless another model serves by now."""
         serving, *_ = await models_in_use(SqlTenantModelStore(transaction), self._embeddings.models(), self._now())
         if serving == model:
-            await SqlShelfStore(transaction).add_vectors(shelf, model, vectors)
+            await SqlCollectionStore(transaction).add_vectors(collection, model, vectors)
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
 
 
-async def _lacking(transaction: Transaction, shelf: str, model: str, after: int) -> dict[int, str]:
+async def _lacking(transaction: Transaction, collection: str, model: str, after: int) -> dict[int, str]:
     """Return the texts of the next chunks that have no vector, by their numbers."""
-    chunks = await SqlShelfStore(transaction).without_vector(shelf, model, after, _EMBEDDED_AT_ONCE)
+    chunks = await SqlCollectionStore(transaction).without_vector(collection, model, after, _EMBEDDED_AT_ONCE)
     return {chunk.number: chunk.embedded for chunk in chunks}

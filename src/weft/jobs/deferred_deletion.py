@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from weft.capabilities.indexing.collections.model import domain_of_shelf
+from weft.capabilities.indexing.collections.model import collection_domain
 from weft.jobs.lease import Lease
 from weft.jobs.periodic import attempt, every
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.deferred_deletions import SqlClearings, tenants_clearing
 from weft.storage.sql.knowledge import SqlDomainStore
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Database, Transaction
     from weft.storage.sql.deferred_deletions import Deleted
 
-_WORK = "shelves.clear"
+_WORK = "collections.clear"
 _LOOK_EVERY_SECONDS = 5.0
 
 
@@ -61,9 +61,9 @@ async def _clear_some(transaction: Transaction) -> bool:
 
 
 async def _has_more(transaction: Transaction, deleted: Deleted) -> bool:
-    shelves = SqlShelfStore(transaction)
+    collections = SqlCollectionStore(transaction)
     if deleted.place:
-        return await shelves.clear_place(*deleted)
-    domain = domain_of_shelf(deleted.shelf)
+        return await collections.clear_place(*deleted)
+    domain = collection_domain(deleted.collection)
     documents = domain is not None and await SqlDomainStore(transaction).clear(domain)
-    return await shelves.clear(deleted.shelf) or documents
+    return await collections.clear(deleted.collection) or documents

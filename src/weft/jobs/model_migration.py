@@ -15,7 +15,7 @@ from weft.jobs.periodic import attempt
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
 from weft.kernel.identity import system_actor
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.model_migrations import SqlMoveStore, tenants_moving
 from weft.storage.sql.unit_of_work import SystemTransactions
@@ -23,7 +23,7 @@ from weft.storage.sql.unit_of_work import SystemTransactions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.app.search.service import SearchedShelves
+    from weft.app.search.service import SearchIndexes
     from weft.capabilities.indexing.embeddings.model import Embeddings
     from weft.capabilities.indexing.model_migration.model import ModelComparison, Move
     from weft.kernel.clock import Clock
@@ -47,12 +47,12 @@ class ModelMigrations:
     """Goes on with the moves of every tenant, in this process, while no other does."""
 
     def __init__(
-        self, database: Database, clock: Clock, injector: Injector, embeddings: Embeddings, shelves: SearchedShelves
+        self, database: Database, clock: Clock, injector: Injector, embeddings: Embeddings, collections: SearchIndexes
     ) -> None:
         self._database = database
         self._clock = clock
         self._embeddings = embeddings
-        self._shelves = shelves
+        self._collections = collections
         self._moves = SystemTransactions(database, injector, Moves)
         # What was asked lately, in memory alone: asked again of both models, and forgotten.
         self._asked: defaultdict[str, deque[Probe]] = defaultdict(lambda: deque(maxlen=_QUESTIONS_REMEMBERED))
@@ -60,10 +60,10 @@ class ModelMigrations:
         # How long to rest after embedding, as a multiple of the time it took: others embed too.
         self.rest = 1.0
 
-    def note_question(self, tenant: str, shelf: str, text: str) -> None:
+    def note_question(self, tenant: str, collection: str, text: str) -> None:
         """Remember what was asked, if it will help to compare."""
         if tenant in self._moving:
-            self._asked[tenant].append(Probe(shelf, text, None))
+            self._asked[tenant].append(Probe(collection, text, None))
 
     async def run(self) -> None:
         """Go on with what is under way, for as long as the process lives."""
@@ -130,7 +130,7 @@ class ModelMigrations:
     async def _compare(self, lease: Lease, move: Move) -> None:
         async with lease.held():
             for model in move.asked_models:
-                await self._shelves.prepare(lease.tenant, await self._names(lease), model)
+                await self._collections.prepare(lease.tenant, await self._names(lease), model)
             comparison = await self._comparison(lease, move) if move.comparable else None
             whole = await lease.read(self._moves.doing(Moves.whole_up_to), heavy=True)
         await lease.write(self._moves.doing(partial(Moves.settle, comparison=comparison, whole_up_to=whole)))
@@ -146,16 +146,16 @@ class ModelMigrations:
 
     async def _nearest(self, tenant: str, probe: Probe, model: str) -> Sequence[int]:
         vector = await self._embeddings.of_query(system_actor(tenant), probe.text, model)
-        view = await self._shelves.open(tenant, CollectionQuery(probe.shelf), _All(), model)
+        view = await self._collections.open(tenant, CollectionQuery(probe.collection), _All(), model)
         near = await view.nearest(vector, FIRST)
         numbers: Sequence[int] = view.columns(near.rows).number.tolist()
         return numbers
 
     async def _drop(self, lease: Lease, move: Move) -> None:
         async with lease.held():
-            await self._shelves.forget(lease.tenant, await self._names(lease), move.leftover or "")
+            await self._collections.forget(lease.tenant, await self._names(lease), move.leftover or "")
         while await lease.write(self._moves.doing(Moves.drop_some)):
             pass
 
     async def _names(self, lease: Lease) -> Sequence[str]:
-        return await lease.read(lambda tx: SqlShelfStore(tx).names())
+        return await lease.read(lambda tx: SqlCollectionStore(tx).names())

@@ -1,4 +1,4 @@
-"""Putting what is said in sessions, and what agents remember, on the shelves where searches find it.
+"""Putting what is said in sessions, and what agents remember, in the collections where searches find it.
 
 It follows the log of every tenant, in this process while no other follows the same, and rests at least as long as it
 works, so that it never takes more than about half a core from those who call.
@@ -202,7 +202,7 @@ class SessionIndexing:
         await jobs.save(FOLLOWING, IndexCursor(last).as_progress())
 
     async def _step(self, lease: Lease, job: str) -> bool:
-        """Bring the next few items onto their shelves; tell whether there is more to do now."""
+        """Bring the next few items onto their collections; tell whether there is more to do now."""
         tenant = lease.tenant
         step = await lease.read(lambda tx: self._next(tx, job), heavy=True)
         if step is None:

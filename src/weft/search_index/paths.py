@@ -16,7 +16,7 @@ _NAME_LENGTH = 24
 
 
 def folder_name(name: str) -> str:
-    """Return what a tenant, shelf or model is called in the file system, whatever its own name may hold."""
+    """Return what a tenant, collection or model is called in the file system, whatever its own name may hold."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_LENGTH]
 
 
@@ -25,14 +25,16 @@ def damaged_files(root: Path) -> int:
     return sum(1 for _ in root.rglob(f"*{ASIDE}"))
 
 
-def remove_unknown(root: Path, shelves: Mapping[str, set[str]]) -> int:
-    """Remove the files of tenants and shelves other than these; return of how many."""
-    known = {folder_name(tenant): {folder_name(shelf) for shelf in names} for tenant, names in shelves.items()}
+def remove_unknown(root: Path, collections: Mapping[str, set[str]]) -> int:
+    """Remove the files of tenants and collections other than these; return of how many."""
+    known = {
+        folder_name(tenant): {folder_name(collection) for collection in names} for tenant, names in collections.items()
+    }
     removed = 0
     for tenant in _folders(root):
-        for shelf in _folders(tenant):
-            if shelf.name not in known.get(tenant.name, set()):
-                shutil.rmtree(shelf, ignore_errors=True)
+        for collection in _folders(tenant):
+            if collection.name not in known.get(tenant.name, set()):
+                shutil.rmtree(collection, ignore_errors=True)
                 removed += 1
         if tenant.name not in known:
             shutil.rmtree(tenant, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""A shelf's copy whose vectors stay in the database: words are looked up here, and what is near is asked for there."""
+"""Collection view with the vectors in the database (pgvector): terms are looked up here, nearest neighbours there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from weft.capabilities.search.index_view import NearestRows
-from weft.search_index.view import ShelfView
+from weft.search_index.view import CollectionView
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,13 +24,13 @@ _SPARE = 1.5
 _MORE = 4
 
 
-class RemoteShelfView(ShelfView):
+class PgvectorView(CollectionView):
     """A view that asks the database for vectors."""
 
     def __init__(
-        self, shelf: str, moment: IndexSnapshot, wish: CollectionQuery, audiences: Audiences, search: VectorSearch
+        self, collection: str, moment: IndexSnapshot, wish: CollectionQuery, audiences: Audiences, search: VectorSearch
     ) -> None:
-        super().__init__(shelf, moment, wish, audiences)
+        super().__init__(collection, moment, wish, audiences)
         self._search = search
 
     async def nearest(self, vector: Floats, limit: int) -> NearestRows:

@@ -1,4 +1,4 @@
-"""A part of a shelf's copy: rows that never change, each fact of them in an array of its own, in memory or a file."""
+"""Immutable columnar segment of a collection's index, in memory or memory-mapped from a file."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def standpoints(line: NDArray[np.uint32], position: NDArray[np.int64]) -> NDArra
 
 @dataclass(frozen=True)
 class Segment:
-    """Rows of a shelf with their words and vectors; without vectors where a database keeps these."""
+    """Rows of a collection with their words and vectors; without vectors where a database keeps these."""
 
     facts: Facts
     words: Words

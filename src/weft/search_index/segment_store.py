@@ -1,4 +1,4 @@
-"""The folder with the files of one shelf's copy, and the list that says which of them count."""
+"""The folder with the files of one collection's copy, and the list that says which of them count."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from weft.capabilities.indexing.collections.model import ShelfState
+    from weft.capabilities.indexing.collections.model import CollectionState
     from weft.search_index.segment_file import Stamp
 
 _LIST = "list"
@@ -37,7 +37,7 @@ _MOST_GONE = 0.3
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """The files that hold everything of a shelf of this birth up to a number."""
+    """The files that hold everything of a collection of this birth up to a number."""
 
     format: int
     birth: int
@@ -52,13 +52,13 @@ class Loaded(NamedTuple):
     moment: IndexSnapshot
     as_of: int
 
-    def is_of(self, state: ShelfState) -> bool:
-        """Tell whether a shelf in that state was once as in the files, and what happened to it since is still known."""
+    def is_of(self, state: CollectionState) -> bool:
+        """Tell whether the files can be caught up with a collection in that state from its retained changes."""
         return self.birth == state.birth and self.moment.number <= state.number and self.as_of >= state.forgotten
 
 
-class ShelfFolder:
-    """The files of one shelf's copy. What they hold can always be made anew, so they are worth nothing but time."""
+class SegmentStore:
+    """Segment files of one collection's replica: a cache that can always be rebuilt."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""A shelf's copy at one moment, and how it goes on from there. Who looks at a moment is never disturbed in it."""
+"""A collection's copy at one moment, and how it goes on from there. Who looks at a moment is never disturbed in it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SegmentView:
 
 @dataclass(frozen=True)
 class IndexSnapshot:
-    """Everything that happened to a shelf up to a number."""
+    """Everything that happened to a collection up to a number."""
 
     number: int = 0
     parts: tuple[SegmentView, ...] = ()

@@ -1,4 +1,4 @@
-"""Names as numbers: what a copy of a shelf keeps instead of texts, the same in every process and for ever."""
+"""Names as numbers: what a copy of a collection keeps instead of texts, the same in every process and for ever."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Standpoint(NamedTuple):
 
 
 def number_of(*names: str) -> int:
-    """Return 63 bits that stand for a name: two of a million names share theirs once in ten million shelves."""
+    """Return 63 bits that stand for a name: two of a million names share theirs once in ten million collections."""
     digest = hashlib.blake2b(_SEPARATOR.join(names).encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "little") >> 1
 

@@ -1,4 +1,4 @@
-"""A shelf's copy as one caller may see it."""
+"""A collection's copy as one caller may see it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Held(NamedTuple):
     offset: int
 
 
-class ShelfPostings:
+class CollectionPostings:
     """The visible rows that hold a term. Of a term that most rows hold, these are not gone through unless they must."""
 
     def __init__(self, held: Sequence[_Held]) -> None:
@@ -62,11 +62,11 @@ class ShelfPostings:
         return found
 
 
-class ShelfView:
-    """One shelf at one moment, as far as its caller may see it and asked for it."""
+class CollectionView:
+    """One collection at one moment, as far as its caller may see it and asked for it."""
 
-    def __init__(self, shelf: str, moment: IndexSnapshot, wish: CollectionQuery, audiences: Audiences) -> None:
-        self.shelf = shelf
+    def __init__(self, collection: str, moment: IndexSnapshot, wish: CollectionQuery, audiences: Audiences) -> None:
+        self.collection = collection
         self.behind = 0
         self._moment = moment
         self._pins = wish.pins
@@ -91,7 +91,7 @@ class ShelfView:
 
     def postings(self, term: str) -> Postings:
         wanted = number_of_term(term)
-        return ShelfPostings(
+        return CollectionPostings(
             [_Held(*part.segment.words.postings(wanted), mask, offset) for part, mask, offset in self._parts()]
         )
 

@@ -24,7 +24,7 @@ def chunk(text: str, first_byte: int = 0) -> Chunk:
         tokens=1,
         moment=0,
         text=text,
-        shelf="domain:handbook",
+        collection="domain:handbook",
         number=7,
     )
 

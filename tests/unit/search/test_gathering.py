@@ -16,7 +16,7 @@ from weft.capabilities.search.retriever import SearchHit
 def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.5, **known: Any) -> SearchHit:
     chunk = Chunk(
         **{
-            "shelf": "domain:d",
+            "collection": "domain:d",
             "number": number,
             "source": "document",
             "place": "d",
@@ -32,7 +32,7 @@ def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.
             **known,
         }
     )
-    ranked = Ranked(shelf="domain:d", number=number, score=score, signals={"pinned": pinned}, evidence=evidence)
+    ranked = Ranked(collection="domain:d", number=number, score=score, signals={"pinned": pinned}, evidence=evidence)
     return SearchHit(ranked, ChunkPassage(chunk=chunk, text="x" * chunk.tokens, title="", uri=""))
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.rows import NOW, document_shelf, numbers, ranked, said, talk, weighed
+from support.rows import NOW, document_collection, numbers, ranked, said, talk, weighed
 from weft.capabilities.search.model import Query, RankingWeights
 from weft.capabilities.search.selection import choose
 from weft.kernel.clock import DAY_MICROS
@@ -38,14 +38,14 @@ HOSTILE = (
 
 @pytest.mark.req("CE-F11")
 def test_what_says_what_was_asked_comes_first() -> None:
-    ranking = ranked("when are pears harvested", document_shelf(*FRUIT))
+    ranking = ranked("when are pears harvested", document_collection(*FRUIT))
     assert numbers(ranking)[0] == 3
     assert ranking.ranked[0].score >= 0.7
     assert ranking.by_meaning
 
 
 def test_without_meaning_words_alone_must_do() -> None:
-    ranking = ranked("harvested pears", document_shelf(*FRUIT), by_meaning=False)
+    ranking = ranked("harvested pears", document_collection(*FRUIT), by_meaning=False)
     assert numbers(ranking)[0] == 3
     assert not ranking.by_meaning
     assert "semantic" not in ranking.ranked[0].signals
@@ -64,7 +64,7 @@ def test_what_a_score_is_made_of_adds_up() -> None:
 
 @pytest.mark.parametrize("query", HOSTILE)
 def test_any_text_can_be_asked(query: str) -> None:
-    view = document_shelf(*FRUIT)
+    view = document_collection(*FRUIT)
     first, second = ranked(query, view), ranked(query, view)
     assert first == second
     assert all(0 <= each.score <= 1 for each in first.ranked)
@@ -75,11 +75,11 @@ def test_any_text_can_be_asked(query: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=300))
 def test_no_text_breaks_it(query: str) -> None:
-    ranking = ranked(query, document_shelf(*FRUIT), talk(("ann", query or "-"), ("bob", "apples")))
-    assert len({(each.shelf, each.number) for each in ranking.ranked}) == len(ranking.ranked)
+    ranking = ranked(query, document_collection(*FRUIT), talk(("ann", query or "-"), ("bob", "apples")))
+    assert len({(each.collection, each.number) for each in ranking.ranked}) == len(ranking.ranked)
 
 
-@pytest.mark.parametrize("views", [(), (document_shelf(),)], ids=["no shelf", "an empty one"])
+@pytest.mark.parametrize("views", [(), (document_collection(),)], ids=["no collection", "an empty one"])
 def test_where_nothing_is_nothing_is_found(views: tuple[()]) -> None:
     ranking = ranked("apples", *views)
     assert (ranking.ranked, ranking.confidence, ranking.fallback) == ([], 0.0, "recency")
@@ -87,7 +87,7 @@ def test_where_nothing_is_nothing_is_found(views: tuple[()]) -> None:
 
 @pytest.mark.req("CE-F12")
 def test_what_is_pinned_is_there_whatever_is_asked() -> None:
-    view = document_shelf(*FRUIT, said("never send figures by mail", pinned=True))
+    view = document_collection(*FRUIT, said("never send figures by mail", pinned=True))
     for query in ("when are pears harvested", "zzz"):
         found = {each.number: each for each in ranked(query, view, top_k=1).ranked}
         assert found[6].signals.get("pinned", True) is True
@@ -96,20 +96,20 @@ def test_what_is_pinned_is_there_whatever_is_asked() -> None:
 @pytest.mark.req("CE-F11", "CE-O")
 def test_where_it_is_not_sure_it_takes_in_more() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
-    doubtful = ranked("fruit and something else entirely unknown", document_shelf(*rows), top_k=5)
+    doubtful = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5)
     assert doubtful.widened
     assert doubtful.floor == 0.35
     assert 5 < len(doubtful.ranked) <= 10
-    sure = ranked("when are pears harvested in early autumn", document_shelf(*FRUIT), top_k=5)
+    sure = ranked("when are pears harvested in early autumn", document_collection(*FRUIT), top_k=5)
     assert not sure.widened
     assert sure.floor == 0.7
-    assert ranked("pears", document_shelf(*FRUIT), weighing=RankingWeights(floor=0.2)).floor in {0.2, 0.1}
+    assert ranked("pears", document_collection(*FRUIT), weighing=RankingWeights(floor=0.2)).floor in {0.2, 0.1}
     assert sure.confidence > doubtful.confidence
 
 
 def test_it_never_says_that_it_took_in_more_than_it_did() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
-    capped = ranked("fruit and something else entirely unknown", document_shelf(*rows), top_k=5, most=5)
+    capped = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5, most=5)
     assert len(capped.ranked) == 5
     assert capped.widened == any(each.score < 0.7 for each in capped.ranked)
 
@@ -117,7 +117,7 @@ def test_it_never_says_that_it_took_in_more_than_it_did() -> None:
 @pytest.mark.req("CE-E")
 def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
     rows = [said(text, moment=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
-    ranking = ranked("quux", document_shelf(*rows), top_k=2, by_meaning=False)
+    ranking = ranked("quux", document_collection(*rows), top_k=2, by_meaning=False)
     assert ranking.fallback == "recency"
     assert numbers(ranking) == [1, 2]
     assert not ranking.widened
@@ -125,7 +125,7 @@ def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
 
 @pytest.mark.req("CE-F11")
 def test_of_equals_the_newer_comes_first() -> None:
-    view = document_shelf(
+    view = document_collection(
         said("apples in the north", moment=NOW - 90 * DAY_MICROS), said("apples in the south", moment=NOW - DAY_MICROS)
     )
     assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
@@ -169,7 +169,7 @@ def test_neighbours_are_not_looked_for_across_sessions() -> None:
 
 def test_a_copy_of_something_better_stands_back() -> None:
     rows = ["get the weather of a city", "get the weather of a city", "get the wind of a place", *FRUIT]
-    ranking = ranked("weather of a city", document_shelf(*rows), weighing=RankingWeights(floor=0.0))
+    ranking = ranked("weather of a city", document_collection(*rows), weighing=RankingWeights(floor=0.0))
     repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
     assert repeated[1] == 0
     assert repeated[2] < 0
@@ -178,38 +178,43 @@ def test_a_copy_of_something_better_stands_back() -> None:
 
 def test_the_parts_of_a_short_document_make_room_for_others() -> None:
     parts = [said(f"apples and pears, part {part}", item="a", ordinal=part) for part in range(3)]
-    ranking = ranked("apples and pears", document_shelf(*parts, "apples and plums"), weighing=RankingWeights(floor=0.0))
+    ranking = ranked(
+        "apples and pears", document_collection(*parts, "apples and plums"), weighing=RankingWeights(floor=0.0)
+    )
     repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
     assert sorted(value < 0 for value in repeated.values()) == [False, False, True, True]
     assert repeated[4] == 0
 
 
 @pytest.mark.req("CE-F42")
-def test_another_shelf_does_not_change_the_order_inside_one() -> None:
-    fruit = document_shelf(*FRUIT, *(f"apples of kind {number}" for number in range(4)))
-    other = document_shelf("trains leave at noon", "ships leave at dawn", shelf="domain:z")
+def test_another_collection_does_not_change_the_order_inside_one() -> None:
+    fruit = document_collection(*FRUIT, *(f"apples of kind {number}" for number in range(4)))
+    other = document_collection("trains leave at noon", "ships leave at dawn", collection="domain:z")
     loose = RankingWeights(floor=0.0)
     alone = [each.number for each in ranked("apples in the orchard", fruit, top_k=50, weighing=loose).ranked]
     both = ranked("apples in the orchard", fruit, other, top_k=50, weighing=loose).ranked
-    assert [each.number for each in both if each.shelf == "domain:d"] == alone
+    assert [each.number for each in both if each.collection == "domain:d"] == alone
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_the_order_of_shelves_does_not_matter(*, swapped: bool) -> None:
-    one, other = document_shelf("red apples", shelf="domain:a"), document_shelf("red apples", shelf="domain:b")
+def test_the_order_of_collections_does_not_matter(*, swapped: bool) -> None:
+    one, other = (
+        document_collection("red apples", collection="domain:a"),
+        document_collection("red apples", collection="domain:b"),
+    )
     views = (other, one) if swapped else (one, other)
-    assert [each.shelf for each in ranked("red apples", *views).ranked] == ["domain:a", "domain:b"]
+    assert [each.collection for each in ranked("red apples", *views).ranked] == ["domain:a", "domain:b"]
 
 
 def test_each_part_of_a_long_question_is_looked_for() -> None:
     padding = " ".join(f"word{number}" for number in range(55))
     question = f"First find out how pears are harvested. Then tell when the train to the coast leaves. {padding}"
-    best = numbers(ranked(question, document_shelf(*FRUIT), weighing=RankingWeights(floor=0.0)))
+    best = numbers(ranked(question, document_collection(*FRUIT), weighing=RankingWeights(floor=0.0)))
     assert set(best[:2]) == {3, 4}
 
 
 def test_more_can_be_chosen_of_what_was_weighed_once() -> None:
-    view = document_shelf(*FRUIT)
+    view = document_collection(*FRUIT)
     found = weighed("apples and pears and plums", view)
     few, many = (
         choose(Query(text="", asked_at=NOW, top_k=top_k, weighing=RankingWeights(floor=0.0)), [view], found)

@@ -34,7 +34,7 @@ def message(number: int, text: str, *, rank: int = 0, distance: int = 0) -> Pass
 
 def passage(source: str, item: str, text: str, *, ordinal: int = 0, start: int = 0) -> ChunkPassage:
     chunk = Chunk(
-        shelf="sessions" if source == "message" else "domain:d",
+        collection="sessions" if source == "message" else "domain:d",
         number=hash((item, ordinal)) & 0xFFFF,
         source=source,
         place="s1" if source == "message" else "d",

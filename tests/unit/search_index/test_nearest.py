@@ -55,7 +55,7 @@ def test_nearly_all_are_found_however_few_are_visible(many: np.ndarray, share: f
 
 
 def test_what_is_visible_may_lie_far_from_the_question(many: np.ndarray) -> None:
-    """Whoever sees only one corner of a shelf finds what is nearest in that corner."""
+    """Whoever sees only one corner of a collection finds what is nearest in that corner."""
     corner = many.astype(np.float32) @ spread(1)[0] > 0.3
     assert 1_000 < corner.sum() < COUNT / 2
     assert share_found(many, corner) >= 0.98

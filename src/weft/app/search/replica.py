@@ -1,4 +1,4 @@
-"""One shelf's copy, brought up to date before it is looked at: what lies in files, and what came since."""
+"""One collection's copy, brought up to date before it is looked at: what lies in files, and what came since."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from weft.jobs.periodic import attempt
 from weft.kernel.thread_pools import SEARCHING
 from weft.search_index.segment_file import Damaged
 from weft.search_index.snapshot import IndexSnapshot
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from weft.app.background_tasks import BackgroundTasks
-    from weft.capabilities.indexing.collections.model import IndexedChunk, Removal, ShelfState
-    from weft.search_index.segment_store import Loaded, ShelfFolder
+    from weft.capabilities.indexing.collections.model import CollectionState, IndexedChunk, Removal
+    from weft.search_index.segment_store import Loaded, SegmentStore
     from weft.storage.sql.database import Database, Transaction
 
-    # Told the tenant and the shelf whose files were damaged.
+    # Told the tenant and the collection whose files were damaged.
     Alarm = Callable[[str, str], Awaitable[None]]
 
 _log = logging.getLogger("weft.index")
@@ -43,15 +43,15 @@ _COMPARED_EVERY_SECONDS = 1.0
 
 
 class Name(NamedTuple):
-    """Which shelf a copy is of, with the vectors of which model; None where these stay in the database."""
+    """Which collection a copy is of, with the vectors of which model; None where these stay in the database."""
 
     tenant: str
-    shelf: str
+    collection: str
     model: str | None
 
 
 class _Step(NamedTuple):
-    """What happened to a shelf up to a number. Up to the number ``forgotten``, not all of it is known any more."""
+    """What happened to a collection up to a number. Up to the number ``forgotten``, not all of it is known any more."""
 
     number: int
     chunks: Sequence[IndexedChunk]
@@ -67,11 +67,11 @@ class _Built(NamedTuple):
     moment: IndexSnapshot | None
 
 
-class ShelfCopy:
-    """One shelf's copy: a moment of it in files and memory, which goes on when the shelf does."""
+class CollectionReplica:
+    """One collection's copy: a moment of it in files and memory, which goes on when the collection does."""
 
     def __init__(
-        self, database: Database, name: Name, folder: ShelfFolder | None, errands: BackgroundTasks, alarm: Alarm | None
+        self, database: Database, name: Name, folder: SegmentStore | None, errands: BackgroundTasks, alarm: Alarm | None
     ) -> None:
         self._database = database
         self._scope = Scope(name.tenant)
@@ -87,7 +87,7 @@ class ShelfCopy:
         self._is_behind = self._is_building = self._is_comparing = False
         self._rests_until = 0.0
         self._compares_at = time.monotonic() + _COMPARED_EVERY_SECONDS
-        # The shelf's number when it was last looked at.
+        # The collection's number when it was last looked at.
         self.goal = 0
         self._turn = asyncio.Lock()
 
@@ -127,7 +127,7 @@ class ShelfCopy:
         if self._folder is not None and not (self._is_loaded and self._folder.is_untouched(self._moment)):
             await self._load(self._folder)
 
-    async def _load(self, folder: ShelfFolder) -> None:
+    async def _load(self, folder: SegmentStore) -> None:
         known, self._is_loaded = self._moment, False
         self._birth, self._moment = 0, IndexSnapshot()
         try:
@@ -139,14 +139,14 @@ class ShelfCopy:
                 await self._go_on_from(loaded, folder)
         self._is_loaded = True
 
-    async def _go_on_from(self, loaded: Loaded, folder: ShelfFolder) -> None:
+    async def _go_on_from(self, loaded: Loaded, folder: SegmentStore) -> None:
         moment, state = await self._without_removed(loaded), await self._state()
         if loaded.is_of(state):
             self._birth, self._moment, self._began = state.birth, moment, moment.number
         else:
             await SEARCHING.run(folder.drop, loaded.birth, moment.number)
 
-    async def _set_aside(self, folder: ShelfFolder, damage: Damaged) -> None:
+    async def _set_aside(self, folder: SegmentStore, damage: Damaged) -> None:
         """Do without files that are damaged: what they held is made anew."""
         self._birth, self._moment = 0, IndexSnapshot()
         await self._report(str(damage))
@@ -155,10 +155,10 @@ class ShelfCopy:
     async def _report(self, damage: str) -> None:
         _log.error(
             "index damaged",
-            extra={"fields": {"tenant": self._name.tenant, "shelf": self._name.shelf, "file": damage}},
+            extra={"fields": {"tenant": self._name.tenant, "collection": self._name.collection, "file": damage}},
         )
         if self._alarm is not None:
-            await attempt("index alarm", self._alarm(self._name.tenant, self._name.shelf))
+            await attempt("index alarm", self._alarm(self._name.tenant, self._name.collection))
 
     async def _without_removed(self, loaded: Loaded) -> IndexSnapshot:
         """Take out what was removed between the writing of the oldest file and that of the newest."""
@@ -173,7 +173,7 @@ class ShelfCopy:
         return moment
 
     async def _removals(self, after: int, transaction: Transaction) -> Sequence[Removal]:
-        return await SqlShelfStore(transaction).removals_after(self._name.shelf, after, _READ_AT_ONCE)
+        return await SqlCollectionStore(transaction).removals_after(self._name.collection, after, _READ_AT_ONCE)
 
     async def _catch_up(self, deadline: float) -> bool:
         """Go on until everything that is committed is there; False if that takes longer than the deadline."""
@@ -196,11 +196,11 @@ class ShelfCopy:
         """Return the number up to which no removal was missed."""
         return max(self._moment.number, self._began)
 
-    def _is_part_of(self, state: ShelfState) -> bool:
-        """Tell whether a shelf in that state can be reached from here."""
+    def _is_part_of(self, state: CollectionState) -> bool:
+        """Tell whether a collection in that state can be reached from here."""
         return self._birth == state.birth and self._moment.number <= state.number and self._seen >= state.forgotten
 
-    async def _begin_anew(self) -> ShelfState:
+    async def _begin_anew(self) -> CollectionState:
         if self._birth and self._folder is not None:
             # Another process may have begun anew already; otherwise the files are of no use to anyone.
             self._moment = IndexSnapshot()
@@ -210,23 +210,23 @@ class ShelfCopy:
             self._birth, self._moment, self._began = state.birth, IndexSnapshot(), state.number
         return state
 
-    async def _state(self) -> ShelfState:
-        return await self._database.read(self._scope, lambda tx: SqlShelfStore(tx).state(self._name.shelf))
+    async def _state(self) -> CollectionState:
+        return await self._database.read(self._scope, lambda tx: SqlCollectionStore(tx).state(self._name.collection))
 
     async def _read(self, transaction: Transaction) -> _Step:
-        store, (_, shelf, model), reached = SqlShelfStore(transaction), self._name, self._moment.number
-        chunks = list(await store.standing_after(shelf, reached, _READ_AT_ONCE, model))
-        removals = await store.removals_after(shelf, reached, _READ_AT_ONCE)
-        returns = [] if model is None else await store.returns_after(shelf, model, reached, _FEW)
+        store, (_, collection, model), reached = SqlCollectionStore(transaction), self._name, self._moment.number
+        chunks = list(await store.standing_after(collection, reached, _READ_AT_ONCE, model))
+        removals = await store.removals_after(collection, reached, _READ_AT_ONCE)
+        returns = [] if model is None else await store.returns_after(collection, model, reached, _FEW)
         ends = [chunks[-1].number] if len(chunks) == _READ_AT_ONCE else []
         ends += [removals[-1].number] if len(removals) == _READ_AT_ONCE else []
         ends += [returns[-1].number] if len(returns) == _FEW else []
-        state = await store.state(shelf)
+        state = await store.state(collection)
         number = min(ends, default=state.number)
         known = {chunk.number: chunk for chunk in chunks if chunk.number <= number}
         for each in returns:
             if model is not None and self._began < each.number <= number:
-                again = await store.standing_between(shelf, each.first, min(each.last, number), model)
+                again = await store.standing_between(collection, each.first, min(each.last, number), model)
                 known |= {chunk.number: chunk for chunk in again}
         removed = [removal.removed for removal in removals if removal.number <= number]
         return _Step(number, [known[each] for each in sorted(known)], removed, state.forgotten)

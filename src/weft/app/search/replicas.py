@@ -1,4 +1,4 @@
-"""Copies of shelves made for searching, and what is told when files of one are damaged."""
+"""Copies of collections made for searching, and what is told when files of one are damaged."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from weft.app.background_tasks import BackgroundTasks
-from weft.app.search.replica import Name, ShelfCopy
+from weft.app.search.replica import CollectionReplica, Name
 from weft.capabilities.indexing.collections.events import index_damaged
-from weft.capabilities.indexing.collections.model import domain_of_shelf
+from weft.capabilities.indexing.collections.model import collection_domain
 from weft.capabilities.knowledge.domains import cleared_for
 from weft.kernel.identity import ANYONE, system_actor
 from weft.kernel.thread_pools import SEARCHING
 from weft.search_index.paths import folder_name
-from weft.search_index.pgvector_view import RemoteShelfView
-from weft.search_index.segment_store import ShelfFolder
-from weft.search_index.view import ShelfView
+from weft.search_index.pgvector_view import PgvectorView
+from weft.search_index.segment_store import SegmentStore
+from weft.search_index.view import CollectionView
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlOutbox
 from weft.storage.sql.knowledge import SqlDomainStore
@@ -39,55 +39,57 @@ if TYPE_CHECKING:
 _MOST_BYTES_IN_MEMORY = 2**30
 # Who may see which of so many rows is told while others wait.
 _SEEN_AT_ONCE = 20_000
-# So large a shelf is given an index by a database that finds vectors itself. Whether it is there is looked at so often,
-# and sooner while it is not.
+# Collections beyond this size get a vector index in the database (pgvector). Its existence is checked at this interval,
+# sooner while it is missing.
 _INDEXED_BEYOND = 10_000
 _LOOKED_FOR_EVERY_SECONDS = 3_600.0
 _REST_SECONDS = 60.0
 
 
 class Indexes:
-    """The copies that this process has of shelves. Those not used for longest are let go when they take much memory."""
+    """Index replicas of this process; the least recently used are evicted above a memory limit."""
 
     def __init__(self, database: Database, folder: Path | None = None, alarm: Alarm | None = None) -> None:
         self._database = database
         self._folder = folder
         self._alarm = alarm
-        self._copies: OrderedDict[Name, ShelfCopy] = OrderedDict()
+        self._copies: OrderedDict[Name, CollectionReplica] = OrderedDict()
         # When it is looked again whether a database that finds vectors itself has an index for them.
         self._prepared_until: dict[Name, float] = {}
         self._errands = BackgroundTasks()
 
     async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
         """Return a view of everything that was committed before this call."""
-        search = self._database.vector_search(tenant, wish.shelf, model)
-        copy = self._copy(Name(tenant, wish.shelf, model if search is None else None))
+        search = self._database.vector_search(tenant, wish.collection, model)
+        copy = self._copy(Name(tenant, wish.collection, model if search is None else None))
         moment = await copy.now()
         self._let_go()
         if search is None:
-            make: Callable[[], ShelfView] = partial(ShelfView, wish.shelf, moment, wish, audiences)
+            make: Callable[[], CollectionView] = partial(CollectionView, wish.collection, moment, wish, audiences)
         else:
-            self._prepare_soon(search, Name(tenant, wish.shelf, model), moment)
-            make = partial(RemoteShelfView, wish.shelf, moment, wish, audiences, search)
+            self._prepare_soon(search, Name(tenant, wish.collection, model), moment)
+            make = partial(PgvectorView, wish.collection, moment, wish, audiences, search)
         view = make() if moment.size <= _SEEN_AT_ONCE else await SEARCHING.run(make)
         view.behind = max(0, copy.goal - moment.number)
         return view
 
-    async def prepare(self, tenant: str, shelf: str, model: str) -> None:
+    async def prepare(self, tenant: str, collection: str, model: str) -> None:
         """Get ready for searches with a model: everything that is committed is there, and found fast."""
-        search = self._database.vector_search(tenant, shelf, model)
-        moment = await self._copy(Name(tenant, shelf, model if search is None else None)).whole()
+        search = self._database.vector_search(tenant, collection, model)
+        moment = await self._copy(Name(tenant, collection, model if search is None else None)).whole()
         if search is not None and moment.size > _INDEXED_BEYOND:
             await search.prepare()
 
-    async def forget(self, tenant: str, shelf: str, model: str) -> None:
+    async def forget(self, tenant: str, collection: str, model: str) -> None:
         """Let go of what was made for searches with a model."""
-        search = self._database.vector_search(tenant, shelf, model)
+        search = self._database.vector_search(tenant, collection, model)
         if search is not None:
-            self._prepared_until.pop(Name(tenant, shelf, model), None)
+            self._prepared_until.pop(Name(tenant, collection, model), None)
             await search.discard()
             return
-        copy = self._copies.pop(Name(tenant, shelf, model), None) or self._new_copy(Name(tenant, shelf, model))
+        copy = self._copies.pop(Name(tenant, collection, model), None) or self._new_copy(
+            Name(tenant, collection, model)
+        )
         await copy.forget()
 
     async def close(self) -> None:
@@ -105,20 +107,20 @@ class Indexes:
         if await search.prepare():
             self._prepared_until[name] = time.monotonic() + _LOOKED_FOR_EVERY_SECONDS
 
-    def _copy(self, name: Name) -> ShelfCopy:
+    def _copy(self, name: Name) -> CollectionReplica:
         copy = self._copies.get(name)
         if copy is None:
             copy = self._copies[name] = self._new_copy(name)
         self._copies.move_to_end(name)
         return copy
 
-    def _new_copy(self, name: Name) -> ShelfCopy:
-        return ShelfCopy(self._database, name, self._folder_of(name), self._errands, self._alarm)
+    def _new_copy(self, name: Name) -> CollectionReplica:
+        return CollectionReplica(self._database, name, self._folder_of(name), self._errands, self._alarm)
 
-    def _folder_of(self, name: Name) -> ShelfFolder | None:
+    def _folder_of(self, name: Name) -> SegmentStore | None:
         if self._folder is None:
             return None
-        return ShelfFolder(self._folder.joinpath(*(folder_name(part or "") for part in name)))
+        return SegmentStore(self._folder.joinpath(*(folder_name(part or "") for part in name)))
 
     def _let_go(self) -> None:
         while len(self._copies) > 1 and sum(copy.weight for copy in self._copies.values()) > _MOST_BYTES_IN_MEMORY:
@@ -133,14 +135,14 @@ class DamageAlarm:
         self._clock = clock
         self._metrics = metrics
 
-    async def __call__(self, tenant: str, shelf: str) -> None:
+    async def __call__(self, tenant: str, collection: str) -> None:
         self._metrics.count_damaged_index()
         scope = Scope(tenant)
 
         async def publish(transaction: Transaction) -> NewEvent:
-            domain = domain_of_shelf(shelf)
+            domain = collection_domain(collection)
             readers = ANYONE if domain is None else await cleared_for(domain, SqlDomainStore(transaction))
-            event = index_damaged(shelf, system_actor(tenant).participant, readers)
+            event = index_damaged(collection, system_actor(tenant).participant, readers)
             await SqlOutbox(transaction, self._clock).publish(event)
             return event
 

@@ -1,4 +1,4 @@
-"""Searching, put together: copies of shelves, the ranking of what is on them, and how far they are behind."""
+"""Searching, put together: copies of collections, the ranking of what is on them, and how far they are behind."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from weft.capabilities.search.session_indexing.lag import is_awaited
 from weft.jobs.periodic import attempt
 from weft.kernel.thread_pools import SEARCHING
 from weft.search_index.paths import remove_unknown
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.session_index import first_pending
 from weft.storage.sql.tenants import tenant_names
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from weft.app.metrics import Metrics
     from weft.app.search.replicas import Indexes
-    from weft.capabilities.indexing.collections.model import ShelfState
+    from weft.capabilities.indexing.collections.model import CollectionState
     from weft.capabilities.search.index_view import Audiences, CollectionQuery, View
     from weft.capabilities.search.model import Query, Ranking
     from weft.capabilities.search.retriever import Embed
@@ -46,8 +46,8 @@ _TOLD_EVERY = timedelta(minutes=1)
 _RANKING = "weft.capabilities.search.ranking"
 
 
-class SearchedShelves:
-    """Views of shelves. What they are made with takes long to import, and is loaded by the first search."""
+class SearchIndexes:
+    """Views of collections. What they are made with takes long to import, and is loaded by the first search."""
 
     def __init__(self, database: Database, folder: Path, clock: Clock, metrics: Metrics) -> None:
         self._database = database
@@ -59,24 +59,24 @@ class SearchedShelves:
     async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
         return await (await self._loaded()).open(tenant, wish, audiences, model)
 
-    async def prepare(self, tenant: str, shelves: Iterable[str], model: str) -> None:
+    async def prepare(self, tenant: str, collections: Iterable[str], model: str) -> None:
         """Get ready for searches with a model that may not have been searched with yet."""
         indexes = await self._loaded()
-        for shelf in shelves:
-            await indexes.prepare(tenant, shelf, model)
+        for collection in collections:
+            await indexes.prepare(tenant, collection, model)
 
-    async def forget(self, tenant: str, shelves: Iterable[str], model: str) -> None:
+    async def forget(self, tenant: str, collections: Iterable[str], model: str) -> None:
         """Let go of what was made for searches with a model that is not searched with any more."""
         indexes = await self._loaded()
-        for shelf in shelves:
-            await indexes.forget(tenant, shelf, model)
+        for collection in collections:
+            await indexes.forget(tenant, collection, model)
 
     async def sweep(self) -> None:
-        """Remove what was made of shelves that are gone, and forget what changed so long ago that no copy needs it."""
+        """Remove files of deleted collections, and change records that no replica needs any more."""
         tenants = await self._database.read(SYSTEM, tenant_names)
-        shelves = {tenant: await self._database.read(Scope(tenant), _shelves) for tenant in tenants}
-        await asyncio.to_thread(remove_unknown, self._folder, {tenant: set(shelves[tenant]) for tenant in tenants})
-        for tenant, states in shelves.items():
+        collections = {tenant: await self._database.read(Scope(tenant), _collections) for tenant in tenants}
+        await asyncio.to_thread(remove_unknown, self._folder, {tenant: set(collections[tenant]) for tenant in tenants})
+        for tenant, states in collections.items():
             await self._forget_changes(Scope(tenant), states)
             await self._database.tidy_vectors(tenant)
 
@@ -84,11 +84,11 @@ class SearchedShelves:
         if self._indexes is not None:
             await self._indexes.close()
 
-    async def _forget_changes(self, scope: Scope, shelves: Mapping[str, ShelfState]) -> None:
-        for shelf, state in shelves.items():
+    async def _forget_changes(self, scope: Scope, collections: Mapping[str, CollectionState]) -> None:
+        for collection, state in collections.items():
             has_more = state.forgettable >= _WORTH_FORGETTING
             while has_more:
-                has_more = await self._database.write(scope, partial(_forget_some, shelf))
+                has_more = await self._database.write(scope, partial(_forget_some, collection))
 
     async def _loaded(self) -> Indexes:
         if self._indexes is None:
@@ -103,17 +103,17 @@ class SearchedShelves:
         return Indexes(self._database, self._folder, DamageAlarm(self._database, self._clock, self._metrics))
 
 
-async def _shelves(transaction: Transaction) -> dict[str, ShelfState]:
-    store = SqlShelfStore(transaction)
-    return {shelf: await store.state(shelf) for shelf in await store.names()}
+async def _collections(transaction: Transaction) -> dict[str, CollectionState]:
+    store = SqlCollectionStore(transaction)
+    return {collection: await store.state(collection) for collection in await store.names()}
 
 
-async def _forget_some(shelf: str, transaction: Transaction) -> bool:
-    return await SqlShelfStore(transaction).forget_changes(shelf)
+async def _forget_some(collection: str, transaction: Transaction) -> bool:
+    return await SqlCollectionStore(transaction).forget_changes(collection)
 
 
 class FollowedEvents:
-    """How far the shelves of sessions and memories are behind the log, as far as a caller may know."""
+    """How far the collections of sessions and memories are behind the log, as far as a caller may know."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction

@@ -8,8 +8,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import shelf_of_domain
-from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.collections.model import domain_collection
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.knowledge.document_content import PackedContent
 from weft.capabilities.knowledge.domains import Domains, domain_event
 from weft.capabilities.knowledge.model import (
@@ -96,7 +96,7 @@ class Documents(msgspec.Struct, frozen=True):
 
     domains: Domains
     documents: DocumentStore
-    shelves: ShelfStore
+    collections: CollectionStore
 
     async def find(self, domain: Domain, document_id: str) -> Document:
         found = await self.documents.find(domain.domain, document_id)
@@ -133,7 +133,7 @@ class Documents(msgspec.Struct, frozen=True):
         if document is None:
             raise _unknown(place, document_id)
         await self.documents.delete(domain, document_id)
-        await self.shelves.remove_item(shelf_of_domain(domain), domain, document_id)
+        await self.collections.remove_item(domain_collection(domain), domain, document_id)
         await self.domains.domains.count(domain, documents=-1, size=-document.counted)
         await self.domains.tell(document_event("document.removed", place, document, self.domains.actor.participant))
         return document

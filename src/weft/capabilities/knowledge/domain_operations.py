@@ -10,8 +10,8 @@ from msgspec import structs
 
 from weft.capabilities.access.grants import HIGHEST_CLEARANCE, check_clearance, check_highest_clearance
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
-from weft.capabilities.indexing.collections.model import shelf_of_domain
-from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.collections.model import domain_collection
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.knowledge.domains import Domains, domain_event
 from weft.capabilities.knowledge.model import (
     NEUTRAL_IMPORTANCE,
@@ -130,11 +130,11 @@ class Shown(msgspec.Struct, frozen=True):
 
     domains: Domains
     documents: DocumentStore
-    shelves: ShelfStore
+    collections: CollectionStore
 
     async def info(self, domain: Domain) -> DomainInfo:
         backlog = await self.documents.backlog(domain.domain)
-        shelf = await self.shelves.state(shelf_of_domain(domain.domain))
+        collection = await self.collections.state(domain_collection(domain.domain))
         return DomainInfo(
             domain=domain.domain,
             description=domain.description,
@@ -148,7 +148,7 @@ class Shown(msgspec.Struct, frozen=True):
             updated_at=from_micros(domain.updated_at),
             documents=domain.documents,
             bytes=domain.bytes,
-            chunks=shelf.chunks,
+            chunks=collection.chunks,
             pending=backlog.pending,
             failed=backlog.failed,
             reindexing=domain.reindex_after is not None,
@@ -289,6 +289,6 @@ async def delete_domain(request: DeleteDomain, shown: Shown) -> DomainDeleted:
     domains = shown.domains
     domain = await domains.lock(request.domain)
     await domains.domains.delete(domain.domain)
-    await shown.shelves.remove_shelf(shelf_of_domain(domain.domain))
+    await shown.collections.remove_collection(domain_collection(domain.domain))
     await domains.tell(domain_event("domain.deleted", domain, domains.actor.participant, documents=domain.documents))
     return DomainDeleted(domain=domain.domain, documents=domain.documents)

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.indexing.collections.model import NewChunk, shelf_of_domain
-from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.collections.model import NewChunk, domain_collection
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.model_selection import known_models_to_fill, suffices
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
@@ -75,7 +75,7 @@ class Ingest(msgspec.Struct, frozen=True):
     plans: PlanStore
     limits: KnowledgeLimits
     documents: DocumentStore
-    shelves: ShelfStore
+    collections: CollectionStore
     models: TenantModelStore
     embeddings: Embeddings
     outbox: Outbox
@@ -126,7 +126,7 @@ class Ingest(msgspec.Struct, frozen=True):
             return "other_models"
         if document.chunks_done > batch.span.start:
             await self._begin_anew(document)
-        await self.shelves.add(shelf_of_domain(document.domain), batch.chunks, batch.vectors)
+        await self.collections.add(domain_collection(document.domain), batch.chunks, batch.vectors)
         if is_last:
             await self._finish(document, layout)
         else:
@@ -181,10 +181,10 @@ class Ingest(msgspec.Struct, frozen=True):
 
     async def _begin_anew(self, document: Document) -> None:
         """Take away all but what searches find: of the version at work, and of others that were never finished."""
-        shelf = shelf_of_domain(document.domain)
-        there = await self.shelves.of_item(shelf, document.domain, document.document_id)
+        collection = domain_collection(document.domain)
+        there = await self.collections.of_item(collection, document.domain, document.document_id)
         unfinished = [chunk.number for chunk in there if chunk.version != document.indexed_version]
-        await self.shelves.remove(shelf, unfinished)
+        await self.collections.remove(collection, unfinished)
 
     async def _check_room(self, grown: int) -> None:
         """Refuse a text that is so much longer than what was counted for it, if the plan does not allow that."""
@@ -205,8 +205,8 @@ class Ingest(msgspec.Struct, frozen=True):
         await self.documents.finish(done, layout.kept)
         if done.counted != document.counted:
             await self.domains.count(document.domain, documents=0, size=done.counted - document.counted)
-        await self.shelves.remove_item(
-            shelf_of_domain(document.domain), document.domain, document.document_id, before=document.version
+        await self.collections.remove_item(
+            domain_collection(document.domain), document.domain, document.document_id, before=document.version
         )
         event = document_event("document.indexed", domain, done, self.actor.participant, chunks=done.chunks)
         await self.outbox.publish(event)

@@ -12,7 +12,7 @@ import msgspec
 
 from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.board.read_acl import last_words
-from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.record_log.lookup import Finder, session_of_line
 from weft.capabilities.record_log.model import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.redacted_records import QUOTING
@@ -97,7 +97,7 @@ class Redactions(msgspec.Struct, frozen=True):
     actor: Actor
     finder: Finder
     records: RecordStore
-    shelves: ShelfStore
+    collections: CollectionStore
     outbox: Outbox
     clock: Clock
 
@@ -150,13 +150,15 @@ class Redactions(msgspec.Struct, frozen=True):
             encode_given("replacement", request.replacement)
 
     async def take_off(self, item_id: str) -> None:
-        """Take an item off its shelf at once: nothing that a search tells may depend on it any more."""
+        """Take an item off its collection at once: nothing that a search tells may depend on it any more."""
         standing = standing_of(item_id)
         if standing is None:
             return
-        shelf, place, item = standing.subject.shelf, standing.subject.place, standing.subject.item
-        await self.shelves.lock(shelf)
-        await self.shelves.remove(shelf, await self.shelves.numbers_of(shelf, place, item, standing.version))
+        collection, place, item = standing.subject.collection, standing.subject.place, standing.subject.item
+        await self.collections.lock(collection)
+        await self.collections.remove(
+            collection, await self.collections.numbers_of(collection, place, item, standing.version)
+        )
 
     async def tell(self, redaction: Redaction, owned: _Owned) -> None:
         event = NewEvent(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # How soon more of the same word says nothing new, and how much a long text is held against it.
 _SATURATION, _LENGTH = 1.2, 0.6
-# In a huge shelf, words that very many rows hold only refine what rarer words have found.
+# In a huge collection, words that very many rows hold only refine what rarer words have found.
 _MOST_POSTINGS = 200_000
 
 

@@ -24,7 +24,7 @@ _SHARE_OF_FOUND = 0.85
 class TextLine(NamedTuple):
     """What passages are parts of that can be read one behind the other: a document, a transcript, a value."""
 
-    shelf: str
+    collection: str
     place: str
     item: str
 
@@ -60,9 +60,9 @@ def strand_of(passage: ChunkPassage, rank: int, distance: int = 0) -> PassageRef
     chunk = passage.chunk
     if chunk.source == "message":
         return PassageRef(
-            TextLine(chunk.shelf, chunk.place, ""), (int(chunk.item), chunk.ordinal), passage, rank, distance
+            TextLine(chunk.collection, chunk.place, ""), (int(chunk.item), chunk.ordinal), passage, rank, distance
         )
-    return PassageRef(TextLine(chunk.shelf, chunk.place, chunk.item), (chunk.ordinal, 0), passage, rank, distance)
+    return PassageRef(TextLine(chunk.collection, chunk.place, chunk.item), (chunk.ordinal, 0), passage, rank, distance)
 
 
 def render_context(strands: Sequence[PassageRef], most_tokens: int, count: Count) -> RenderedContext:

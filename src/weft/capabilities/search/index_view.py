@@ -1,6 +1,6 @@
-"""A shelf as one caller may see it, at one moment: what ranking works on.
+"""A collection as one caller may see it, at one moment: what ranking works on.
 
-Rows number the chunks of a copy of the shelf; they mean nothing outside of the view. Whatever is counted is counted
+Rows number the chunks of a replica; they mean nothing outside of the view. Whatever is counted is counted
 over the rows that are visible, so that no score tells anything of what is hidden.
 """
 
@@ -61,10 +61,10 @@ class Columns(NamedTuple):
 
 
 class View(Protocol):
-    """One shelf, as far as its caller may see it and asked for it."""
+    """One collection, as far as its caller may see it and asked for it."""
 
-    shelf: str
-    # How many changes of the shelf are not in it yet: none, unless a large copy of it is being made anew.
+    collection: str
+    # How many changes of the collection are not in it yet: none, unless a large copy of it is being made anew.
     behind: int
 
     @property
@@ -130,14 +130,14 @@ class IncompleteItem(NamedTuple):
 
 
 class CollectionQuery(NamedTuple):
-    """Which part of a shelf to look at: None and empty mean all.
+    """Which part of a collection to look at: None and empty mean all.
 
     ``places`` are those the caller may look into, ``items`` those that filters left; scopes are looked at as well.
-    Moments are in microseconds, ``until`` not in. ``without`` are chunks on the shelf that turned out to be gone.
+    Moments are in microseconds, ``until`` not in. ``without`` are chunks in the collection that turned out to be gone.
     What is pinned counts as pinned only if ``pins``.
     """
 
-    shelf: str
+    collection: str
     places: frozenset[str] | None = None
     items: frozenset[str] | None = None
     sources: frozenset[str] = frozenset()
@@ -149,7 +149,7 @@ class CollectionQuery(NamedTuple):
 
 
 class Views(Protocol):
-    """Makes views of shelves that are up to date with what was committed."""
+    """Makes views of collections that are up to date with what was committed."""
 
     async def open(self, tenant: str, wish: CollectionQuery, audiences: Audiences, model: str) -> View:
         """Return a view of everything that was committed before this call."""

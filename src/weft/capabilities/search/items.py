@@ -1,4 +1,4 @@
-"""What messages, values on boards and memories are called on a shelf, and what they say as text.
+"""What messages, values on boards and memories are called in a collection, and what they say as text.
 
 Offsets of their chunks count the characters of these texts. A version holds the life of a key as well, so that a key
 that was deleted and written again is not taken for what it was before.
@@ -24,7 +24,7 @@ _KEY = "key/"
 
 
 class MemoryKey(NamedTuple):
-    """A key of an agent's memory: global, or that of a session. On the shelf it is one text."""
+    """A key of an agent's memory: global, or that of a session. On the collection it is one text."""
 
     session_id: str | None
     key: str
@@ -39,7 +39,7 @@ class MemoryKey(NamedTuple):
 
 
 def item_of_key(key: str) -> str:
-    """Return what a key of a board is called on the shelf, where messages go by their numbers."""
+    """Return what a key of a board is called in the collection, where messages go by their numbers."""
     return f"{_KEY}{key}"
 
 

@@ -40,7 +40,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 class Ranked(msgspec.Struct, frozen=True, kw_only=True):
     """A chunk that was found. ``score`` is its calibrated relevance from 0 to 1; ``signals`` add up to ``evidence``."""
 
-    shelf: str
+    collection: str
     number: int
     score: float
     signals: dict[str, Any]

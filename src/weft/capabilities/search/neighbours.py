@@ -49,7 +49,7 @@ async def strands_around(
 async def _in_document(passage: ChunkPassage, rank: int, reach: int, library: SearchStores) -> list[PassageRef]:
     chunk = passage.chunk
     first, last = max(0, chunk.ordinal - reach), chunk.ordinal + reach
-    chunks = await library.shelves.stretch(chunk.shelf, chunk.place, chunk.item, chunk.version, first, last)
+    chunks = await library.collections.stretch(chunk.collection, chunk.place, chunk.item, chunk.version, first, last)
     others = await read_chunks([each for each in chunks if each.ordinal != chunk.ordinal], library)
     return [strand_of(each, rank, abs(each.chunk.ordinal - chunk.ordinal)) for each in others.values()]
 
@@ -91,7 +91,7 @@ def _whole(session_id: str, message: Message) -> ChunkPassage:
     """Return a whole message as a passage."""
     text = text_of_message(message)
     chunk = Chunk(
-        shelf=SESSIONS,
+        collection=SESSIONS,
         number=_NO_NUMBER,
         source="message",
         place=session_id,

@@ -78,27 +78,29 @@ def ref_to(passage: ChunkPassage) -> ContextSourceRef:
 
 
 async def read_numbers(found: Iterable[tuple[str, int]], library: SearchStores) -> dict[str, ChunkPassage]:
-    """Return, by their ids, those of the chunks that there are for the caller: named by shelf and number."""
-    numbers = _by_shelf(found)
-    chunks = [chunk for shelf, some in numbers.items() for chunk in await library.shelves.find(shelf, some)]
+    """Return, by their ids, those of the chunks that there are for the caller: named by collection and number."""
+    numbers = _by_collection(found)
+    chunks = [
+        chunk for collection, some in numbers.items() for chunk in await library.collections.find(collection, some)
+    ]
     return await read_chunks(chunks, library)
 
 
 async def read_siblings(found: Iterable[tuple[str, int]], library: SearchStores) -> set[tuple[str, int]]:
     """Return all chunks of the versions that some are part of: whoever cannot read one can read none of them."""
-    numbers = _by_shelf(found)
+    numbers = _by_collection(found)
     versions = {
-        (shelf, chunk.place, chunk.item, chunk.version)
-        for shelf, some in numbers.items()
-        for chunk in await library.shelves.find(shelf, some)
+        (collection, chunk.place, chunk.item, chunk.version)
+        for collection, some in numbers.items()
+        for chunk in await library.collections.find(collection, some)
     }
-    return {(each[0], number) for each in versions for number in await library.shelves.numbers_of(*each)}
+    return {(each[0], number) for each in versions for number in await library.collections.numbers_of(*each)}
 
 
-def _by_shelf(found: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+def _by_collection(found: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
     numbers: defaultdict[str, list[int]] = defaultdict(list)
-    for shelf, number in found:
-        numbers[shelf].append(number)
+    for collection, number in found:
+        numbers[collection].append(number)
     return numbers
 
 

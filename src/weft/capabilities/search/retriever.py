@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from weft.kernel.identity import Actor
     from weft.kernel.transactions import Transactions
 
-# What has expired, or belongs to a session that is being deleted, stays on its shelf for moments. So many of what is
+# Expired items, and those of a session being deleted, stay in the collection for a short time. So many of what is
 # nearest to a question are read to tell what is gone, so often.
 _PROBED = 256
 _PROBES = 16
@@ -100,7 +100,7 @@ class Retriever:
     embeddings: Embeddings
     rank: Rank
     clock: Clock
-    # Told the tenant, the shelf and the text of what is asked: whoever compares models asks it again.
+    # Told the tenant, the collection and the text of what is asked: whoever compares models asks it again.
     note: Callable[[str, str, str], None]
     unanswered: Unanswered
 
@@ -109,7 +109,7 @@ class Retriever:
         outlook, views = await self.look(actor, asked.part)
         question = _within(asked.question, outlook)
         for wish in outlook.wishes:
-            self.note(actor.tenant, wish.shelf, question.text)
+            self.note(actor.tenant, wish.collection, question.text)
         embed = partial(self._meanings, actor, outlook.model)
         ranking, hits = await self._ranked(actor, question, outlook, views, embed)
         if ranking.fallback is not None and not outlook.in_part:
@@ -125,18 +125,20 @@ class Retriever:
     async def read(self, actor: Actor, ranked: Iterable[Ranked]) -> list[SearchHit]:
         """Return those of the chunks that the caller may read now, in the same order."""
         wanted = list(ranked)
-        named = [(each.shelf, each.number) for each in wanted]
+        named = [(each.collection, each.number) for each in wanted]
         passages = await self.libraries.read(actor, partial(read_numbers, named))
         return [
-            SearchHit(each, passages[name]) for each in wanted if (name := f"{each.shelf}/{each.number}") in passages
+            SearchHit(each, passages[name])
+            for each in wanted
+            if (name := f"{each.collection}/{each.number}") in passages
         ]
 
     async def _opened(self, actor: Actor, outlook: SearchScope, gone: Iterable[tuple[str, int]] = ()) -> list[View]:
         """Open what there is to be searched, without what has turned out to be gone."""
         without: defaultdict[str, set[int]] = defaultdict(set)
-        for shelf, number in gone:
-            without[shelf].add(number)
-        wishes = [wish._replace(without=frozenset(without[wish.shelf])) for wish in outlook.wishes]
+        for collection, number in gone:
+            without[collection].add(number)
+        wishes = [wish._replace(without=frozenset(without[wish.collection])) for wish in outlook.wishes]
         opened = (self.views.open(actor.tenant, wish, actor, outlook.model) for wish in wishes)
         return list(await asyncio.gather(*opened))
 
@@ -192,7 +194,7 @@ def _within(question: Query, outlook: SearchScope) -> Query:
 
 
 def _names(ranked: Iterable[Ranked]) -> set[tuple[str, int]]:
-    return {(each.shelf, each.number) for each in ranked}
+    return {(each.collection, each.number) for each in ranked}
 
 
 def _low_relevance(actor: Actor, asked: SearchRequest, ranking: Ranking) -> NewEvent:

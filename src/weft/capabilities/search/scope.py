@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, Source, shelf_of_domain
+from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS, Source, domain_collection
 from weft.capabilities.knowledge.model import may_look_into
 from weft.capabilities.memory.model import KeyRange, MemoryScope
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
@@ -60,7 +60,7 @@ class RequestedScope(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VisibleScope(NamedTuple):
-    """What a caller may look at, shelf by shelf, and how many documents on these shelves cannot be found yet."""
+    """Queries of the collections a caller may read, and how many of their documents are not indexed yet."""
 
     wishes: list[CollectionQuery]
     pending_documents: int
@@ -104,8 +104,8 @@ async def _of_domain(domain: Domain, part: RequestedScope, library: SearchStores
     unfinished = frozenset(
         IncompleteItem(domain.domain, *each) for each in await library.documents.unfinished(domain.domain)
     )
-    shelf = shelf_of_domain(domain.domain)
-    return CollectionQuery(shelf, items=items, since=part.since, until=part.until, unfinished=unfinished)
+    collection = domain_collection(domain.domain)
+    return CollectionQuery(collection, items=items, since=part.since, until=part.until, unfinished=unfinished)
 
 
 async def _of_sessions(part: RequestedScope, library: SearchStores) -> CollectionQuery:

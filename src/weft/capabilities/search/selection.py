@@ -65,15 +65,15 @@ def _share_there(views: Sequence[View]) -> float:
 
 
 def _best_first(found: Sequence[Scores]) -> _Best:
-    """Return all candidates in order; of equals the one on the first shelf by name that came first there."""
+    """Return all candidates in order; of equals the one on the first collection by name that came first there."""
     if not found:
         return _Best(np.empty(0, np.float32), np.empty((0, 2), np.int64))
-    shelves = sorted(range(len(found)), key=lambda view: found[view].view.shelf)
-    totals = np.concatenate([found[view].total for view in shelves])
-    numbers = np.concatenate([found[view].columns.number for view in shelves])
-    places = np.concatenate([_places(view, len(found[view].total)) for view in shelves])
-    shelf = np.repeat(np.arange(len(shelves)), [len(found[view].total) for view in shelves])
-    order = np.lexsort((numbers, shelf, -totals))
+    collections = sorted(range(len(found)), key=lambda view: found[view].view.collection)
+    totals = np.concatenate([found[view].total for view in collections])
+    numbers = np.concatenate([found[view].columns.number for view in collections])
+    places = np.concatenate([_places(view, len(found[view].total)) for view in collections])
+    collection = np.repeat(np.arange(len(collections)), [len(found[view].total) for view in collections])
+    order = np.lexsort((numbers, collection, -totals))
     return _Best(totals[order], places[order])
 
 
@@ -113,14 +113,14 @@ def _with_pins(shown: list[Ranked], pins: list[Ranked], most: int | None) -> lis
 
 
 def _name(ranked: Ranked) -> tuple[str, int]:
-    return ranked.shelf, ranked.number
+    return ranked.collection, ranked.number
 
 
 def _ranked(evidence: Scores, place: int) -> Ranked:
     signals: dict[str, Any] = {name: round(float(values[place]), _DIGITS) for name, values in evidence.signals.items()}
     signals["pinned"] = bool(evidence.columns.pinned[place])
     return Ranked(
-        shelf=evidence.view.shelf,
+        collection=evidence.view.collection,
         number=int(evidence.columns.number[place]),
         score=round(float(relevance(evidence.total[place])), _DIGITS),
         signals=signals,
@@ -138,6 +138,11 @@ def _newest(question: Query, views: Sequence[View]) -> list[Ranked]:
         for number, moment, new, pinned in known:
             signals = {"recency": round(new, _DIGITS), "pinned": pinned}
             found.append(
-                (-moment, view.shelf, number, Ranked(shelf=view.shelf, number=number, score=0.0, signals=signals))
+                (
+                    -moment,
+                    view.collection,
+                    number,
+                    Ranked(collection=view.collection, number=number, score=0.0, signals=signals),
+                )
             )
     return [told for *_, told in sorted(found, key=lambda each: each[:3])[: question.top_k]]

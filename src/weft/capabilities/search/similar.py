@@ -62,8 +62,8 @@ class SimilarSearch:
         hits: list[SearchHit] = []
         for spare in _SPARE:
             found = [ranked for view in views for ranked in await _nearest(view, vector, most + spare)]
-            found.sort(key=lambda each: (-each.score, each.shelf, each.number))
-            others = [each for each in found if each.score >= floor and f"{each.shelf}/{each.number}" != chunk_id]
+            found.sort(key=lambda each: (-each.score, each.collection, each.number))
+            others = [each for each in found if each.score >= floor and f"{each.collection}/{each.number}" != chunk_id]
             hits = await self.retriever.read(self.actor, others[: most + spare])
             if len(hits) >= most or len(others) < most + spare:
                 break
@@ -84,16 +84,16 @@ class SimilarSearch:
 
 
 async def _passage(chunk_id: str, library: SearchStores) -> ChunkPassage | None:
-    shelf, _, number = chunk_id.rpartition("/")
+    collection, _, number = chunk_id.rpartition("/")
     if not (number.isascii() and number.isdigit() and len(number) <= len(str(LARGEST))):
         return None
-    return (await read_numbers([(shelf, int(number))], library)).get(chunk_id)
+    return (await read_numbers([(collection, int(number))], library)).get(chunk_id)
 
 
 async def _nearest(view: View, vector: Floats, limit: int) -> list[Ranked]:
     near = await view.nearest(vector, limit)
     numbers = view.columns(near.rows).number.tolist()
     return [
-        Ranked(shelf=view.shelf, number=number, score=round(min(1.0, max(0.0, cosine)), 4), signals={})
+        Ranked(collection=view.collection, number=number, score=round(min(1.0, max(0.0, cosine)), 4), signals={})
         for number, cosine in zip(numbers, near.cosines.tolist(), strict=True)
     ]

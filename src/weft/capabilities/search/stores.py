@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 import msgspec
 
 from weft.capabilities.board.store import EntryStore
-from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
 from weft.capabilities.knowledge.domains import Domains
 from weft.capabilities.knowledge.store import DocumentStore
@@ -50,7 +50,7 @@ class SearchStores(msgspec.Struct, frozen=True):
 
     actor: Actor
     clock: Clock
-    shelves: ShelfStore
+    collections: CollectionStore
     domains: Domains
     documents: DocumentStore
     sessions: SessionStore

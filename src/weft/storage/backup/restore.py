@@ -21,7 +21,7 @@ from weft.storage.backup.archive import (
     opened,
     read_manifest,
 )
-from weft.storage.backup.tables import OBJECTS, SHELVES, TENANTS, known_steps, object_rows, tables_after
+from weft.storage.backup.tables import COLLECTIONS, OBJECTS, TENANTS, known_steps, object_rows, tables_after
 from weft.storage.migrations.runner import SchemaMismatch, migrate, status
 from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.object_storage import SqlObjectIndex
@@ -119,9 +119,9 @@ class _Backup:
         await self.require_empty(transaction)
         for table in self._tables:
             await self._fill_table(transaction, table, meter)
-        if any(table.name == SHELVES for table in self._tables):
-            # Copies of shelves that are left from before the restore must not be taken for copies of these.
-            await transaction.run("UPDATE shelves SET birth = $1", secrets.randbits(62))
+        if any(table.name == COLLECTIONS for table in self._tables):
+            # Copies of collections that are left from before the restore must not be taken for copies of these.
+            await transaction.run("UPDATE collections SET birth = $1", secrets.randbits(62))
         for row in self._objects:
             if not await SqlObjectIndex(transaction, row.tenant).keep(row.path):
                 raise ObjectBusy

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 OBJECTS = "objects"
-SHELVES = "shelves"
+COLLECTIONS = "collections"
 TENANTS = "tenants"
 # What is about work of the processes that run now means nothing anywhere else.
 _CARRIED = {OBJECTS: "state = 'kept'", "jobs": "tenant <> ''"}

@@ -4,19 +4,19 @@
 CREATE EXTENSION IF NOT EXISTS vector;
 {end_postgres_only}
 
--- A shelf is what is searched together: one for each domain of knowledge, one for all sessions, one for all memory.
--- The number counts everything that happened to it: each chunk and each removal takes the next. Whoever changes a shelf
--- holds its row until the end, so numbers become visible in order. The birth is another one for a shelf that was taken
+-- A collection is what is searched together: one for each domain of knowledge, one for all sessions, one for all memory.
+-- The number counts everything that happened to it: each chunk and each removal takes the next. Whoever changes a collection
+-- holds its row until the end, so numbers become visible in order. The birth is another one for a collection that was taken
 -- away and put up again, or restored: numbers of one birth mean nothing in another. Removals and returns up to the number
--- forgotten are not there any more: a copy of the shelf that has not seen them is of no use.
-CREATE TABLE shelves (
+-- forgotten are not there any more: a copy of the collection that has not seen them is of no use.
+CREATE TABLE collections (
     tenant    TEXT NOT NULL,
-    shelf     TEXT NOT NULL,
+    collection     TEXT NOT NULL,
     birth     {bigint} NOT NULL,
     number    {bigint} NOT NULL,
     chunks    {bigint} NOT NULL,
     forgotten {bigint} NOT NULL DEFAULT 0,
-    PRIMARY KEY (tenant, shelf)
+    PRIMARY KEY (tenant, collection)
 ) {table};
 
 -- One chunk: characters from start_at to end_at of a version of an item. An item is a document, message, key or memory;
@@ -25,7 +25,7 @@ CREATE TABLE shelves (
 -- before it; what a caller is shown of messages, boards and memory comes from where it lives.
 CREATE TABLE chunks (
     tenant     TEXT NOT NULL,
-    shelf      TEXT NOT NULL,
+    collection      TEXT NOT NULL,
     number     {bigint} NOT NULL,
     source     TEXT NOT NULL,
     place      TEXT NOT NULL,
@@ -46,41 +46,41 @@ CREATE TABLE chunks (
     terms      TEXT NOT NULL,
     text       TEXT NOT NULL,
     digest     {blob} NOT NULL,
-    PRIMARY KEY (tenant, shelf, number)
+    PRIMARY KEY (tenant, collection, number)
 ) {rows_table};
 
-CREATE INDEX chunks_by_item ON chunks (tenant, shelf, place, item, version, ordinal);
+CREATE INDEX chunks_by_item ON chunks (tenant, collection, place, item, version, ordinal);
 CREATE INDEX chunks_by_digest ON chunks (tenant, digest);
 
 -- The vectors of chunks, two bytes a dimension, for each model that is in use.
 CREATE TABLE chunk_vectors (
     tenant TEXT NOT NULL,
-    shelf  TEXT NOT NULL,
+    collection  TEXT NOT NULL,
     model  TEXT NOT NULL,
     number {bigint} NOT NULL,
     vector {vector} NOT NULL,
-    PRIMARY KEY (tenant, shelf, model, number)
+    PRIMARY KEY (tenant, collection, model, number)
 ) {rows_table_by_tenant};
 
--- Chunks that are gone, under the number that their going took: what a copy of a shelf must forget.
+-- Chunks that are gone, under the number that their going took: what a copy of a collection must forget.
 CREATE TABLE chunk_removals (
     tenant  TEXT NOT NULL,
-    shelf   TEXT NOT NULL,
+    collection   TEXT NOT NULL,
     number  {bigint} NOT NULL,
     removed {bigint} NOT NULL,
-    PRIMARY KEY (tenant, shelf, number)
+    PRIMARY KEY (tenant, collection, number)
 ) {table};
 
--- Chunks from first to last that got vectors of a further model, under the number that this took: what a copy of a shelf
+-- Chunks from first to last that got vectors of a further model, under the number that this took: what a copy of a collection
 -- must read again.
 CREATE TABLE chunk_returns (
     tenant TEXT NOT NULL,
-    shelf  TEXT NOT NULL,
+    collection  TEXT NOT NULL,
     model  TEXT NOT NULL,
     number {bigint} NOT NULL,
     first  {bigint} NOT NULL,
     last   {bigint} NOT NULL,
-    PRIMARY KEY (tenant, shelf, model, number)
+    PRIMARY KEY (tenant, collection, model, number)
 ) {table};
 
 -- Vectors of texts that were embedded before, by what the text and the model are. The kind tells what for: a passage of

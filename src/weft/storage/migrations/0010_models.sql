@@ -1,4 +1,4 @@
--- The way of a tenant from one embedding model to another: its last one. Shelf and number are the last chunk that was
+-- The way of a tenant from one embedding model to another: its last one. Collection and number are the last chunk that was
 -- looked at. It is comparable if both models can be asked; the comparison is JSON. The problem is why it does not go on.
 CREATE TABLE model_moves (
     tenant       TEXT NOT NULL,
@@ -10,7 +10,7 @@ CREATE TABLE model_moves (
     started_at   {bigint} NOT NULL,
     took_over_at {bigint},
     finished_at  {bigint},
-    shelf        TEXT NOT NULL,
+    collection        TEXT NOT NULL,
     number       {bigint} NOT NULL,
     embedded     {bigint} NOT NULL,
     comparison   TEXT,

@@ -99,7 +99,7 @@ class Database(Protocol):
         """Make room for the vectors of tenants: what write does by itself, for work that spans several of them."""
         ...
 
-    def vector_search(self, tenant: str, shelf: str, model: str) -> VectorSearch | None:
+    def vector_search(self, tenant: str, collection: str, model: str) -> VectorSearch | None:
         """Return how the database itself finds the nearest vectors; None if it only keeps them."""
         ...
 

@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 # So many rows of a table go at once; whoever waits to write meanwhile does not notice.
 CLEARED_AT_ONCE = 1_000
-_WHOLE_SHELF = ""
+_WHOLE_COLLECTION = ""
 
 
 class Deleted(NamedTuple):
-    """A shelf that was taken away; or only a place of it, if one is named."""
+    """A collection that was taken away; or only a place of it, if one is named."""
 
-    shelf: str
-    place: str = _WHOLE_SHELF
+    collection: str
+    place: str = _WHOLE_COLLECTION
 
 
 class SqlClearings:
@@ -30,7 +30,7 @@ class SqlClearings:
 
     async def add(self, deleted: Deleted) -> None:
         await self._tx.run(
-            "INSERT INTO clearings (tenant, shelf, place) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
+            "INSERT INTO clearings (tenant, collection, place) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING",
             self._tenant,
             *deleted,
         )
@@ -38,19 +38,19 @@ class SqlClearings:
     async def is_under_way(self, deleted: Deleted) -> bool:
         """Tell whether rows may be left, so that nothing may come in the same place."""
         row = await self._tx.one(
-            "SELECT 1 FROM clearings WHERE tenant = $1 AND shelf = $2 AND place = $3", self._tenant, *deleted
+            "SELECT 1 FROM clearings WHERE tenant = $1 AND collection = $2 AND place = $3", self._tenant, *deleted
         )
         return row is not None
 
     async def next(self) -> Deleted | None:
         row = await self._tx.one(
-            "SELECT shelf, place FROM clearings WHERE tenant = $1 ORDER BY shelf, place LIMIT 1", self._tenant
+            "SELECT collection, place FROM clearings WHERE tenant = $1 ORDER BY collection, place LIMIT 1", self._tenant
         )
         return None if row is None else Deleted(*row)
 
     async def drop(self, deleted: Deleted) -> None:
         await self._tx.run(
-            "DELETE FROM clearings WHERE tenant = $1 AND shelf = $2 AND place = $3", self._tenant, *deleted
+            "DELETE FROM clearings WHERE tenant = $1 AND collection = $2 AND place = $3", self._tenant, *deleted
         )
 
 

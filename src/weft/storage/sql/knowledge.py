@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
-from weft.capabilities.indexing.collections.model import shelf_of_domain
+from weft.capabilities.indexing.collections.model import domain_collection
 from weft.capabilities.knowledge.model import Document, Domain
 from weft.capabilities.knowledge.store import (
     Backlog,
@@ -103,7 +103,7 @@ class SqlDomainStore:
             int(domain.reindex_afresh),
         )
         # What is left of one that was deleted would come back with it.
-        deleted = Deleted(shelf_of_domain(domain.domain))
+        deleted = Deleted(domain_collection(domain.domain))
         return row is not None and not await SqlClearings(self._tx).is_under_way(deleted)
 
     async def find(self, domain: str) -> Domain | None:
@@ -161,7 +161,7 @@ class SqlDomainStore:
         await self._tx.run("DELETE FROM domains WHERE tenant = $1 AND domain = $2", self._tenant, domain)
         await erase_sources(self._tx, domain)
         if await self.clear(domain):
-            await SqlClearings(self._tx).add(Deleted(shelf_of_domain(domain)))
+            await SqlClearings(self._tx).add(Deleted(domain_collection(domain)))
 
     async def clear(self, domain: str) -> bool:
         """Delete a few documents of a domain that is gone; tell whether there may be more of them."""

@@ -1,4 +1,4 @@
-"""What is said in sessions, on the shelves where it is searched: who is behind with it, and what goes at once."""
+"""What is said in sessions, in the collections where it is searched: who is behind with it, and what goes at once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from weft.capabilities.indexing.collections.model import MEMORY, SESSIONS
 from weft.capabilities.search.items import MemoryKey
 from weft.capabilities.search.session_indexing.cursor import FOLLOWING, REINDEXING, IndexCursor, pending_of
-from weft.storage.sql.collections import SqlShelfStore
+from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.events import SqlEventStore
 from weft.storage.sql.jobs import SqlJobStore
 
@@ -60,19 +60,19 @@ async def most_behind(transaction: Transaction) -> int:
     return 0 if row is None else int(row[0])
 
 
-async def erase_from_shelves(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
-    """Take everything of a session off the shelves: what was said in it, and what these agents remember of it."""
-    shelves = SqlShelfStore(transaction)
-    await shelves.lock(SESSIONS)
-    await shelves.remove_place(SESSIONS, session_id)
+async def erase_from_collections(transaction: Transaction, session_id: str, owners: Sequence[str]) -> None:
+    """Take everything of a session off the collections: what was said in it, and what these agents remember of it."""
+    collections = SqlCollectionStore(transaction)
+    await collections.lock(SESSIONS)
+    await collections.remove_place(SESSIONS, session_id)
     if not owners:
         return
-    await shelves.lock(MEMORY)
+    await collections.lock(MEMORY)
     for owner in owners:
         rows = await transaction.all(
             """
             SELECT number FROM chunks
-            WHERE tenant = $1 AND shelf = $2 AND place = $3 AND SUBSTR(item, 1, $4) = $5 ORDER BY number
+            WHERE tenant = $1 AND collection = $2 AND place = $3 AND SUBSTR(item, 1, $4) = $5 ORDER BY number
             """,
             transaction.tenant,
             MEMORY,
@@ -80,14 +80,14 @@ async def erase_from_shelves(transaction: Transaction, session_id: str, owners: 
             len(within := str(MemoryKey(session_id, ""))),
             within,
         )
-        await shelves.remove(MEMORY, [row[0] for row in rows])
+        await collections.remove(MEMORY, [row[0] for row in rows])
 
 
 async def take_off_message(transaction: Transaction, session_id: str, message_id: int) -> None:
-    """Take a message off its shelf until it comes again for those who may see it now."""
-    shelves = SqlShelfStore(transaction)
-    await shelves.lock(SESSIONS)
-    await shelves.remove_item(SESSIONS, session_id, str(message_id))
+    """Take a message off its collection until it comes again for those who may see it now."""
+    collections = SqlCollectionStore(transaction)
+    await collections.lock(SESSIONS)
+    await collections.remove_item(SESSIONS, session_id, str(message_id))
 
 
 async def first_pending(transaction: Transaction, limit: int) -> Sequence[StoredEvent]:

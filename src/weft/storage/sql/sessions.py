@@ -13,7 +13,7 @@ from weft.storage.sql.agent_context import erase_snapshots
 from weft.storage.sql.deferred_deletions import Deleted, SqlClearings
 from weft.storage.sql.memory import erase_memories, memories_of
 from weft.storage.sql.records import erase_record_items
-from weft.storage.sql.session_index import erase_from_shelves
+from weft.storage.sql.session_index import erase_from_collections
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -176,7 +176,7 @@ class SqlSessionStore:
 
     async def erase(self, session_id: str) -> None:
         owners = [memory.owner for memory in await memories_of(self._tx, session_id)]
-        await erase_from_shelves(self._tx, session_id, owners)
+        await erase_from_collections(self._tx, session_id, owners)
         await erase_memories(self._tx, session_id)
         await erase_snapshots(self._tx, session_id)
         await erase_record_items(self._tx, session_id)

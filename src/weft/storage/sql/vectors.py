@@ -1,4 +1,4 @@
-"""Vectors in pgvector: the nearest of a shelf's vectors of one model, by an index once there are many."""
+"""Vectors in pgvector: the nearest of a collection's vectors of one model, by an index once there are many."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.indexing.collections.model import NearChunk, PackedVectors
-from weft.storage.sql.collections import SqlShelfStore, in_json
+from weft.storage.sql.collections import SqlCollectionStore, in_json
 from weft.storage.sql.database import Scope
 from weft.storage.sql.dialects.postgres_vectors import in_our_order, partition_of
 
@@ -29,7 +29,7 @@ SELECT set_config('hnsw.ef_search', $1, true), set_config('hnsw.iterative_scan',
        set_config('hnsw.max_scan_tuples', '200000', true), set_config('plan_cache_mode', 'force_custom_plan', true)
 """
 _OF_THESE = """
-FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3 AND number {among}$4{end_among}
+FROM chunk_vectors WHERE tenant = $1 AND collection = $2 AND model = $3 AND number {among}$4{end_among}
 """
 # Thousands of vectors in one value: as rows, most of the time would go into taking each of them for itself. The first
 # four bytes of each say how many numbers follow.
@@ -39,23 +39,23 @@ SELECT COALESCE(array_agg(number ORDER BY number), '{{}}'),
 """
 _IS_INDEXED = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)"
 _DIMENSIONS = """
-SELECT vector_dims(vector) FROM chunk_vectors WHERE tenant = $1 AND shelf = $2 AND model = $3 LIMIT 1
+SELECT vector_dims(vector) FROM chunk_vectors WHERE tenant = $1 AND collection = $2 AND model = $3 LIMIT 1
 """
 _INDEXES = """
 SELECT indexname FROM pg_indexes
 WHERE schemaname = current_schema() AND tablename = $1 AND starts_with(indexname, 'nearest_')
 """
-_GROWN = ("chunks (tenant, shelf, number, place, item, version)", "documents (tenant, domain, document_id, state)")
+_GROWN = ("chunks (tenant, collection, number, place, item, version)", "documents (tenant, domain, document_id, state)")
 _QUOTED = "SELECT quote_literal($1), quote_literal($2)"
 
 
 class PgVectors:
-    """The vectors of one shelf and model in PostgreSQL."""
+    """The vectors of one collection and model in PostgreSQL."""
 
-    def __init__(self, database: PostgresDatabase, tenant: str, shelf: str, model: str) -> None:
+    def __init__(self, database: PostgresDatabase, tenant: str, collection: str, model: str) -> None:
         self._database = database
         self._scope = Scope(tenant)
-        self._tenant, self._shelf, self._model = tenant, shelf, model
+        self._tenant, self._collection, self._model = tenant, collection, model
 
     async def nearest(self, vector: bytes, limit: int) -> Sequence[NearChunk]:
         column, fitting = _column(len(vector) // 2), _fitting(len(vector) // 2)
@@ -65,11 +65,11 @@ class PgVectors:
             rows = await transaction.all(
                 f"""
                 SELECT number, 1 - ({column} <=> $1) FROM chunk_vectors
-                WHERE tenant = $2 AND shelf = $3 AND model = $4 AND {fitting} ORDER BY {column} <=> $1 LIMIT $5
+                WHERE tenant = $2 AND collection = $3 AND model = $4 AND {fitting} ORDER BY {column} <=> $1 LIMIT $5
                 """,  # noqa: S608 - our own column
                 vector,
                 self._tenant,
-                self._shelf,
+                self._collection,
                 self._model,
                 limit,
             )
@@ -84,12 +84,12 @@ class PgVectors:
             rows = await transaction.all(
                 f"""
                 SELECT number, 1 - ({column} <=> $1) AS cosine FROM chunk_vectors
-                WHERE tenant = $2 AND shelf = $3 AND model = $4 AND number {{among}}$5{{end_among}} AND {fitting}
+                WHERE tenant = $2 AND collection = $3 AND model = $4 AND number {{among}}$5{{end_among}} AND {fitting}
                 ORDER BY cosine DESC, number LIMIT $6
                 """,  # noqa: S608 - our own column
                 vector,
                 self._tenant,
-                self._shelf,
+                self._collection,
                 self._model,
                 in_json(numbers),
                 limit,
@@ -104,20 +104,20 @@ class PgVectors:
         sql = f"SELECT number, {each} {_OF_THESE} AND {_fitting(dimensions)}"
 
         async def look(transaction: Transaction) -> Sequence[Row]:
-            asked = (self._tenant, self._shelf, self._model, in_json(numbers))
+            asked = (self._tenant, self._collection, self._model, in_json(numbers))
             return await transaction.all(sql, *asked, *vectors)
 
         return {number: cosines for number, *cosines in await self._database.read(self._scope, look)}
 
     async def find(self, numbers: Sequence[int], dimensions: int) -> PackedVectors:
         sql = f"{_PACKED} {_OF_THESE} AND {_fitting(dimensions)}"
-        values = (self._tenant, self._shelf, self._model, in_json(numbers))
+        values = (self._tenant, self._collection, self._model, in_json(numbers))
         row = await self._database.read(self._scope, lambda transaction: transaction.one(sql, *values))
         found, vectors = row if row is not None else ([], b"")
         return PackedVectors(found, in_our_order(vectors))
 
     async def prepare(self) -> bool:
-        name = _index_name(self._tenant, self._shelf, self._model)
+        name = _index_name(self._tenant, self._collection, self._model)
         async with self._database.owning() as connection:
             if not await connection.fetchval("SELECT pg_try_advisory_lock(hashtext($1))", name):
                 return False
@@ -132,14 +132,14 @@ class PgVectors:
 
     async def discard(self) -> None:
         async with self._database.owning() as connection:
-            name = _index_name(self._tenant, self._shelf, self._model)
+            name = _index_name(self._tenant, self._collection, self._model)
             await connection.execute(f"DROP INDEX CONCURRENTLY IF EXISTS {name}")
 
     async def _build(self, connection: Any, name: str) -> bool:  # noqa: ANN401 - asyncpg's own type is private
-        dimensions = await connection.fetchval(_DIMENSIONS, self._tenant, self._shelf, self._model)
+        dimensions = await connection.fetchval(_DIMENSIONS, self._tenant, self._collection, self._model)
         if dimensions is None:
             return False
-        shelf, model = await connection.fetchrow(_QUOTED, self._shelf, self._model)
+        collection, model = await connection.fetchrow(_QUOTED, self._collection, self._model)
         await connection.execute(f"SET maintenance_work_mem = '{_BUILDING_MEMORY}'")
         try:
             await connection.execute(
@@ -147,12 +147,12 @@ class PgVectors:
                 CREATE INDEX CONCURRENTLY {name} ON {partition_of(self._tenant)}
                 USING hnsw ({_column(dimensions)} halfvec_cosine_ops)
                 WITH (m = {_CONNECTIONS}, ef_construction = {_LOOKED_THROUGH_TO_BUILD})
-                WHERE shelf = {shelf} AND model = {model} AND {_fitting(dimensions)}
+                WHERE collection = {collection} AND model = {model} AND {_fitting(dimensions)}
                 """
             )
         finally:
             await connection.execute("RESET maintenance_work_mem")
-        # There is much that was not there: until the planner knows, it reads whole shelves where a few rows are wanted.
+        # After a bulk insert: with stale statistics the planner reads whole collections where a few rows are needed.
         for table in _GROWN:
             await connection.execute(f"ANALYZE {table}")
         return True
@@ -162,9 +162,11 @@ async def drop_unused_indexes(database: PostgresDatabase, tenant: str) -> None:
     """Drop the indexes of vectors of which none is there any more."""
 
     async def used(transaction: Transaction) -> set[str]:
-        store = SqlShelfStore(transaction)
+        store = SqlCollectionStore(transaction)
         return {
-            _index_name(tenant, shelf, model) for shelf in await store.names() for model in await store.models(shelf)
+            _index_name(tenant, collection, model)
+            for collection in await store.names()
+            for model in await store.models(collection)
         }
 
     known = await database.read(Scope(tenant), used)
@@ -196,8 +198,8 @@ def _fitting(dimensions: int) -> str:
     return f"vector_dims(vector) = {dimensions}"
 
 
-def _index_name(tenant: str, shelf: str, model: str) -> str:
-    names = f"{tenant}\0{shelf}\0{model}"
+def _index_name(tenant: str, collection: str, model: str) -> str:
+    names = f"{tenant}\0{collection}\0{model}"
     return f"nearest_{hashlib.sha256(names.encode()).hexdigest()[:24]}"
 
 

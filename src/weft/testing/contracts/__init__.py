@@ -8,7 +8,7 @@ from weft.testing.contracts.access import AccessStoreContract, AuditStoreContrac
 from weft.testing.contracts.agent_context import SnapshotStoreContract
 from weft.testing.contracts.board import ConventionStoreContract, EntryStoreContract
 from weft.testing.contracts.checkouts import SwitchStoreContract
-from weft.testing.contracts.collections import ShelfStoreContract
+from weft.testing.contracts.collections import CollectionStoreContract
 from weft.testing.contracts.embeddings import EmbedderContract, TenantModelStoreContract, VectorStoreContract
 from weft.testing.contracts.events import EventStoreContract
 from weft.testing.contracts.history import LineStoreContract
@@ -37,6 +37,7 @@ __all__ = [
     "AccessStoreContract",
     "AuditStoreContract",
     "BranchContract",
+    "CollectionStoreContract",
     "ContractStores",
     "ConventionStoreContract",
     "DocumentStoreContract",
@@ -57,7 +58,6 @@ __all__ = [
     "RetentionRulesContract",
     "ReviewStoreContract",
     "SessionStoreContract",
-    "ShelfStoreContract",
     "SnapshotIndexContract",
     "SnapshotStoreContract",
     "SourceStoreContract",

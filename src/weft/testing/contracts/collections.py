@@ -1,4 +1,4 @@
-"""The contract of ShelfStore."""
+"""The contract of CollectionStore."""
 # ruff: noqa: PLR2004, S101 - tests that others run
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from weft.capabilities.indexing.collections.model import NewChunk, Removal, Return, ShelfState
+from weft.capabilities.indexing.collections.model import CollectionState, NewChunk, Removal, Return
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.testing.contracts.stores import ContractStores
 
-SHELF, OTHER = "domain:a", "domain:b"
+COLLECTION, OTHER = "domain:a", "domain:b"
 MODEL, NEXT_MODEL = "m", "n"
 CHUNK = NewChunk(
     source="document",
@@ -49,147 +49,153 @@ def vectors(count: int) -> Sequence[bytes]:
     return [bytes([place, 0x3C, 0, 0xBC]) for place in range(count)]
 
 
-class ShelfStoreContract:
-    """Everything that happens to a shelf takes the next number, so that a copy knows what it has missed."""
+class CollectionStoreContract:
+    """Everything that happens to a collection takes the next number, so that a copy knows what it has missed."""
 
     async def test_chunks_are_found_as_they_were_added(self, stores: ContractStores) -> None:
-        numbers = await stores.shelves.add(SHELF, parts(100), {MODEL: vectors(100)})
+        numbers = await stores.collections.add(COLLECTION, parts(100), {MODEL: vectors(100)})
         assert list(numbers) == list(range(1, 101))
-        found = await stores.shelves.find(SHELF, [100, 3, 3, 999])
+        found = await stores.collections.find(COLLECTION, [100, 3, 3, 999])
         assert [chunk.chunk_id for chunk in found] == ["domain:a/3", "domain:a/100"]
         known = {name: getattr(found[0], name) for name in NewChunk.__struct_fields__}
         assert NewChunk(**known) == structs.replace(CHUNK, ordinal=2)
-        assert await stores.shelves.vectors(SHELF, MODEL, [3, 100]) == {3: vectors(3)[2], 100: vectors(100)[99]}
-        assert await stores.shelves.vectors(SHELF, NEXT_MODEL, [3]) == {}
-        assert (list(await stores.shelves.find(SHELF, [])), await stores.shelves.vectors(SHELF, MODEL, [])) == ([], {})
+        assert await stores.collections.vectors(COLLECTION, MODEL, [3, 100]) == {
+            3: vectors(3)[2],
+            100: vectors(100)[99],
+        }
+        assert await stores.collections.vectors(COLLECTION, NEXT_MODEL, [3]) == {}
+        assert (
+            list(await stores.collections.find(COLLECTION, [])),
+            await stores.collections.vectors(COLLECTION, MODEL, []),
+        ) == ([], {})
 
     async def test_numbers_go_on_and_are_never_used_again(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, parts(3), {})
-        assert await stores.shelves.remove(SHELF, [2, 3, 3, 7]) == 2
-        assert list(await stores.shelves.add(SHELF, parts(2), {})) == [6, 7]
-        state = await stores.shelves.state(SHELF)
+        await stores.collections.add(COLLECTION, parts(3), {})
+        assert await stores.collections.remove(COLLECTION, [2, 3, 3, 7]) == 2
+        assert list(await stores.collections.add(COLLECTION, parts(2), {})) == [6, 7]
+        state = await stores.collections.state(COLLECTION)
         assert (state.number, state.chunks) == (7, 3)
-        assert list(await stores.shelves.removals_after(SHELF, 0, 10)) == [Removal(4, 2), Removal(5, 3)]
-        assert list(await stores.shelves.removals_after(SHELF, 4, 10)) == [Removal(5, 3)]
+        assert list(await stores.collections.removals_after(COLLECTION, 0, 10)) == [Removal(4, 2), Removal(5, 3)]
+        assert list(await stores.collections.removals_after(COLLECTION, 4, 10)) == [Removal(5, 3)]
 
     async def test_what_is_removed_takes_its_vectors_of_every_model_along(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, parts(3), {MODEL: vectors(3), NEXT_MODEL: vectors(3)})
-        await stores.shelves.remove(SHELF, [1, 3])
-        assert [await stores.shelves.count_vectors(SHELF, model) for model in (MODEL, NEXT_MODEL)] == [1, 1]
+        await stores.collections.add(COLLECTION, parts(3), {MODEL: vectors(3), NEXT_MODEL: vectors(3)})
+        await stores.collections.remove(COLLECTION, [1, 3])
+        assert [await stores.collections.count_vectors(COLLECTION, model) for model in (MODEL, NEXT_MODEL)] == [1, 1]
 
     async def test_what_stands_behind_a_number_comes_in_order(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, parts(4), {MODEL: vectors(4)})
-        await stores.shelves.remove(SHELF, [3])
-        standing = await stores.shelves.standing_after(SHELF, 1, 10, MODEL)
+        await stores.collections.add(COLLECTION, parts(4), {MODEL: vectors(4)})
+        await stores.collections.remove(COLLECTION, [3])
+        standing = await stores.collections.standing_after(COLLECTION, 1, 10, MODEL)
         assert [(chunk.number, chunk.vector) for chunk in standing] == [(2, vectors(4)[1]), (4, vectors(4)[3])]
-        first = (await stores.shelves.standing_after(SHELF, 0, 1, None))[0]
+        first = (await stores.collections.standing_after(COLLECTION, 0, 1, None))[0]
         assert (first.number, first.vector, first.terms, first.pinned) == (1, None, CHUNK.terms, True)
         assert (first.scope, first.importance, first.version) == (CHUNK.scope, 0.75, 2)
 
     async def test_an_item_goes_as_a_whole_or_by_its_older_versions(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, [*parts(2, version=1), *parts(2, version=2)], {})
-        await stores.shelves.add(SHELF, parts(1, item="other.md"), {})
-        assert await stores.shelves.remove_item(SHELF, "a", "guide.md", before=2) == 2
-        assert [chunk.version for chunk in await stores.shelves.of_item(SHELF, "a", "guide.md")] == [2, 2]
-        assert await stores.shelves.remove_item(SHELF, "a", "guide.md") == 2
-        assert (await stores.shelves.state(SHELF)).chunks == 1
+        await stores.collections.add(COLLECTION, [*parts(2, version=1), *parts(2, version=2)], {})
+        await stores.collections.add(COLLECTION, parts(1, item="other.md"), {})
+        assert await stores.collections.remove_item(COLLECTION, "a", "guide.md", before=2) == 2
+        assert [chunk.version for chunk in await stores.collections.of_item(COLLECTION, "a", "guide.md")] == [2, 2]
+        assert await stores.collections.remove_item(COLLECTION, "a", "guide.md") == 2
+        assert (await stores.collections.state(COLLECTION)).chunks == 1
 
     async def test_the_parts_of_an_item_come_in_their_order(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, parts(5)[::-1], {})
-        found = await stores.shelves.of_item(SHELF, "a", "guide.md", 2)
+        await stores.collections.add(COLLECTION, parts(5)[::-1], {})
+        found = await stores.collections.of_item(COLLECTION, "a", "guide.md", 2)
         assert [chunk.ordinal for chunk in found] == [0, 1, 2, 3, 4]
-        stretch = await stores.shelves.stretch(SHELF, "a", "guide.md", 2, 1, 3)
+        stretch = await stores.collections.stretch(COLLECTION, "a", "guide.md", 2, 1, 3)
         assert [chunk.ordinal for chunk in stretch] == [1, 2, 3]
-        assert list(await stores.shelves.of_item(SHELF, "a", "guide.md", 1)) == []
-        assert list(await stores.shelves.numbers_of(SHELF, "a", "guide.md", 2)) == [5, 4, 3, 2, 1]
-        assert list(await stores.shelves.numbers_of(SHELF, "a", "guide.md", 1)) == []
+        assert list(await stores.collections.of_item(COLLECTION, "a", "guide.md", 1)) == []
+        assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 2)) == [5, 4, 3, 2, 1]
+        assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 1)) == []
 
     @pytest.mark.req("CE-E")
-    async def test_what_stands_on_no_shelf_any_more_is_forgotten(
+    async def test_what_stands_on_no_collection_any_more_is_forgotten(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
         for where in (stores, elsewhere):
             await where.vectors.keep("m", {CHUNK.digest: b"v"}, 10)
         await stores.vectors.keep("n", {CHUNK.digest: b"v", b"other": b"v"}, 10)
-        await stores.shelves.add(SHELF, parts(2), {})
-        await stores.shelves.add(OTHER, parts(2), {})
-        await stores.shelves.remove(SHELF, [1])
-        await stores.shelves.remove_shelf(OTHER)
+        await stores.collections.add(COLLECTION, parts(2), {})
+        await stores.collections.add(OTHER, parts(2), {})
+        await stores.collections.remove(COLLECTION, [1])
+        await stores.collections.remove_collection(OTHER)
         assert await stores.vectors.count() == 3
-        await stores.shelves.remove(SHELF, [2])
+        await stores.collections.remove(COLLECTION, [2])
         assert (await stores.vectors.count(), await elsewhere.vectors.count()) == (1, 1)
 
     @pytest.mark.req("CE-E")
-    async def test_what_stood_on_a_shelf_that_is_taken_away_is_forgotten(self, stores: ContractStores) -> None:
+    async def test_what_stood_on_a_collection_that_is_taken_away_is_forgotten(self, stores: ContractStores) -> None:
         for model in ("m", "n"):
             await stores.vectors.keep(model, {CHUNK.digest: b"v", b"other": b"v"}, 10)
-        await stores.shelves.add(SHELF, parts(2), {})
-        await stores.shelves.remove_shelf(SHELF)
+        await stores.collections.add(COLLECTION, parts(2), {})
+        await stores.collections.remove_collection(COLLECTION)
         assert await stores.vectors.count() == 2
         assert await stores.vectors.find("m", [CHUNK.digest]) == {}
 
     async def test_a_place_goes_with_all_that_belongs_to_it(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, [*parts(2), *parts(2, place="b")], {MODEL: vectors(4)})
-        await stores.shelves.remove_place(SHELF, "a")
-        newest = await stores.shelves.newest(SHELF, ["a", "b"], 10)
+        await stores.collections.add(COLLECTION, [*parts(2), *parts(2, place="b")], {MODEL: vectors(4)})
+        await stores.collections.remove_place(COLLECTION, "a")
+        newest = await stores.collections.newest(COLLECTION, ["a", "b"], 10)
         assert [(chunk.number, chunk.place) for chunk in newest] == [(4, "b"), (3, "b")]
 
     async def test_the_newest_of_some_places_are_found(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, [*parts(1, place="b"), *parts(300)], {})
-        assert [chunk.number for chunk in await stores.shelves.newest(SHELF, ["b"], 3)] == [1]
-        assert [chunk.number for chunk in await stores.shelves.newest(SHELF, ["a", "b"], 2)] == [301, 300]
+        await stores.collections.add(COLLECTION, [*parts(1, place="b"), *parts(300)], {})
+        assert [chunk.number for chunk in await stores.collections.newest(COLLECTION, ["b"], 3)] == [1]
+        assert [chunk.number for chunk in await stores.collections.newest(COLLECTION, ["a", "b"], 2)] == [301, 300]
 
-    async def test_a_shelf_that_is_put_up_again_is_another_one(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, parts(2), {MODEL: vectors(2)})
-        await stores.shelves.add(OTHER, parts(1), {MODEL: vectors(1)})
-        before = await stores.shelves.state(SHELF)
-        await stores.shelves.remove_shelf(SHELF)
-        assert await stores.shelves.state(SHELF) == ShelfState()
-        assert list(await stores.shelves.names()) == [OTHER]
-        assert await stores.shelves.count_vectors(SHELF, MODEL) == 0
-        await stores.shelves.add(SHELF, parts(2), {})
-        again = await stores.shelves.state(SHELF)
+    async def test_a_collection_that_is_put_up_again_is_another_one(self, stores: ContractStores) -> None:
+        await stores.collections.add(COLLECTION, parts(2), {MODEL: vectors(2)})
+        await stores.collections.add(OTHER, parts(1), {MODEL: vectors(1)})
+        before = await stores.collections.state(COLLECTION)
+        await stores.collections.remove_collection(COLLECTION)
+        assert await stores.collections.state(COLLECTION) == CollectionState()
+        assert list(await stores.collections.names()) == [OTHER]
+        assert await stores.collections.count_vectors(COLLECTION, MODEL) == 0
+        await stores.collections.add(COLLECTION, parts(2), {})
+        again = await stores.collections.state(COLLECTION)
         assert (again.number, again.chunks) == (before.number, before.chunks)
         assert again.birth not in {before.birth, 0}
 
     async def test_vectors_of_a_further_model_are_announced(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, parts(4), {MODEL: vectors(4)})
-        await stores.shelves.remove(SHELF, [2])
-        lacking = await stores.shelves.without_vector(SHELF, NEXT_MODEL, 0, 10)
+        await stores.collections.add(COLLECTION, parts(4), {MODEL: vectors(4)})
+        await stores.collections.remove(COLLECTION, [2])
+        lacking = await stores.collections.without_vector(COLLECTION, NEXT_MODEL, 0, 10)
         assert [chunk.number for chunk in lacking] == [1, 3, 4]
         given = dict(zip((1, 2, 3), vectors(3), strict=True))
-        assert await stores.shelves.add_vectors(SHELF, NEXT_MODEL, given) == 2
-        assert list(await stores.shelves.returns_after(SHELF, NEXT_MODEL, 5, 10)) == [Return(6, 1, 3)]
-        assert list(await stores.shelves.returns_after(SHELF, MODEL, 0, 10)) == []
-        assert (await stores.shelves.state(SHELF)).number == 6
-        again = await stores.shelves.standing_between(SHELF, 1, 3, NEXT_MODEL)
+        assert await stores.collections.add_vectors(COLLECTION, NEXT_MODEL, given) == 2
+        assert list(await stores.collections.returns_after(COLLECTION, NEXT_MODEL, 5, 10)) == [Return(6, 1, 3)]
+        assert list(await stores.collections.returns_after(COLLECTION, MODEL, 0, 10)) == []
+        assert (await stores.collections.state(COLLECTION)).number == 6
+        again = await stores.collections.standing_between(COLLECTION, 1, 3, NEXT_MODEL)
         assert [(chunk.number, chunk.vector) for chunk in again] == [(1, vectors(3)[0]), (3, vectors(3)[2])]
-        assert [chunk.number for chunk in await stores.shelves.without_vector(SHELF, NEXT_MODEL, 0, 10)] == [4]
+        assert [chunk.number for chunk in await stores.collections.without_vector(COLLECTION, NEXT_MODEL, 0, 10)] == [4]
 
     async def test_changes_beyond_those_that_are_kept_are_forgotten(
         self, stores: ContractStores, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("weft.capabilities.indexing.collections.model._FEWEST_KEPT", 2)
-        await stores.shelves.add(SHELF, parts(9), {MODEL: vectors(9)})
-        await stores.shelves.add_vectors(SHELF, NEXT_MODEL, {1: vectors(1)[0]})
-        await stores.shelves.remove(SHELF, [2, 3, 4, 5, 6, 7, 8])
-        assert (await stores.shelves.state(SHELF)).forgettable == 13
-        assert not await stores.shelves.forget_changes(SHELF)
-        state = await stores.shelves.state(SHELF)
+        await stores.collections.add(COLLECTION, parts(9), {MODEL: vectors(9)})
+        await stores.collections.add_vectors(COLLECTION, NEXT_MODEL, {1: vectors(1)[0]})
+        await stores.collections.remove(COLLECTION, [2, 3, 4, 5, 6, 7, 8])
+        assert (await stores.collections.state(COLLECTION)).forgettable == 13
+        assert not await stores.collections.forget_changes(COLLECTION)
+        state = await stores.collections.state(COLLECTION)
         assert (state.number, state.forgotten, state.forgettable) == (17, 13, 0)
-        assert [each.number for each in await stores.shelves.removals_after(SHELF, 0, 10)] == [14, 15, 16, 17]
-        assert list(await stores.shelves.returns_after(SHELF, NEXT_MODEL, 0, 10)) == []
+        assert [each.number for each in await stores.collections.removals_after(COLLECTION, 0, 10)] == [14, 15, 16, 17]
+        assert list(await stores.collections.returns_after(COLLECTION, NEXT_MODEL, 0, 10)) == []
 
     async def test_vectors_of_a_model_are_dropped_bit_by_bit(self, stores: ContractStores) -> None:
-        await stores.shelves.add(SHELF, parts(5), {MODEL: vectors(5), NEXT_MODEL: vectors(5)})
-        assert [await stores.shelves.drop_vectors(SHELF, MODEL, 3) for _ in range(3)] == [3, 2, 0]
-        assert await stores.shelves.count_vectors(SHELF, NEXT_MODEL) == 5
+        await stores.collections.add(COLLECTION, parts(5), {MODEL: vectors(5), NEXT_MODEL: vectors(5)})
+        assert [await stores.collections.drop_vectors(COLLECTION, MODEL, 3) for _ in range(3)] == [3, 2, 0]
+        assert await stores.collections.count_vectors(COLLECTION, NEXT_MODEL) == 5
 
-    async def test_tenants_have_their_own_shelves(self, stores: ContractStores, elsewhere: ContractStores) -> None:
-        await stores.shelves.add(SHELF, parts(2), {MODEL: vectors(2)})
-        assert await elsewhere.shelves.state(SHELF) == ShelfState()
-        assert list(await elsewhere.shelves.find(SHELF, [1, 2])) == []
-        assert await elsewhere.shelves.vectors(SHELF, MODEL, [1]) == {}
-        assert await elsewhere.shelves.remove(SHELF, [1]) == 0
-        assert list(await elsewhere.shelves.add(SHELF, parts(1), {MODEL: vectors(1)})) == [1]
-        assert await stores.shelves.count_vectors(SHELF, MODEL) == 2
+    async def test_tenants_have_their_own_collections(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+        await stores.collections.add(COLLECTION, parts(2), {MODEL: vectors(2)})
+        assert await elsewhere.collections.state(COLLECTION) == CollectionState()
+        assert list(await elsewhere.collections.find(COLLECTION, [1, 2])) == []
+        assert await elsewhere.collections.vectors(COLLECTION, MODEL, [1]) == {}
+        assert await elsewhere.collections.remove(COLLECTION, [1]) == 0
+        assert list(await elsewhere.collections.add(COLLECTION, parts(1), {MODEL: vectors(1)})) == [1]
+        assert await stores.collections.count_vectors(COLLECTION, MODEL) == 2

@@ -102,7 +102,7 @@ class VectorStoreContract:
         await stores.vectors.keep("m", dict.fromkeys(DIGESTS[:3], b"v"), 10)
         await stores.vectors.keep("m", {DIGESTS[3]: b"v"}, 10, "asked")
         await stores.vectors.keep("m", {DIGESTS[4]: b"v"}, 20)
-        await stores.shelves.add("domain:a", [structs.replace(CHUNK, digest=DIGESTS[0])], {})
+        await stores.collections.add("domain:a", [structs.replace(CHUNK, digest=DIGESTS[0])], {})
         assert [await stores.vectors.review(20, 100, 2) for _ in range(3)] == [3, 1, 0]
         left = await stores.vectors.find("m", DIGESTS[:5])
         assert {digest: found.used_at for digest, found in left.items()} == {DIGESTS[0]: 100, DIGESTS[4]: 20}

@@ -29,7 +29,7 @@ class MoveStoreContract:
             comparable=False,
             took_over_at=20,
             finished_at=30,
-            shelf="sessions",
+            collection="sessions",
             number=7,
             embedded=9,
             comparison=ModelComparison(probes=4, recall_before=0.75, recall_after=1.0, agreement=0.5),

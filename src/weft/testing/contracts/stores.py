@@ -12,7 +12,7 @@ from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.events.webhooks.store import WebhookStore
 from weft.capabilities.history.operation_ports import PruningLog, RetentionRules, ReviewStore, SnapshotIndex
 from weft.capabilities.history.store import LineStore, SwitchStore
-from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
 from weft.capabilities.indexing.model_migration.store import MoveStore
 from weft.capabilities.knowledge.sources.store import SourceStore
@@ -52,7 +52,7 @@ class ContractStores(Protocol):
     retention: RetentionRules
     reviews: ReviewStore
     sessions: SessionStore
-    shelves: ShelfStore
+    collections: CollectionStore
     snapshot_index: SnapshotIndex
     sources: SourceStore
     snapshots: SnapshotStore

@@ -1,4 +1,4 @@
-"""What a chunk is, and which shelf it stands on."""
+"""What a chunk is, and which collection it stands on."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FEWEST_KEPT = 50_000
 WHOLE_PLACE = ""
 
 
-def shelf_of_domain(domain: str) -> str:
-    """Return the shelf that the documents of a domain stand on."""
+def domain_collection(domain: str) -> str:
+    """Return the collection that the documents of a domain stand on."""
     return f"{_DOMAIN}{domain}"
 
 
-def domain_of_shelf(shelf: str) -> str | None:
-    """Return the domain whose documents stand on a shelf; None if it is no domain's."""
-    return shelf.removeprefix(_DOMAIN) if shelf.startswith(_DOMAIN) else None
+def collection_domain(collection: str) -> str | None:
+    """Return the domain whose documents stand in a collection; None if it is no domain's."""
+    return collection.removeprefix(_DOMAIN) if collection.startswith(_DOMAIN) else None
 
 
 def embedded_text(heading: str, text: str, speaker: str = "") -> str:
@@ -78,25 +78,25 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Chunk(NewChunk, frozen=True, kw_only=True, gc=False):
-    """A chunk on a shelf, under the number that it got there."""
+    """A chunk in a collection, under the number that it got there."""
 
-    shelf: str
+    collection: str
     number: int
 
     @property
     def chunk_id(self) -> str:
-        return f"{self.shelf}/{self.number}"
+        return f"{self.collection}/{self.number}"
 
 
 def changes_kept(chunks: int) -> int:
-    """Return how many changes of a shelf are told to whoever has not seen them: who missed more reads it all anew."""
+    """Return how many changes of a collection are retained; a replica that missed more reads it from the start."""
     return 2 * max(chunks, _FEWEST_KEPT)
 
 
-class ShelfState(msgspec.Struct, frozen=True):
-    """How much has happened to a shelf, and how many chunks stand on it.
+class CollectionState(msgspec.Struct, frozen=True):
+    """How much has happened to a collection, and how many chunks stand on it.
 
-    A shelf that was taken away and put up again has another ``birth``: nothing that was known of it is true any more.
+    A collection that was deleted and created again has another ``birth``: replicas of the old one are invalid.
     What was removed, or got further vectors, up to the number ``forgotten`` is not told any more.
     """
 
@@ -141,7 +141,7 @@ class PackedVectors(msgspec.Struct, frozen=True, gc=False):
 
 
 class IndexedChunk(msgspec.Struct, frozen=True, gc=False):
-    """What a copy of a shelf keeps of one chunk: everything that ranking asks for. The vector is in halves."""
+    """What a copy of a collection keeps of one chunk: everything that ranking asks for. The vector is in halves."""
 
     number: int
     source: Source

@@ -1,4 +1,4 @@
-"""What shelves need of storage."""
+"""What collections need of storage."""
 
 from __future__ import annotations
 
@@ -7,117 +7,121 @@ from typing import Protocol
 
 from weft.capabilities.indexing.collections.model import (
     Chunk,
+    CollectionState,
     IndexedChunk,
     NearChunk,
     NewChunk,
     PackedVectors,
     Removal,
     Return,
-    ShelfState,
 )
 
 
-class ShelfStore(Protocol):
-    """The shelves of the transaction's tenant. Whoever changes one keeps other writers of it waiting until the end."""
+class CollectionStore(Protocol):
+    """Collections of the transaction's tenant. A write locks its collection until the transaction ends."""
 
     async def names(self) -> Sequence[str]:
-        """Return the shelves there are."""
+        """Return the collections there are."""
         ...
 
-    async def state(self, shelf: str) -> ShelfState: ...
+    async def state(self, collection: str) -> CollectionState: ...
 
-    async def lock(self, shelf: str) -> None:
-        """Keep other writers of a shelf waiting until the transaction ends: what is looked at now stays so."""
+    async def lock(self, collection: str) -> None:
+        """Keep other writers of a collection waiting until the transaction ends: what is looked at now stays so."""
         ...
 
     async def add(
-        self, shelf: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes]]
+        self, collection: str, chunks: Sequence[NewChunk], vectors: Mapping[str, Sequence[bytes]]
     ) -> Sequence[int]:
-        """Put chunks on a shelf, with a vector of each for every model named; return their numbers."""
+        """Put chunks in a collection, with a vector of each for every model named; return their numbers."""
         ...
 
-    async def remove(self, shelf: str, numbers: Sequence[int]) -> int:
-        """Take chunks off a shelf; return how many were there."""
+    async def remove(self, collection: str, numbers: Sequence[int]) -> int:
+        """Take chunks off a collection; return how many were there."""
         ...
 
-    async def remove_item(self, shelf: str, place: str, item: str, *, before: int | None = None) -> int:
-        """Take an item off a shelf: all of it, or its versions before this one."""
+    async def remove_item(self, collection: str, place: str, item: str, *, before: int | None = None) -> int:
+        """Take an item off a collection: all of it, or its versions before this one."""
         ...
 
-    async def remove_place(self, shelf: str, place: str) -> None:
-        """Take everything off a shelf that belongs to a place that is gone: of very much, the rest goes by and by.
+    async def remove_place(self, collection: str, place: str) -> None:
+        """Take everything off a collection that belongs to a place that is gone: of very much, the rest goes by and by.
 
         Until then nothing may come to the same place.
         """
         ...
 
-    async def remove_shelf(self, shelf: str) -> None:
-        """Take a whole shelf away, with its vectors: of very much, the rest goes by and by, and counts no more.
+    async def remove_collection(self, collection: str) -> None:
+        """Take a whole collection away, with its vectors: of very much, the rest goes by and by, and counts no more.
 
-        Until then nothing may come to a shelf of this name.
+        Until then nothing may come to a collection of this name.
         """
         ...
 
-    async def forget_changes(self, shelf: str) -> bool:
+    async def forget_changes(self, collection: str) -> bool:
         """Drop a few of the removals and returns that need not be told any more; tell whether there may be more."""
         ...
 
-    async def find(self, shelf: str, numbers: Sequence[int]) -> Sequence[Chunk]:
+    async def find(self, collection: str, numbers: Sequence[int]) -> Sequence[Chunk]:
         """Return those of the chunks that are there, in order of their numbers."""
         ...
 
-    async def of_item(self, shelf: str, place: str, item: str, version: int | None = None) -> Sequence[Chunk]:
+    async def of_item(self, collection: str, place: str, item: str, version: int | None = None) -> Sequence[Chunk]:
         """Return the chunks of an item, in order: of one version, or of all."""
         ...
 
-    async def numbers_of(self, shelf: str, place: str, item: str, version: int) -> Sequence[int]:
+    async def numbers_of(self, collection: str, place: str, item: str, version: int) -> Sequence[int]:
         """Return the numbers of the chunks of one version of an item."""
         ...
 
-    async def stretch(self, shelf: str, place: str, item: str, version: int, first: int, last: int) -> Sequence[Chunk]:
+    async def stretch(
+        self, collection: str, place: str, item: str, version: int, first: int, last: int
+    ) -> Sequence[Chunk]:
         """Return the chunks of one version of an item from one to another, by where they stand in it."""
         ...
 
-    async def newest(self, shelf: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
+    async def newest(self, collection: str, places: Sequence[str], limit: int) -> Sequence[Chunk]:
         """Return the latest chunks of these places, newest first."""
         ...
 
-    async def standing_after(self, shelf: str, number: int, limit: int, model: str | None) -> Sequence[IndexedChunk]:
-        """Return what a copy of the shelf keeps of the chunks behind a number, with vectors of a model if one is named.
+    async def standing_after(
+        self, collection: str, number: int, limit: int, model: str | None
+    ) -> Sequence[IndexedChunk]:
+        """Return what a replica keeps of the chunks after a number, with vectors of a model if one is named.
 
         What has no vector of that model yet comes without.
         """
         ...
 
-    async def standing_between(self, shelf: str, first: int, last: int, model: str) -> Sequence[IndexedChunk]:
-        """Return what a copy of the shelf keeps of the chunks between two numbers, with vectors of a model."""
+    async def standing_between(self, collection: str, first: int, last: int, model: str) -> Sequence[IndexedChunk]:
+        """Return what a copy of the collection keeps of the chunks between two numbers, with vectors of a model."""
         ...
 
-    async def removals_after(self, shelf: str, number: int, limit: int) -> Sequence[Removal]: ...
+    async def removals_after(self, collection: str, number: int, limit: int) -> Sequence[Removal]: ...
 
-    async def returns_after(self, shelf: str, model: str, number: int, limit: int) -> Sequence[Return]:
+    async def returns_after(self, collection: str, model: str, number: int, limit: int) -> Sequence[Return]:
         """Return which chunks got vectors of a model behind a number, after they came."""
         ...
 
-    async def vectors(self, shelf: str, model: str, numbers: Sequence[int]) -> Mapping[int, bytes]: ...
+    async def vectors(self, collection: str, model: str, numbers: Sequence[int]) -> Mapping[int, bytes]: ...
 
-    async def add_vectors(self, shelf: str, model: str, vectors: Mapping[int, bytes]) -> int:
+    async def add_vectors(self, collection: str, model: str, vectors: Mapping[int, bytes]) -> int:
         """Add vectors of a further model to chunks that are still there; return how many."""
         ...
 
-    async def without_vector(self, shelf: str, model: str, after: int, limit: int) -> Sequence[Chunk]:
+    async def without_vector(self, collection: str, model: str, after: int, limit: int) -> Sequence[Chunk]:
         """Return chunks behind a number that have no vector of a model."""
         ...
 
-    async def count_vectors(self, shelf: str, model: str) -> int: ...
+    async def count_vectors(self, collection: str, model: str) -> int: ...
 
-    async def drop_vectors(self, shelf: str, model: str, limit: int) -> int:
+    async def drop_vectors(self, collection: str, model: str, limit: int) -> int:
         """Drop that many vectors of a model; return how many were dropped."""
         ...
 
 
 class VectorSearch(Protocol):
-    """The vectors of one shelf and model, where a database itself finds the nearest. Vectors are in halves."""
+    """The vectors of one collection and model, where a database itself finds the nearest. Vectors are in halves."""
 
     async def nearest(self, vector: bytes, limit: int) -> Sequence[NearChunk]:
         """Return the nearest chunks, the nearest first; of many, a few may be missed."""

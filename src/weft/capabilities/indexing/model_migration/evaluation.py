@@ -14,7 +14,7 @@ from weft.capabilities.indexing.model_migration.model import ModelComparison
 
 if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.model import Chunk
-    from weft.capabilities.indexing.collections.store import ShelfStore
+    from weft.capabilities.indexing.collections.store import CollectionStore
 
 FIRST = 10
 _MOST_PROBES = 200
@@ -26,7 +26,7 @@ _MOST_CHARACTERS = 200
 class Probe(NamedTuple):
     """A question, and the chunk that answers it; none if the question was really asked."""
 
-    shelf: str
+    collection: str
     text: str
     number: int | None
 
@@ -46,16 +46,16 @@ def probe_of(chunk: Chunk) -> Probe | None:
     if not telling:
         return None
     # Always the same one of a chunk, but not always the first.
-    return Probe(chunk.shelf, telling[chunk.digest[0] % len(telling)], chunk.number)
+    return Probe(chunk.collection, telling[chunk.digest[0] % len(telling)], chunk.number)
 
 
-async def probes_in(shelf: str, shelves: ShelfStore, shares: int) -> list[Probe]:
-    """Return questions for chunks that stand far apart on a shelf: its share of as many as are asked."""
+async def probes_in(collection: str, collections: CollectionStore, shares: int) -> list[Probe]:
+    """Return questions for chunks that stand far apart in a collection: its share of as many as are asked."""
     wanted = max(1, _MOST_PROBES // shares)
-    last = (await shelves.state(shelf)).number
+    last = (await collections.state(collection)).number
     places = sorted({last * each // wanted for each in range(wanted)})
-    numbers = [await shelves.standing_after(shelf, place, 1, None) for place in places]
-    chunks = await shelves.find(shelf, sorted({found[0].number for found in numbers if found}))
+    numbers = [await collections.standing_after(collection, place, 1, None) for place in places]
+    chunks = await collections.find(collection, sorted({found[0].number for found in numbers if found}))
     return [probe for probe in map(probe_of, chunks) if probe is not None]
 
 

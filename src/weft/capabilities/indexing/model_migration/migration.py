@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.indexing.collections.model import Chunk
-from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Model
 from weft.capabilities.indexing.embeddings.model_selection import models_to_fill
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
@@ -34,10 +34,10 @@ _LONGEST_PROBLEM = 500
 
 
 class ChunkBatch(NamedTuple):
-    """Chunks of a shelf that have no vector of the new model yet."""
+    """Chunks of a collection that have no vector of the new model yet."""
 
     move: Move
-    shelf: str
+    collection: str
     chunks: Sequence[Chunk]
 
 
@@ -47,7 +47,7 @@ class Moves(msgspec.Struct, frozen=True):
     actor: Actor
     moves: MoveStore
     models: TenantModelStore
-    shelves: ShelfStore
+    collections: CollectionStore
     outbox: Outbox
     clock: Clock
 
@@ -85,17 +85,17 @@ class Moves(msgspec.Struct, frozen=True):
         return await self._save(structs.replace(move, state="cancelled"), "model_move.cancelled")
 
     async def next_batch(self) -> ChunkBatch | None:
-        """Return what is next to be embedded; None when every shelf is done."""
+        """Return what is next to be embedded; None when every collection is done."""
         move = await self.moves.find()
         if move is None or move.state != "embedding":
             return None
-        for shelf in await self.shelves.names():
-            if shelf < move.shelf:
+        for collection in await self.collections.names():
+            if collection < move.collection:
                 continue
-            after = move.number if shelf == move.shelf else 0
-            chunks = await self.shelves.without_vector(shelf, move.to_model, after, _EMBEDDED_AT_ONCE)
+            after = move.number if collection == move.collection else 0
+            chunks = await self.collections.without_vector(collection, move.to_model, after, _EMBEDDED_AT_ONCE)
             if chunks:
-                return ChunkBatch(move, shelf, chunks)
+                return ChunkBatch(move, collection, chunks)
         return None
 
     async def keep(self, batch: ChunkBatch, vectors: Mapping[int, bytes]) -> None:
@@ -103,19 +103,23 @@ class Moves(msgspec.Struct, frozen=True):
         move = await self._standing("embedding")
         if move is None or move != batch.move:
             return
-        added = await self.shelves.add_vectors(batch.shelf, move.to_model, vectors)
+        added = await self.collections.add_vectors(batch.collection, move.to_model, vectors)
         last, embedded = batch.chunks[-1].number, move.embedded + added
-        await self.moves.save(structs.replace(move, shelf=batch.shelf, number=last, embedded=embedded, problem=None))
+        await self.moves.save(
+            structs.replace(move, collection=batch.collection, number=last, embedded=embedded, problem=None)
+        )
 
     async def whole_up_to(self) -> Mapping[str, int]:
-        """Return up to which number of its shelf every chunk has a vector of the new model. It takes long to tell."""
+        """Return the number up to which every chunk of the collection has a vector of the new model. Slow."""
         move = await self.moves.find()
         if move is None:
             return {}
         reached = {}
-        for shelf in await self.shelves.names():
-            missing = await self.shelves.without_vector(shelf, move.to_model, 0, 1)
-            reached[shelf] = missing[0].number - 1 if missing else (await self.shelves.state(shelf)).number
+        for collection in await self.collections.names():
+            missing = await self.collections.without_vector(collection, move.to_model, 0, 1)
+            reached[collection] = (
+                missing[0].number - 1 if missing else (await self.collections.state(collection)).number
+            )
         return reached
 
     async def conclude_embedding(self, whole_up_to: Mapping[str, int]) -> None:
@@ -123,20 +127,20 @@ class Moves(msgspec.Struct, frozen=True):
         move = await self._standing("embedding")
         if move is None:
             return
-        begun_anew = structs.replace(move, shelf="", number=0)
+        begun_anew = structs.replace(move, collection="", number=0)
         if await self._is_whole(move, whole_up_to):
             await self._save(structs.replace(begun_anew, state="comparing"), "model_move.comparing")
         else:
             await self.moves.save(begun_anew)
 
     async def probes(self) -> list[Probe]:
-        """Return questions for chunks of every shelf, always the same ones of what stands there."""
-        names = await self.shelves.names()
-        return [probe for shelf in names for probe in await probes_in(shelf, self.shelves, len(names))]
+        """Return questions for chunks of every collection, always the same ones of what stands there."""
+        names = await self.collections.names()
+        return [probe for collection in names for probe in await probes_in(collection, self.collections, len(names))]
 
     async def chunks(self) -> int:
         """Return how many chunks there are."""
-        return sum([(await self.shelves.state(shelf)).chunks for shelf in await self.shelves.names()])
+        return sum([(await self.collections.state(collection)).chunks for collection in await self.collections.names()])
 
     async def settle(self, comparison: ModelComparison | None, whole_up_to: Mapping[str, int]) -> None:
         """Take over with the new model if it finds as much as the old one, and stay with the old one if not.
@@ -166,8 +170,8 @@ class Moves(msgspec.Struct, frozen=True):
         move = await self.moves.find_locked()
         if move is None or move.leftover is None or move.finished_at is not None:
             return False
-        for shelf in await self.shelves.names():
-            if await self.shelves.drop_vectors(shelf, move.leftover, _DROPPED_AT_ONCE):
+        for collection in await self.collections.names():
+            if await self.collections.drop_vectors(collection, move.leftover, _DROPPED_AT_ONCE):
                 return True
         finished = structs.replace(move, finished_at=self.now)
         if move.state == "dropping":
@@ -184,8 +188,8 @@ class Moves(msgspec.Struct, frozen=True):
 
     async def _is_whole(self, move: Move, up_to: Mapping[str, int]) -> bool:
         """Tell whether every chunk has a vector of the new model, if those up to these numbers have."""
-        for shelf in await self.shelves.names():
-            if await self.shelves.without_vector(shelf, move.to_model, up_to.get(shelf, 0), 1):
+        for collection in await self.collections.names():
+            if await self.collections.without_vector(collection, move.to_model, up_to.get(collection, 0), 1):
                 return False
         return True
 

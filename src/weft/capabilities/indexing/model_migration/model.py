@@ -88,7 +88,7 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     took_over_at: int | None = None
     finished_at: int | None = None
-    shelf: str = ""
+    collection: str = ""
     number: int = 0
     embedded: int = 0
     comparison: ModelComparison | None = None

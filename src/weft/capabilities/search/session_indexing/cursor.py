@@ -38,7 +38,7 @@ class IndexItem(NamedTuple):
     item: str
 
     @property
-    def shelf(self) -> str:
+    def collection(self) -> str:
         return MEMORY if self.source == "memory" else SESSIONS
 
 
@@ -51,14 +51,14 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 class ReindexRange(msgspec.Struct, frozen=True):
-    """What came to its shelf up to these numbers is to be put there anew, and embedded anew too if ``afresh``."""
+    """What came to its collection up to these numbers is to be put there anew, and embedded anew too if ``afresh``."""
 
     sessions: int
     memory: int
     afresh: bool = False
 
-    def replaces(self, shelf: str, number: int) -> bool:
-        return number <= (self.memory if shelf == MEMORY else self.sessions)
+    def replaces(self, collection: str, number: int) -> bool:
+        return number <= (self.memory if collection == MEMORY else self.sessions)
 
 
 class IndexCursor(NamedTuple):

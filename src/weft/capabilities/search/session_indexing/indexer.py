@@ -1,4 +1,4 @@
-"""Going through the log: which items may stand otherwise on their shelves than they should, a few at a time."""
+"""Going through the log: which items may stand otherwise in their collections than they should, a few at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import structs
 
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.indexing.collections.model import LOCKED_IN_ORDER, NewChunk
-from weft.capabilities.indexing.collections.store import ShelfStore
+from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.messages.model import TranscriptRange
 from weft.capabilities.search.items import item_of_key
 from weft.capabilities.search.session_indexing.cursor import (
@@ -75,7 +75,7 @@ class Indexer(msgspec.Struct, frozen=True):
     """Everything that following the log needs, gathered for one transaction."""
 
     events: EventStore
-    shelves: ShelfStore
+    collections: CollectionStore
     contents: ItemTexts
 
     async def look(self, position: IndexCursor) -> IndexingRound:
@@ -89,25 +89,25 @@ class Indexer(msgspec.Struct, frozen=True):
         return await self._through(position, await self.events.before(position.seq, EVENTS_AT_ONCE), end=0)
 
     async def put(self, written: Sequence[Written]) -> None:
-        """Put items on their shelves as they are to stand, unless they have changed meanwhile.
+        """Put items in their collections as they are to stand, unless they have changed meanwhile.
 
         What has changed comes again with the event that says so. What was deleted with its session does not: so its
-        shelf is locked before anything is looked at, by whoever deletes a session too.
+        collection is locked before anything is looked at, by whoever deletes a session too.
         """
-        for shelf in LOCKED_IN_ORDER:
-            of_shelf = [each for each in written if each.change.subject.shelf == shelf]
-            if of_shelf:
-                await self.shelves.lock(shelf)
-                await self._put(shelf, [each for each in of_shelf if await self._still_says(each.change)])
+        for collection in LOCKED_IN_ORDER:
+            of_collection = [each for each in written if each.change.subject.collection == collection]
+            if of_collection:
+                await self.collections.lock(collection)
+                await self._put(collection, [each for each in of_collection if await self._still_says(each.change)])
 
-    async def _put(self, shelf: str, written: Sequence[Written]) -> None:
+    async def _put(self, collection: str, written: Sequence[Written]) -> None:
         vectors: dict[str, list[bytes]] = {}
         for each in written:
             for model, given in each.vectors.items():
                 vectors.setdefault(model, []).extend(given)
-        await self.shelves.add(shelf, [chunk for each in written for chunk in each.chunks], vectors)
+        await self.collections.add(collection, [chunk for each in written for chunk in each.chunks], vectors)
         # Only then: what says the same as before keeps its vector, which is forgotten with the last that says so.
-        await self.shelves.remove(shelf, [number for each in written for number in each.outdated])
+        await self.collections.remove(collection, [number for each in written for number in each.outdated])
 
     async def _still_says(self, change: ItemChange) -> bool:
         return await self.contents.said(change.subject) == change.said
@@ -160,7 +160,7 @@ class Indexer(msgspec.Struct, frozen=True):
     async def _change(self, subject: IndexItem, anew: ReindexRange | None) -> ItemChange | None:
         """Return how an item stands otherwise than it should; None if it stands as it should."""
         said = await self.contents.said(subject)
-        standing = await self.shelves.of_item(subject.shelf, subject.place, subject.item)
+        standing = await self.collections.of_item(subject.collection, subject.place, subject.item)
         stands = _stands(standing, said)
         if stands and not _is_old(standing, anew):
             return None
@@ -179,7 +179,7 @@ def _stands(standing: Sequence[Chunk], said: ItemText | None) -> bool:
 
 
 def _is_old(standing: Sequence[Chunk], anew: ReindexRange | None) -> bool:
-    return anew is not None and any(anew.replaces(chunk.shelf, chunk.number) for chunk in standing)
+    return anew is not None and any(anew.replaces(chunk.collection, chunk.number) for chunk in standing)
 
 
 def _made(changes: Mapping[IndexItem, ItemChange | None]) -> list[ItemChange]:

@@ -1,4 +1,4 @@
-"""What an item of a session or of a memory says now, to whom, and what is put on the shelf of it."""
+"""What an item of a session or of a memory says now, to whom, and what is put in the collection of it."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
 
 
 def chunks_of(subject: IndexItem, said: ItemText) -> list[NewChunk]:
-    """Return what is put on the shelf of something that is said."""
+    """Return what is put in the collection of something that is said."""
     pieces = cut(Reading(text=said.text, media_type=_MEDIA_TYPE), _CUTTING, approximate_tokens)
     chunks = []
     for ordinal, piece in enumerate(pieces):

@@ -51,12 +51,12 @@ class Everything(msgspec.Struct, frozen=True):
     events: EventStore
 
     async def begin(self, *, afresh: bool) -> None:
-        domains, shelves = self.shown.domains, self.shown.shelves
+        domains, collections = self.shown.domains, self.shown.collections
         # All of them before anything is told: whoever puts a document locks its domain first and tells then, too.
         locked = [await domains.domains.find_locked(each.domain) for each in await domains.domains.all()]
         for domain in filter(None, locked):
             await begin_anew(domain, self.shown, afresh=afresh)
-        sessions, memory = [(await shelves.state(shelf)).number for shelf in (SESSIONS, MEMORY)]
+        sessions, memory = [(await collections.state(collection)).number for collection in (SESSIONS, MEMORY)]
         await go_back(self.jobs, await self.events.last_seq(), ReindexRange(sessions, memory, afresh))
 
     async def left(self) -> ReindexingShown:

@@ -287,8 +287,8 @@ class PostgresDatabase:
                 self._in_use -= 1
                 self._usage.ended(time.perf_counter() - started)
 
-    def vector_search(self, tenant: str, shelf: str, model: str) -> PgVectors:
-        return PgVectors(self, tenant, shelf, model)
+    def vector_search(self, tenant: str, collection: str, model: str) -> PgVectors:
+        return PgVectors(self, tenant, collection, model)
 
     async def tidy_vectors(self, tenant: str) -> None:
         await drop_unused_indexes(self, tenant)

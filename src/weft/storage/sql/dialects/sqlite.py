@@ -204,7 +204,7 @@ class SqliteDatabase:
     async def prepare_vectors(self, tenants: Iterable[str]) -> None:
         """Nothing to prepare: one table keeps them all."""
 
-    def vector_search(self, tenant: str, shelf: str, model: str) -> None:
+    def vector_search(self, tenant: str, collection: str, model: str) -> None:
         """Return nothing: vectors are only kept here."""
 
     async def tidy_vectors(self, tenant: str) -> None:

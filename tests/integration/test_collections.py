@@ -1,4 +1,4 @@
-"""Copies of shelves beside the rows they are made of, on both databases, through everything that happens to them."""
+"""Replicas of collections agree with the rows they are built from, on both databases, through all changes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from support.librarian import ANN, MODEL, OTHER_MODEL, SHELF, Librarian, changed, files_in, opened, settle
-from support.shelves import DIMENSIONS, Whoever, check_same, vector_of
+from support.librarian import ANN, COLLECTION, MODEL, OTHER_MODEL, Librarian, changed, files_in, opened, settle
+from support.plain_collection import DIMENSIONS, Whoever, check_same, vector_of
 from weft.capabilities.search.index_view import CollectionQuery
 from weft.kernel.errors import SystemUnavailable
 from weft.search_index.segment_file import open_segment
@@ -40,7 +40,7 @@ async def librarian(world: World, tmp_path: Path) -> AsyncIterator[Librarian]:
 
 
 @pytest.mark.req("CE-F38")
-async def test_a_shelf_that_nothing_stands_on_is_empty(librarian: Librarian) -> None:
+async def test_a_collection_that_nothing_stands_on_is_empty(librarian: Librarian) -> None:
     view = await librarian.check()
     assert (view.size, view.newest(5).tolist(), view.postings("apple").all()[0].tolist()) == (0, [], [])
 
@@ -52,12 +52,12 @@ async def test_what_is_committed_is_seen_at_once_and_what_is_gone_is_not(librari
         await librarian.check()
         await librarian.remove(numbers[::3])
         await librarian.check()
-        await librarian.check(CollectionQuery(SHELF, places=frozenset({"place1"}), since=200), Whoever("b"))
+        await librarian.check(CollectionQuery(COLLECTION, places=frozenset({"place1"}), since=200), Whoever("b"))
 
 
 async def test_a_view_stays_as_it_was(librarian: Librarian) -> None:
     numbers = await librarian.add(50)
-    before, chunks = await librarian.check(), librarian.plain.visible(CollectionQuery(SHELF), ANN)
+    before, chunks = await librarian.check(), librarian.plain.visible(CollectionQuery(COLLECTION), ANN)
     await librarian.remove(numbers[:25])
     await librarian.add(40)
     await librarian.check()
@@ -104,7 +104,7 @@ async def test_files_are_taken_up_though_the_database_was_away_when_they_were_op
         (file,) = files_in(tmp_path / "index")
         file.touch()
         with monkeypatch.context() as broken:
-            broken.setattr("weft.app.search.replica.SqlShelfStore", Mock(side_effect=SystemUnavailable("away")))
+            broken.setattr("weft.app.search.replica.SqlCollectionStore", Mock(side_effect=SystemUnavailable("away")))
             with pytest.raises(SystemUnavailable):
                 await librarian.check()
         view = await librarian.check()
@@ -146,21 +146,23 @@ async def test_many_callers_at_once_see_what_is_committed(librarian: Librarian) 
     await asyncio.gather(*(librarian.check() for _ in range(8)))
     numbers = await librarian.add(20)
     await asyncio.gather(
-        librarian.check(), librarian.check(CollectionQuery(SHELF, items=frozenset({"1"}))), librarian.check()
+        librarian.check(), librarian.check(CollectionQuery(COLLECTION, items=frozenset({"1"}))), librarian.check()
     )
     await librarian.remove(numbers)
     await asyncio.gather(*(librarian.check() for _ in range(4)))
 
 
-async def test_a_shelf_that_is_put_up_again_has_nothing_of_the_old_one(librarian: Librarian, tmp_path: Path) -> None:
+async def test_a_collection_that_is_put_up_again_has_nothing_of_the_old_one(
+    librarian: Librarian, tmp_path: Path
+) -> None:
     await librarian.add(70)
     await librarian.check()
     await settle(librarian.indexes)
-    await librarian.change(lambda store: store.remove_shelf(SHELF))
+    await librarian.change(lambda store: store.remove_collection(COLLECTION))
     librarian.plain.chunks.clear()
     await librarian.add(75)
     await librarian.check()
-    await librarian.change(lambda store: store.remove_shelf(SHELF))
+    await librarian.change(lambda store: store.remove_collection(COLLECTION))
     librarian.plain.chunks.clear()
     await librarian.check()
     await settle(librarian.indexes)
@@ -176,9 +178,9 @@ async def test_vectors_of_a_further_model_are_found_when_they_come(librarian: Li
     await settle(librarian.indexes)
     for part in (numbers[:20], numbers[20:]):
         vectors = {number: np.frombuffer(old[number].vector, "<f2")[::-1].tobytes() for number in part}
-        assert await librarian.change(lambda store, given=vectors: store.add_vectors(SHELF, OTHER_MODEL, given)) == len(
-            part
-        )
+        assert await librarian.change(
+            lambda store, given=vectors: store.add_vectors(COLLECTION, OTHER_MODEL, given)
+        ) == len(part)
         for number, vector in vectors.items():
             librarian.plain.chunks[number] = changed(old[number], vector=vector)
         await librarian.check(model=OTHER_MODEL)
@@ -191,7 +193,7 @@ async def test_vectors_of_other_dimensions_count_as_none(librarian: Librarian) -
     await librarian.check()
     odd = numbers[::3]
     longer = {number: vector_of(librarian.random, DIMENSIONS + 4) for number in odd}
-    await librarian.change(lambda store: store.add_vectors(SHELF, MODEL, longer))
+    await librarian.change(lambda store: store.add_vectors(COLLECTION, MODEL, longer))
     for number in odd:
         librarian.plain.chunks[number] = changed(librarian.plain.chunks[number], vector=None)
     await librarian.check()
@@ -201,7 +203,7 @@ async def test_vectors_of_other_dimensions_count_as_none(librarian: Librarian) -
     await librarian.check()
 
 
-async def test_files_of_shelves_that_are_gone_are_swept_away(world: World) -> None:
+async def test_files_of_collections_that_are_gone_are_swept_away(world: World) -> None:
     folder = world.settings.index_folder
     async with opened(world, folder) as indexes:
         librarian = Librarian(world, indexes)
@@ -209,10 +211,10 @@ async def test_files_of_shelves_that_are_gone_are_swept_away(world: World) -> No
         await librarian.check()
         await settle(indexes)
         assert files_in(folder)
-        await world.app.shelves.sweep()
+        await world.app.collections.sweep()
         assert files_in(folder)
-        await librarian.change(lambda store: store.remove_shelf(SHELF))
-        await world.app.shelves.sweep()
+        await librarian.change(lambda store: store.remove_collection(COLLECTION))
+        await world.app.collections.sweep()
         assert not files_in(folder)
 
 
@@ -223,7 +225,7 @@ async def test_copies_that_take_much_memory_are_let_go(
     await librarian.add(20)
     await librarian.check()
     await librarian.indexes.open(world.tenant, CollectionQuery("sessions"), ANN, MODEL)
-    assert [name.shelf for name in librarian.indexes._copies] == ["sessions"]
+    assert [name.collection for name in librarian.indexes._copies] == ["sessions"]
     await librarian.check()
 
 
@@ -232,8 +234,8 @@ async def test_a_copy_that_is_far_behind_keeps_nobody_waiting(
 ) -> None:
     monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
     await librarian.add(200)
-    view = await librarian.indexes.open(librarian._world.tenant, CollectionQuery(SHELF), ANN, MODEL)
-    assert view.size < len(librarian.plain.visible(CollectionQuery(SHELF), ANN))
+    view = await librarian.indexes.open(librarian._world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
+    assert view.size < len(librarian.plain.visible(CollectionQuery(COLLECTION), ANN))
     assert view.behind > 0
     await settle(librarian.indexes)
     assert (await librarian.check()).behind == 0
@@ -280,13 +282,13 @@ async def test_a_process_opens_only_those_files_of_another_that_it_does_not_know
         librarian.indexes = ours
 
 
-async def test_a_process_leaves_what_another_has_made_of_a_shelf_that_was_put_up_again(
+async def test_a_process_leaves_what_another_has_made_of_a_collection_that_was_put_up_again(
     world: World, librarian: Librarian, tmp_path: Path
 ) -> None:
     damages: list[str] = []
 
-    async def alarm(_: str, shelf: str) -> None:
-        damages.append(shelf)
+    async def alarm(_: str, collection: str) -> None:
+        damages.append(collection)
 
     async with opened(world, tmp_path / "index", alarm) as others:
         ours = librarian.indexes
@@ -294,7 +296,7 @@ async def test_a_process_leaves_what_another_has_made_of_a_shelf_that_was_put_up
         for librarian.indexes in (ours, others):
             await librarian.check()
             await settle(librarian.indexes)
-        await librarian.change(lambda store: store.remove_shelf(SHELF))
+        await librarian.change(lambda store: store.remove_collection(COLLECTION))
         librarian.plain.chunks.clear()
         await librarian.add(60)
         librarian.indexes = ours
@@ -346,8 +348,8 @@ async def removals(world: World) -> int:
 async def test_what_was_removed_long_ago_is_forgotten(world: World, librarian: Librarian) -> None:
     await librarian.add(5)
     await changed_much(librarian)
-    await world.app.shelves.sweep()
-    state = await librarian.change(lambda store: store.state(SHELF))
+    await world.app.collections.sweep()
+    state = await librarian.change(lambda store: store.state(COLLECTION))
     assert 0 < await removals(world) <= 20
     assert state.forgotten == state.number - 20
     await librarian.check()
@@ -361,7 +363,7 @@ async def test_a_copy_that_missed_what_is_forgotten_begins_anew(world: World, li
     await librarian.check()
     await librarian.remove(numbers[:9])
     await changed_much(librarian)
-    await world.app.shelves.sweep()
+    await world.app.collections.sweep()
     await librarian.check()
 
 
@@ -376,7 +378,7 @@ async def test_files_that_missed_what_is_forgotten_are_made_anew(
     await librarian.remove(numbers[:15])
     for _ in range(2):
         await changed_much(librarian)
-    await world.app.shelves.sweep()
+    await world.app.collections.sweep()
     async with opened(world, tmp_path / "index") as librarian.indexes:
         await librarian.check()
         assert not {*before} & {*files_in(tmp_path / "index")}
@@ -397,9 +399,9 @@ async def test_a_file_is_written_anew_before_what_it_missed_is_forgotten(
         await librarian.remove((await librarian.add(70))[:-10])
         await librarian.check()
         await settle(librarian.indexes)
-        await world.app.shelves.sweep()
+        await world.app.collections.sweep()
         async with opened(world, tmp_path / "index") as restarted:
-            view = await restarted.open(world.tenant, CollectionQuery(SHELF), ANN, MODEL)
+            view = await restarted.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
             assert view._moment.files
     await librarian.check()
 
@@ -411,7 +413,7 @@ async def test_an_answer_tells_that_it_is_of_a_part_only(world: World, monkeypat
     monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
     asked = {"query": "when is tea served", "floor": 0.0}
     part = await world.planner.call("search.everything", **asked)
-    indexes = world.app.shelves._indexes
+    indexes = world.app.collections._indexes
     assert indexes is not None
     await settle(indexes)
     monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", 60.0)
@@ -432,5 +434,5 @@ async def test_nobody_is_told_that_nothing_was_found_in_a_part(world: World, mon
     assert (found["fallback"], found["pending"]["in_part"]) == ("recency", True)
     events = (await world.admin.events())["events"]
     assert "search.low_relevance" not in [event["type"] for event in events]
-    assert world.app.shelves._indexes is not None
-    await settle(world.app.shelves._indexes)
+    assert world.app.collections._indexes is not None
+    await settle(world.app.collections._indexes)

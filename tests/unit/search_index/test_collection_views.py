@@ -1,4 +1,4 @@
-"""What a view of a shelf's copy tells, beside what looking through all chunks tells."""
+"""What a view of a collection's copy tells, beside what looking through all chunks tells."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 from hypothesis import settings, stateful
 from hypothesis import strategies as st
 
-from support.shelves import DIMENSIONS, PlainShelf, Whoever, check_nearest, check_same, made_up
+from support.plain_collection import DIMENSIONS, PlainCollection, Whoever, check_nearest, check_same, made_up
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
-from weft.search_index.segment_store import ShelfFolder
+from weft.search_index.segment_store import SegmentStore
 from weft.search_index.snapshot import IndexSnapshot, joined, whole
-from weft.search_index.view import ShelfView
+from weft.search_index.view import CollectionView
 
 WISHES = (
     CollectionQuery("s"),
@@ -30,16 +30,16 @@ BIRTH = 1
 CALLERS = (Whoever(), Whoever("a"), Whoever("b", "x"))
 
 
-class CopyOfAShelf(stateful.RuleBasedStateMachine):
-    """A copy goes through what a shelf goes through, and is looked at by everyone in every way."""
+class ReplicaOfACollection(stateful.RuleBasedStateMachine):
+    """A copy goes through what a collection goes through, and is looked at by everyone in every way."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.plain = PlainShelf()
+        self.plain = PlainCollection()
         self.moment = IndexSnapshot()
         self.number = 0
         self.removals: list[tuple[int, int]] = []
-        self.folder = ShelfFolder(Path(tempfile.mkdtemp(prefix="weft-index-")))
+        self.folder = SegmentStore(Path(tempfile.mkdtemp(prefix="weft-index-")))
         self.earlier = [(self.moment, dict(self.plain.chunks))]
 
     @stateful.rule(chance=st.integers(0, 2**32), count=st.integers(1, 12))
@@ -96,7 +96,7 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
     def the_view_tells_what_is_there(self) -> None:
         for wish in WISHES:
             for caller in CALLERS:
-                view = ShelfView("s", self.moment, wish, caller)
+                view = CollectionView("s", self.moment, wish, caller)
                 check_same(view, self.plain.visible(wish, caller))
 
     @stateful.invariant()
@@ -104,7 +104,7 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
         question = np.random.default_rng(self.number).standard_normal(DIMENSIONS).astype(np.float32)
         question /= np.linalg.norm(question)
         for wish in WISHES:
-            view = ShelfView("s", self.moment, wish, CALLERS[1])
+            view = CollectionView("s", self.moment, wish, CALLERS[1])
             asyncio.run(check_nearest(view, self.plain.visible(wish, CALLERS[1]), question))
 
     def teardown(self) -> None:
@@ -114,21 +114,21 @@ class CopyOfAShelf(stateful.RuleBasedStateMachine):
     def see_earlier_moments(self) -> None:
         """Whoever still looks at an earlier moment sees that moment."""
         for moment, chunks in self.earlier:
-            view = ShelfView("s", moment, WISHES[0], CALLERS[1])
-            check_same(view, PlainShelf(chunks).visible(WISHES[0], CALLERS[1]))
+            view = CollectionView("s", moment, WISHES[0], CALLERS[1])
+            check_same(view, PlainCollection(chunks).visible(WISHES[0], CALLERS[1]))
 
 
-CopyOfAShelf.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
+ReplicaOfACollection.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
 
 
 @pytest.mark.req("CE-F42")
-class TestCopyOfAShelf(CopyOfAShelf.TestCase):
+class TestReplicaOfACollection(ReplicaOfACollection.TestCase):
     pass
 
 
 def test_what_came_again_is_known_once_after_a_restart(tmp_path: Path) -> None:
     random = np.random.default_rng(11)
-    folder, plain = ShelfFolder(tmp_path), PlainShelf()
+    folder, plain = SegmentStore(tmp_path), PlainCollection()
     first = [made_up(random, number) for number in range(1, 41)]
     again = [made_up(random, number) for number in (3, 17, 40)]
     plain.chunks = {chunk.number: chunk for chunk in [*first, *again]}
@@ -137,15 +137,15 @@ def test_what_came_again_is_known_once_after_a_restart(tmp_path: Path) -> None:
     built = folder.build(BIRTH, built.then(41, again, []))
     assert built is not None
     assert len(built.files) == 2
-    loaded = ShelfFolder(tmp_path).load(IndexSnapshot())
+    loaded = SegmentStore(tmp_path).load(IndexSnapshot())
     assert loaded is not None
     for moment in (built, loaded.moment):
-        check_same(ShelfView("s", moment, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
+        check_same(CollectionView("s", moment, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
 
 
 def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) -> None:
     random = np.random.default_rng(12)
-    ours, theirs = ShelfFolder(tmp_path), ShelfFolder(tmp_path)
+    ours, theirs = SegmentStore(tmp_path), SegmentStore(tmp_path)
     moment = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
     with theirs._locked() as is_theirs:
         assert is_theirs
@@ -161,7 +161,7 @@ def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) ->
 
 def test_files_of_no_use_are_dropped_but_not_what_was_put_in_their_place(tmp_path: Path) -> None:
     random = np.random.default_rng(13)
-    folder = ShelfFolder(tmp_path)
+    folder = SegmentStore(tmp_path)
     moment = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
     assert folder.build(BIRTH, moment) is not None
     folder.drop(BIRTH + 1, 3)

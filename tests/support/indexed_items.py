@@ -1,4 +1,4 @@
-"""Shelves in tests: vectors that cost nothing, and words to see what stands where."""
+"""Collections in tests: vectors that cost nothing, and words to see what stands where."""
 
 from __future__ import annotations
 
@@ -48,12 +48,13 @@ def scripted(world: World) -> ScriptedEmbeddings:
     return embeddings
 
 
-async def standing(world: World, shelf: str = "sessions", tenant: str | None = None) -> dict[str, list[str]]:
-    """Return the texts that stand on a shelf, by place and item, in order."""
+async def standing(world: World, collection: str = "sessions", tenant: str | None = None) -> dict[str, list[str]]:
+    """Return the texts that stand in a collection, by place and item, in order."""
     rows = await world.rows(
-        "SELECT place, item, text FROM chunks WHERE tenant = $1 AND shelf = $2 ORDER BY place, item, ordinal, number",
+        "SELECT place, item, text FROM chunks WHERE tenant = $1 AND collection = $2 "
+        "ORDER BY place, item, ordinal, number",
         tenant or world.tenant,
-        shelf,
+        collection,
     )
     found: dict[str, list[str]] = {}
     for place, item, text in rows:
@@ -62,11 +63,11 @@ async def standing(world: World, shelf: str = "sessions", tenant: str | None = N
 
 
 async def expect_whole(world: World) -> None:
-    """Make sure that shelves count what stands on them, and that every chunk has its vector and nothing else has."""
-    chunks = await world.rows("SELECT shelf, number FROM chunks WHERE tenant = $1", world.tenant)
-    vectors = await world.rows("SELECT shelf, number FROM chunk_vectors WHERE tenant = $1", world.tenant)
+    """Check that collections count their chunks, and that every chunk has its vectors and nothing else has."""
+    chunks = await world.rows("SELECT collection, number FROM chunks WHERE tenant = $1", world.tenant)
+    vectors = await world.rows("SELECT collection, number FROM chunk_vectors WHERE tenant = $1", world.tenant)
     assert sorted(map(tuple, chunks)) == sorted(map(tuple, vectors))
-    counted = await world.rows("SELECT shelf, chunks FROM shelves WHERE tenant = $1", world.tenant)
+    counted = await world.rows("SELECT collection, chunks FROM collections WHERE tenant = $1", world.tenant)
     assert dict(map(tuple, counted)) == {
-        shelf: sum(row[0] == shelf for row in chunks) for shelf in {row[0] for row in counted}
+        collection: sum(row[0] == collection for row in chunks) for collection in {row[0] for row in counted}
     }

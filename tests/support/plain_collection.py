@@ -1,4 +1,4 @@
-"""A shelf in the plainest way: what its copies must agree with."""
+"""A collection in the plainest way: what its copies must agree with."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def vector_of(random: np.random.Generator, dimensions: int = DIMENSIONS) -> byte
 
 
 def made_up(random: np.random.Generator, number: int, **given: Any) -> IndexedChunk:
-    """Return a chunk as it might stand on a shelf."""
+    """Return a chunk as it might stand in a collection."""
     source = str(random.choice(["document", "message", "board", "memory"]))
     known: dict[str, Any] = {
         "number": number,
@@ -58,8 +58,8 @@ def made_up(random: np.random.Generator, number: int, **given: Any) -> IndexedCh
 
 
 @dataclass
-class PlainShelf:
-    """The chunks that stand on a shelf, looked through one by one."""
+class PlainCollection:
+    """The chunks that stand in a collection, looked through one by one."""
 
     chunks: dict[int, IndexedChunk] = field(default_factory=dict)
 
