@@ -136,7 +136,7 @@ async def _work(app: App, session_id: str, events: int) -> None:
 
 async def _export(app: App, session_id: str, bundle: Path) -> None:
     asked = {"scope": "session", "session_id": session_id}
-    async with app.exchange.send(asked, ADMIN) as export:
+    async with app.transfers.send(asked, ADMIN) as export:
         with bundle.open("wb") as file:
             while chunk := export.file.read(_CHUNK):
                 file.write(chunk)
@@ -148,7 +148,7 @@ async def _import(app: App, bundle: Path) -> None:
             while chunk := file.read(_CHUNK):
                 yield chunk
 
-    await app.exchange.receive({}, ADMIN, chunks())
+    await app.transfers.receive({}, ADMIN, chunks())
 
 
 def _spent(database: str) -> float:

@@ -19,7 +19,7 @@ from weft.app.tenants import ADMIN
 from weft.capabilities.access.model import DEFAULT_TENANT
 from weft.capabilities.events.operations import ReadEvents
 from weft.capabilities.knowledge.document_operations import DocumentPut, FileTerms
-from weft.capabilities.transfer.export import ContextExported, ExportTerms
+from weft.capabilities.transfer.export import ContextExported, ExportOptions
 from weft.capabilities.transfer.importer import ContextImported
 from weft.client._operations import Operations
 from weft.kernel.correlation import UNRELATED, Correlation
@@ -85,12 +85,12 @@ class Weft(Operations):
         """
         return Weft(self.app, self._credential, correlated(ids, self._during))
 
-    async def export_to(self, file: BinaryIO, **what: Unpack[ExportTerms]) -> ContextExported:
+    async def export_to(self, file: BinaryIO, **what: Unpack[ExportOptions]) -> ContextExported:
         """Export into a file, of whatever size: a session, or what a part of it is about.
 
         Takes what ``bundle.export`` takes.
         """
-        async with self.app.exchange.send({**what}, self._arrival()) as export:
+        async with self.app.transfers.send({**what}, self._arrival()) as export:
             shutil.copyfileobj(export.file, file)
             return export.facts
 
@@ -107,7 +107,7 @@ class Weft(Operations):
         Its session is opened under its own id, or under the ``session_id`` you give it.
         """
         said = {"expected_digest": expected_digest, "session_id": session_id, "dry_run": dry_run}
-        return await self.app.exchange.receive(said, self._arrival(), _chunks(file))
+        return await self.app.transfers.receive(said, self._arrival(), _chunks(file))
 
     async def add_file(self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileTerms]) -> DocumentPut:
         """Put a file that was opened to read bytes into a domain, of any kind and size that a document may have.

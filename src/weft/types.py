@@ -154,7 +154,7 @@ from weft.capabilities.record_log.add import AddedRecord, LifecycleSet, RecordsA
 from weft.capabilities.record_log.list_records import ListedRecord, Records
 from weft.capabilities.record_log.redact import ItemRedacted
 from weft.capabilities.record_log.resolve_source import SourceResolved
-from weft.capabilities.record_log.show import NamingRecord, RecordShown, RedactionInfo
+from weft.capabilities.record_log.show import RecordShown, RedactionInfo, ReferencingRecord
 from weft.capabilities.records.event_classes import CloudEvent
 from weft.capabilities.records.model import CandidateSource, ContextSourceRef
 from weft.capabilities.records.operations import RecordSchema
@@ -194,7 +194,7 @@ from weft.capabilities.sessions.operations import (
 from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
-from weft.capabilities.transfer.policy_filter import Definition
+from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.kernel.events import Event
 
 __all__ = [
@@ -251,7 +251,6 @@ __all__ = [
     "Css",
     "CustomSelector",
     "DatabasePerformance",
-    "Definition",
     "DefinitionRead",
     "DeliveryInfo",
     "DeliveryList",
@@ -327,7 +326,6 @@ __all__ = [
     "ModelInfo",
     "ModelList",
     "MoveInfo",
-    "NamingRecord",
     "NewDocument",
     "NotTaken",
     "OpenTelemetryMapping",
@@ -340,6 +338,7 @@ __all__ = [
     "Performance",
     "PerformanceTargets",
     "PerformanceTrends",
+    "PolicyDefinition",
     "PolicyDeleted",
     "PolicyInfo",
     "PolicyList",
@@ -354,6 +353,7 @@ __all__ = [
     "Records",
     "RecordsAdded",
     "RedactionInfo",
+    "ReferencingRecord",
     "ReindexingShown",
     "RememberedEntry",
     "RequestInfo",

@@ -22,7 +22,7 @@ from weft.capabilities.history.merge_reviews import ConflictResolution
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.knowledge.document_operations import NewDocument
 from weft.capabilities.sessions.model import SessionConfig
-from weft.capabilities.transfer.policy_filter import Definition
+from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.kernel.errors import WeftError
 
 FACES = ("async", "blocking", "inprocess")
@@ -268,8 +268,8 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("bundle.export", weft.bundle.export(session_id="nowhere"))
     await note("bundle.import", weft.bundle.import_(whole.bundle, expected_digest=whole.digest))
     await note("bundle.import", weft.bundle.import_("é", dry_run=True))
-    await note("policy.set", weft.policy.set(f"to-{face}", Definition(description="é", mask=("secrets", "pii"))))
-    await note("policy.set", weft.policy.set("full", Definition()))
+    await note("policy.set", weft.policy.set(f"to-{face}", PolicyDefinition(description="é", mask=("secrets", "pii"))))
+    await note("policy.set", weft.policy.set("full", PolicyDefinition()))
     await note("policy.list", weft.policy.list())
     await note("policy.delete", weft.policy.delete(f"to-{face}"))
     await note("policy.delete", weft.policy.delete(f"to-{face}"))

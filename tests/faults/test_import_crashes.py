@@ -11,7 +11,7 @@ import pytest
 from support.bundles import exported, imported, records
 from support.crashing import Crash, Fuse, Fused, burning
 from support.world import SESSION, Caller
-from weft.capabilities.transfer import restore_board as replaying
+from weft.capabilities.transfer import restore_board
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.kernel.errors import InternalError
 from weft.storage.sql.database import Scope
@@ -84,7 +84,7 @@ async def test_an_import_that_crashes_at_any_statement_leaves_no_trace(
     world: World, monkeypatch: pytest.MonkeyPatch, files: Path
 ) -> None:
     # So few at once that it can crash between any two.
-    monkeypatch.setattr(replaying, "_MOST_ROWS", 1)
+    monkeypatch.setattr(restore_board, "_MOST_ROWS", 1)
     await lived_in(world)
     bundle = await exported(world.admin)
     before = await picture(world, world.other_tenant)

@@ -13,10 +13,10 @@ import pytest
 from support.bundles import contents, entries, exported, items, records, seal_of, texts
 from support.statements import written_by
 from support.world import SESSION, Caller, on_the_wire, refused
-from weft.app import transfer as exchange
+from weft.app import transfer
 from weft.app.dispatch import CallContext
 from weft.capabilities.records.store import Redaction
-from weft.capabilities.transfer.bundle_format import BundleSnapshot, Header, SessionEntry
+from weft.capabilities.transfer.bundle_format import BundleHeader, BundleSession, BundleSnapshot
 from weft.capabilities.transfer.policy_filter import AppliedPolicy
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope
@@ -57,7 +57,7 @@ async def test_a_session_leaves_with_all_versions_messages_and_events(world: Wor
     assert said[f"message:{SESSION}/1"] == "hello"
     assert f"board:{SESSION}/old/1.1/removed" in items(bundle)
     kinds = [type(entry).__name__ for entry in entries(bundle)]
-    assert kinds[:3] == ["Header", "SessionEntry", "RecordEntry"]
+    assert kinds[:3] == ["BundleHeader", "BundleSession", "BundleRecord"]
     assert [entry.label for entry in entries(bundle) if isinstance(entry, BundleSnapshot)] == ["mark"]
     classes = {event["event_type"] for event in records(bundle, "context_event").values()}
     assert {"context.surface.created", "context.item.added", "context.item.removed", "context.exported"} <= classes
@@ -132,8 +132,8 @@ async def test_branches_leave_with_the_session(world: World) -> None:
 async def test_an_export_is_on_record(world: World) -> None:
     bundle = await exported(world.planner)
     header, session = entries(bundle)[:2]
-    assert isinstance(header, Header)
-    assert isinstance(session, SessionEntry)
+    assert isinstance(header, BundleHeader)
+    assert isinstance(session, BundleSession)
     assert (header.scope, header.session_id, header.history) == ("session", SESSION, True)
     event = (await world.admin.events(session_id=SESSION))["events"][-1]
     assert (event["type"], event["subject"]) == ("context.exported", header.bundle_id)
@@ -177,7 +177,7 @@ async def test_a_part_leaves_with_what_it_is_about_and_nothing_else(world: World
     events = records(bundle, "context_event").values()
     assert len(events) == 4
     assert {event[field] for event in events} == {"one"}
-    assert not [entry for entry in entries(bundle) if isinstance(entry, SessionEntry)]
+    assert not [entry for entry in entries(bundle) if isinstance(entry, BundleSession)]
 
 
 async def test_a_turn_leaves_with_its_records_and_what_those_name(world: World) -> None:
@@ -317,7 +317,7 @@ async def test_what_is_too_large_for_text_is_read_no_further_than_that(
     looked_at = []
     item = AppliedPolicy.item
     monkeypatch.setattr(AppliedPolicy, "item", lambda *args: looked_at.append(1) or item(*args))
-    monkeypatch.setattr(exchange, "MOST_BYTES", 30_000)
+    monkeypatch.setattr(transfer, "MAX_TEXT_BYTES", 30_000)
     with refused("CONTENT_TOO_LARGE"):
         await world.planner.call("bundle.export", session_id=SESSION, format=form)
     assert len(looked_at) < 20

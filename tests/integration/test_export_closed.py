@@ -12,8 +12,8 @@ from support.bundles import contents, entries, exported, imported, items, record
 from support.contexts import known, pull, push
 from support.records import AT, during, envelope, everything, item
 from support.world import SESSION, outcome
-from weft.capabilities.transfer import export_collector as gathering
-from weft.capabilities.transfer.bundle_format import BundleSnapshot, RecordEntry
+from weft.capabilities.transfer import export_collector
+from weft.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
 from weft.kernel.correlation import Correlation
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ async def test_what_arrives_as_a_record_is_for_those_who_could_read_it(world: Wo
     readers = {
         entry.readable_by
         for entry in entries(bundle)
-        if isinstance(entry, RecordEntry) and b"@try/pay" in bytes(entry.record) and entry.type == "context_item"
+        if isinstance(entry, BundleRecord) and b"@try/pay" in bytes(entry.record) and entry.type == "context_item"
     }
     assert readers == {("orchestrator",)}
     await imported(world.stranger, bundle)
@@ -160,7 +160,7 @@ async def test_an_export_of_many_pages_says_what_one_of_one_page_says(
         await world.planner.write(f"k{number}", f"third {number}", **closed)
         await world.planner.say(f"message {number}")
     whole = await exported(world.review)
-    monkeypatch.setattr(gathering, "PAGE", 3)
+    monkeypatch.setattr(export_collector, "PAGE", 3)
     paged = await exported(world.review)
     assert [name for name in items(whole) if "/k3/" in name] == [f"board:{SESSION}@try/k3/1.2"]
     assert texts(paged) == texts(whole)
@@ -189,7 +189,7 @@ async def test_what_an_agent_took_into_the_session_leaves_with_it_as_it_is_liste
     assert not {"content", "content_ref", "byte_size"} & set(left[noted])
     assert b"private words" not in bundle
     for name, entry in ((name, entry) for name in (*taken, noted) for entry in entries(bundle)):
-        if isinstance(entry, RecordEntry) and name[1].encode() in bytes(entry.record):
+        if isinstance(entry, BundleRecord) and name[1].encode() in bytes(entry.record):
             assert entry.readable_by == ("principal:planner",)
     assert b"pull:" not in await exported(world.admin)
 

@@ -15,7 +15,7 @@ from support.world import SESSION, outcome, refused
 from weft.capabilities.record_log.engine_items import EngineItem
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem
 from weft.capabilities.records.validation import check_record
-from weft.capabilities.transfer.policy_filter import AppliedPolicy, Definition
+from weft.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
 
 if TYPE_CHECKING:
     from support.world import Caller, World
@@ -327,7 +327,7 @@ async def test_every_record_that_leaves_is_valid(world: World, policy: str) -> N
 
 def test_words_that_grow_still_fit_where_they_stand() -> None:
     short = " ".join(["1.1.1.1"] * 12_000)
-    applied = AppliedPolicy("p", Definition(mask=("pii",)))
+    applied = AppliedPolicy("p", PolicyDefinition(mask=("pii",)))
     raw = {"schema_version": "0.1.0", "summary_id": "s", "created_at": AT, "content": short}
     made = msgspec.convert(raw, RECORD_TYPES["context_summary"])
     leaving = applied.record(made, ("*",))
@@ -336,7 +336,7 @@ def test_words_that_grow_still_fit_where_they_stand() -> None:
 
 
 def test_an_item_that_says_nothing_is_as_it_was() -> None:
-    applied = AppliedPolicy("p", Definition(content="none"))
+    applied = AppliedPolicy("p", PolicyDefinition(content="none"))
     gone = ContextItem(
         schema_version="0.1.0", item_id="x", context_kind="note", content_mode="opaque", visibility=("*",)
     )

@@ -15,7 +15,13 @@ from support.statements import written_by
 from support.world import SESSION, Caller, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.records.store import Redaction
-from weft.capabilities.transfer.bundle_format import BundleContent, BundleWriter, RecordEntry, SessionEntry, Stored
+from weft.capabilities.transfer.bundle_format import (
+    BundleContent,
+    BundleRecord,
+    BundleSession,
+    BundleWriter,
+    StoredInfo,
+)
 from weft.kernel.correlation import Correlation
 from weft.kernel.events import NewEvent
 from weft.storage.sql.database import Scope
@@ -414,7 +420,7 @@ def remade(bundle: bytes, change: Callable[[Any], Any]) -> bytes:
 
 def with_item(change: Callable[[dict[str, Any]], None], name: str) -> Callable[[Any], Any]:
     def altered(entry: Any) -> Any:
-        if not isinstance(entry, RecordEntry) or entry.type != "context_item":
+        if not isinstance(entry, BundleRecord) or entry.type != "context_item":
             return entry
         record = msgspec.json.decode(entry.record)
         if record["item_id"] == name:
@@ -479,7 +485,7 @@ async def test_events_that_are_none_of_ours_stay_records(world: World, home: Cal
     await world.planner.say("hello")
 
     def foreign(entry: Any) -> Any:
-        if not isinstance(entry, RecordEntry) or entry.type != "context_event":
+        if not isinstance(entry, BundleRecord) or entry.type != "context_event":
             return entry
         record = msgspec.json.decode(entry.record)
         if record["data"]["type"] == "message.added":
@@ -500,7 +506,7 @@ async def test_content_left_out_leaves_the_item(world: World, home: Caller) -> N
     assert items(await exported(home)) == items(bundle)
 
 
-def told_of(event_type: str, event_class: str, subject: str, **data: Any) -> RecordEntry:
+def told_of(event_type: str, event_class: str, subject: str, **data: Any) -> BundleRecord:
     """Return an event that Weft did not tell of, as a line of a bundle."""
     record = {
         "schema_version": "0.1.0",
@@ -512,7 +518,7 @@ def told_of(event_type: str, event_class: str, subject: str, **data: Any) -> Rec
         "session_id": SESSION,
         "data": {"type": event_type, "actor": "orchestrator", **data},
     }
-    return RecordEntry(type="context_event", record=msgspec.Raw(msgspec.json.encode(record)))
+    return BundleRecord(type="context_event", record=msgspec.Raw(msgspec.json.encode(record)))
 
 
 PULLED = ("context.pulled", "context.injection.applied", "planner")
@@ -543,7 +549,7 @@ WRITTEN = ("board.written", "context.item.added", "goal")
     ids=lambda entry: msgspec.json.decode(entry.record)["data"]["type"],
 )
 async def test_an_event_that_no_session_can_have_stays_a_record_and_harms_nobody(
-    world: World, home: Caller, event: RecordEntry
+    world: World, home: Caller, event: BundleRecord
 ) -> None:
     await world.planner.write("goal", "ship")
     file = io.BytesIO()
@@ -643,13 +649,13 @@ async def test_what_came_without_its_words_keeps_its_id(world: World, home: Call
 
 
 def _all_records(bundle: bytes) -> list[tuple[str, str]]:
-    told = [(each.type, msgspec.json.decode(each.record)) for each in entries(bundle) if isinstance(each, RecordEntry)]
+    told = [(each.type, msgspec.json.decode(each.record)) for each in entries(bundle) if isinstance(each, BundleRecord)]
     return [(kind, record.get("item_id", "")) for kind, record in told]
 
 
 def _without(bundle: bytes, *names: str) -> bytes:
     def left(entry: Any) -> Any:
-        is_meant = isinstance(entry, RecordEntry) and entry.type == "context_item"
+        is_meant = isinstance(entry, BundleRecord) and entry.type == "context_item"
         return None if is_meant and msgspec.json.decode(entry.record)["item_id"] in names else entry
 
     return remade(bundle, left)
@@ -674,14 +680,14 @@ async def test_two_items_with_one_id_are_refused(world: World, home: Caller) -> 
     await world.planner.say("bye")
     await withheld(world, f"message:{SESSION}/2")
     bundle = await exported(world.admin)
-    stored = Stored("orchestrator", entries(bundle)[0].created_at, entries(bundle)[0].created_at)
+    stored = StoredInfo("orchestrator", entries(bundle)[0].created_at, entries(bundle)[0].created_at)
 
     def twice(name: str, *, kept: bool) -> bytes:
         file = io.BytesIO()
         writer = BundleWriter(file.write)
         for entry in entries(bundle):
             writer.add(entry)
-            if isinstance(entry, RecordEntry) and f'"{name}"'.encode() in bytes(entry.record):
+            if isinstance(entry, BundleRecord) and f'"{name}"'.encode() in bytes(entry.record):
                 writer.add(msgspec.structs.replace(entry, stored=stored) if kept else entry)
         writer.seal()
         return file.getvalue()
@@ -745,7 +751,7 @@ async def test_a_time_that_utc_does_not_know_is_refused(world: World, home: Call
     odd = datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))
 
     def altered(entry: Any) -> Any:
-        return msgspec.structs.replace(entry, **{changed: odd}) if isinstance(entry, SessionEntry) else entry
+        return msgspec.structs.replace(entry, **{changed: odd}) if isinstance(entry, BundleSession) else entry
 
     with refused("INVALID_INPUT_FORMAT"):
         await imported(home, remade(await exported(world.admin), altered))

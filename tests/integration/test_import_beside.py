@@ -9,7 +9,7 @@ import pytest
 from support.bundles import entries, exported, imported, items, records, texts
 from support.records import AT, everything, item
 from support.world import SESSION, Caller, refused
-from weft.capabilities.transfer.bundle_format import BundleSnapshot, SessionEntry
+from weft.capabilities.transfer.bundle_format import BundleSession, BundleSnapshot
 
 if TYPE_CHECKING:
     from support.world import World
@@ -125,7 +125,7 @@ async def test_what_was_handed_over_is_handed_back_beside_what_it_came_from(worl
 
 async def test_only_a_session_can_be_given_another_id(world: World, home: Caller) -> None:
     turn = await exported(world.planner, scope="turn", turn_id="t1")
-    assert not [entry for entry in entries(turn) if isinstance(entry, SessionEntry)]
+    assert not [entry for entry in entries(turn) if isinstance(entry, BundleSession)]
     with refused("INVALID_INPUT_FORMAT"):
         await imported(home, turn, session_id="again")
     for name in ("all", "no name"):

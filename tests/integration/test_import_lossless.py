@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.bundles import contents, entries, exported, imported, records
 from support.world import Caller, outcome
 from weft.app.app import App
-from weft.capabilities.transfer.bundle_format import BundleSnapshot, SessionEntry
+from weft.capabilities.transfer.bundle_format import BundleSession, BundleSnapshot
 from weft.settings import Settings
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def without_the_export(bundle: bytes) -> dict[tuple[str, str], Any]:
 
 
 def others(bundle: bytes) -> list[Any]:
-    return [entry for entry in entries(bundle) if isinstance(entry, SessionEntry | BundleSnapshot)]
+    return [entry for entry in entries(bundle) if isinstance(entry, BundleSession | BundleSnapshot)]
 
 
 async def assert_same_life(here: Caller, there: Caller) -> None:

@@ -10,7 +10,13 @@ import msgspec
 
 from weft.app.dispatch import CallContext
 from weft.capabilities.records.model import RECORD_TYPES, ContextEnvelope, Producer
-from weft.capabilities.transfer.bundle_format import BundleContent, BundleReader, BundleWriter, Header, RecordEntry
+from weft.capabilities.transfer.bundle_format import (
+    BundleContent,
+    BundleHeader,
+    BundleReader,
+    BundleRecord,
+    BundleWriter,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,7 +30,7 @@ Named = tuple[str, str]
 async def exported(caller: Caller, **what: Any) -> bytes:
     """Return an export as a stream gives it."""
     raw = {"session_id": caller.session, **what}
-    async with caller.app.exchange.send(raw, CallContext(caller.credential)) as export:
+    async with caller.app.transfers.send(raw, CallContext(caller.credential)) as export:
         content = export.file.read()
     assert len(content) == export.facts.bytes
     return content
@@ -35,7 +41,7 @@ async def imported(caller: Caller, bundle: bytes, **what: Any) -> ContextImporte
         for start in range(0, len(bundle), 1_000):
             yield bundle[start : start + 1_000]
 
-    return await caller.app.exchange.receive(what, CallContext(caller.credential), chunks())
+    return await caller.app.transfers.receive(what, CallContext(caller.credential), chunks())
 
 
 def entries(bundle: bytes) -> list[Any]:
@@ -47,7 +53,7 @@ def records(bundle: bytes, *types: str) -> dict[Named, Any]:
     """Return the records of a bundle by type and id, as JSON has them."""
     found: dict[Named, Any] = {}
     for entry in entries(bundle):
-        if isinstance(entry, RecordEntry) and (not types or entry.type in types):
+        if isinstance(entry, BundleRecord) and (not types or entry.type in types):
             record = msgspec.json.decode(entry.record)
             found[entry.type, record[RECORD_TYPES[entry.type].id_field]] = record
     return found
@@ -87,7 +93,7 @@ def small_bundle() -> bytes:
     file = io.BytesIO()
     writer = BundleWriter(file.write)
     writer.add(
-        Header(
+        BundleHeader(
             format="weft-bundle",
             version=1,
             bundle_id="small",

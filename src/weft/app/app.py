@@ -25,7 +25,7 @@ from weft.app.search.embedding_cache import CachedEmbeddings
 from weft.app.search.service import LowRelevance, SearchIndexes, rank
 from weft.app.session_acl_cache import SessionsOfTenants
 from weft.app.tenants import Tenants, default_plan
-from weft.app.transfer import Exchange
+from weft.app.transfer import Transfers
 from weft.app.uploads import Uploads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.agent_context.model import ContextLimits
@@ -118,7 +118,7 @@ class App:
             container=self._container,
             guards=self.guards,
         )
-        self.exchange = Exchange(self.database, self._container, self._dispatcher, settings.import_limit_mb)
+        self.transfers = Transfers(self.database, self._container, self._dispatcher, settings.import_limit_mb)
         self.uploads = Uploads(self._dispatcher, CallerTransactions(self.database, self._container, DocumentWrites))
         self.pruner = HistoryPruner(JobRunner(self.database, self.clock), self._container)
         self.webhooks = WebhookDelivery(
@@ -283,8 +283,8 @@ class App:
             knowledge_limits=KnowledgeLimits(default_plan(settings)),
             context_limits=ContextLimits(settings.context_limit_mb),
             staging=self._objects,
-            export_desk=self.exchange,
-            import_desk=self.exchange,
+            exporter=self.transfers,
+            importer=self.transfers,
             courier=self.webhooks,
             source_desk=self.sources,
             embeddings=self.embeddings,

@@ -52,10 +52,9 @@ from weft.capabilities.records.store import RecordStore
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import KnownSessions, Lag
 from weft.capabilities.sessions.store import SessionStore
-from weft.capabilities.transfer.export import ExportDesk
-from weft.capabilities.transfer.importer import ImportDesk
-from weft.capabilities.transfer.policies import PolicyStore, TenantPolicies
-from weft.capabilities.transfer.ports import Policies
+from weft.capabilities.transfer.export import Exporter
+from weft.capabilities.transfer.importer import Importer
+from weft.capabilities.transfer.policies import PolicyStore
 from weft.kernel.clock import Clock
 from weft.kernel.cooperative import Cooperative
 from weft.kernel.correlation import UNRELATED, Correlation
@@ -143,8 +142,8 @@ class Singletons:
     markup: MarkupReader
     pruner: Pruner
     staging: Staging
-    export_desk: ExportDesk
-    import_desk: ImportDesk
+    exporter: Exporter
+    importer: Importer
     courier: WebhookSender
     source_desk: SourceDesk
     embeddings: Embeddings
@@ -204,7 +203,6 @@ class Container:
             Cooperative: lambda call: call.transaction,
             Outbox: lambda call: SqlOutbox(call.transaction, clock, call.during),
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
-            Policies: lambda call: TenantPolicies(SqlPolicyStore(call.transaction)),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
 

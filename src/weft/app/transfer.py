@@ -15,10 +15,16 @@ from msgspec import structs
 
 from weft.capabilities.access.audit import AuditTrail
 from weft.capabilities.transfer.bundle_format import BundleWriter
-from weft.capabilities.transfer.export import MOST_BYTES, ExportContext, Exports, export_context, finished
-from weft.capabilities.transfer.importer import ContextImported, ImportContext, Imports, import_context
+from weft.capabilities.transfer.export import (
+    MAX_TEXT_BYTES,
+    ExportContext,
+    ExportService,
+    export_context,
+    finish_export,
+)
+from weft.capabilities.transfer.importer import ContextImported, ImportContext, ImportService, import_context
 from weft.capabilities.transfer.prov_json import ProvWriter
-from weft.capabilities.transfer.validate_bundle import survey
+from weft.capabilities.transfer.validate_bundle import validate_bundle
 from weft.kernel.errors import ContentTooLarge, InvalidInput
 from weft.storage.sql.unit_of_work import CallerTransactions
 
@@ -27,9 +33,9 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from weft.app.dispatch import CallContext, Dispatcher, Work
-    from weft.capabilities.transfer.export import ContextExported, Export, Format
-    from weft.capabilities.transfer.export_collector import Sink
-    from weft.capabilities.transfer.validate_bundle import Survey
+    from weft.capabilities.transfer.export import ContextExported, ExportFormat, PreparedExport
+    from weft.capabilities.transfer.export_collector import ExportSink
+    from weft.capabilities.transfer.validate_bundle import BundleReport
     from weft.kernel.events import StoredEvent
     from weft.kernel.identity import Actor
     from weft.kernel.operation import Operation
@@ -51,15 +57,15 @@ class ExportFile:
 class AuditedExports(msgspec.Struct, frozen=True):
     """An export in one transaction, with its audit row."""
 
-    exports: Exports
+    exports: ExportService
     audit: AuditTrail
 
-    async def write(self, request: ExportContext, sink: Sink) -> Export:
+    async def write(self, request: ExportContext, sink: ExportSink) -> PreparedExport:
         export = await self.exports.begin(request)
         await self.exports.write(export, sink)
         return export
 
-    async def record(self, export: Export) -> Sequence[StoredEvent]:
+    async def record(self, export: PreparedExport) -> Sequence[StoredEvent]:
         events = await self.exports.put_on_record(export)
         await self.audit.record(export_context, export.request, export.described())
         return events
@@ -68,16 +74,16 @@ class AuditedExports(msgspec.Struct, frozen=True):
 class AuditedImports(msgspec.Struct, frozen=True):
     """An import in one transaction, with its audit row."""
 
-    imports: Imports
+    imports: ImportService
     audit: AuditTrail
 
-    async def take(self, bundle: Survey, file: BinaryIO, request: ImportContext) -> ContextImported:
+    async def take(self, bundle: BundleReport, file: BinaryIO, request: ImportContext) -> ContextImported:
         imported = await self.imports.take(bundle, file, request.session_id)
         await self.audit.record(import_context, request, imported)
         return imported
 
 
-class Exchange:
+class Transfers:
     """What leaves and what comes in, as text or as a stream."""
 
     def __init__(self, database: Database, injector: Injector, dispatcher: Dispatcher, import_limit_mb: int) -> None:
@@ -122,7 +128,7 @@ class Exchange:
 
     async def export_text(self, actor: Actor, request: ExportContext) -> ContextExported:
         file = io.BytesIO()
-        told = await self._export(actor, request, file, most_bytes=MOST_BYTES)
+        told = await self._export(actor, request, file, most_bytes=MAX_TEXT_BYTES)
         return structs.replace(told, bundle=file.getvalue().decode())
 
     async def import_text(self, actor: Actor, request: ImportContext) -> ContextImported:
@@ -146,10 +152,10 @@ class Exchange:
             # Recorded in its own transaction, which is short however large the export is.
             events = await self._exports.write(actor, lambda tx: tx.record(export))
             room.open()
-            return await asyncio.to_thread(finished, export, events, sink)
+            return await asyncio.to_thread(finish_export, export, events, sink)
 
     async def _import(self, actor: Actor, request: ImportContext, file: BinaryIO) -> ContextImported:
-        bundle = await asyncio.to_thread(survey, file, request.expected_digest)
+        bundle = await asyncio.to_thread(validate_bundle, file, request.expected_digest)
         if request.dry_run:
             return await self._imports.read(
                 actor, lambda tx: tx.imports.take(bundle, file, request.session_id, rehearsal=True), heavy=True
@@ -183,7 +189,7 @@ class _Room:
         self._most = None
 
 
-def _sink(form: Format, file: BinaryIO, room: _Room, files: ExitStack) -> Sink:
+def _sink(form: ExportFormat, file: BinaryIO, room: _Room, files: ExitStack) -> ExportSink:
     if form == "prov":
         return ProvWriter(file.write, partial(_own_file, files), room.take)
 

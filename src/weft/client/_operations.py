@@ -105,7 +105,7 @@ from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCrea
 from weft.capabilities.transfer.export import ContextExported
 from weft.capabilities.transfer.importer import ContextImported
 from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
-from weft.capabilities.transfer.policy_filter import Definition
+from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.client._calling import Caller, given
 
 ROUTES: dict[str, tuple[str, str]] = {
@@ -1624,7 +1624,7 @@ class PolicyOperations:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    async def set(self, name: str, definition: Definition | Mapping[str, Any]) -> PolicyInfo:
+    async def set(self, name: str, definition: PolicyDefinition | Mapping[str, Any]) -> PolicyInfo:
         """Say what may leave with an export, in which form, and who may export so. What is left out is as it begins.
 
         A policy named default holds wherever no policy is named; from then on only admins may name a built-in one.

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import httpx2
 
 from weft.capabilities.knowledge.document_operations import DocumentPut, FileTerms
-from weft.capabilities.transfer.export import FACTS_HEADER, ContextExported, ExportTerms
+from weft.capabilities.transfer.export import FACTS_HEADER, ContextExported, ExportOptions
 from weft.capabilities.transfer.importer import ContextImported
 from weft.client._calling import given
 from weft.client._sync_operations import SyncOperations
@@ -94,7 +94,7 @@ class SyncClient(SyncOperations):
         """Close the connections."""
         self._connection.close()
 
-    def export_to(self, file: BinaryIO, **what: Unpack[ExportTerms]) -> ContextExported:
+    def export_to(self, file: BinaryIO, **what: Unpack[ExportOptions]) -> ContextExported:
         """Export into a file, of whatever size: a session, or what a part of it is about.
 
         Takes what ``bundle.export`` takes.

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from weft.capabilities.record_log import record_text as prose
+from weft.capabilities.record_log import record_text
 from weft.capabilities.record_log.engine_items import EngineItem
-from weft.capabilities.record_log.redacted_items import redacted
+from weft.capabilities.record_log.redacted_items import redacted_item
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, MissingContext
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import Redaction
 from weft.capabilities.redaction import masker as masking
 from weft.capabilities.redaction.masker import Masker
-from weft.capabilities.transfer.policy_filter import AppliedPolicy, Definition
+from weft.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
 
 pytestmark = pytest.mark.req("AC-11")
 MAIL = "bob@example.com"
@@ -35,13 +35,13 @@ def redaction(state: str, replacement: str | None = None) -> Redaction:
 
 def test_a_redaction_that_was_taken_back_changes_nothing() -> None:
     plain = EngineItem(item(content=MAIL, content_mode="inline"), MAIL)
-    assert redacted(plain, redaction("none"), Masker()) is plain
+    assert redacted_item(plain, redaction("none"), Masker()) is plain
 
 
 @pytest.mark.parametrize("state", ["masked", "removed", "encrypted_ref", "summarized", "policy_blocked"])
 def test_what_is_not_at_hand_is_shown_in_no_state(state: str) -> None:
     elsewhere = EngineItem(item(content_mode="ref", content_ref=Link(uri="https://example.com/bob")), None)
-    record, text = redacted(elsewhere, redaction(state), Masker())
+    record, text = redacted_item(elsewhere, redaction(state), Masker())
     assert text is None
     assert (record.content_mode, record.content, record.content_ref) == ("opaque", UNSET, UNSET)
     assert (record.redaction_state, record.redacted_by) == (state, "human:dana")
@@ -50,7 +50,7 @@ def test_what_is_not_at_hand_is_shown_in_no_state(state: str) -> None:
 def test_an_encrypted_reference_keeps_the_digest_it_had() -> None:
     digest = f"sha256:{'0' * 64}"
     named = EngineItem(item(content_mode="ref", content_ref=Link(id="x", digest=digest), byte_size=7), None)
-    record = redacted(named, redaction("encrypted_ref"), Masker()).record
+    record = redacted_item(named, redaction("encrypted_ref"), Masker()).record
     assert record.content_ref == Link(kind="content", id="n1", digest=digest)
     assert record.byte_size is UNSET
 
@@ -61,7 +61,7 @@ def test_more_values_than_are_numbered_are_still_masked(monkeypatch: pytest.Monk
 
 
 def test_what_others_call_open_is_open_and_what_nobody_knows_is_not() -> None:
-    applied = AppliedPolicy("p", Definition(sensitivity="internal"))
+    applied = AppliedPolicy("p", PolicyDefinition(sensitivity="internal"))
     leaves = [
         applied.item(EngineItem(item(**said), None), None) is not None
         for said in (
@@ -116,24 +116,27 @@ WORDS: dict[str, dict[str, Any]] = {
 def test_words_are_masked_and_withheld_wherever_they_stand_and_the_record_stays_valid(kind: str) -> None:
     made = {"created_at": "2026-01-01T00:00:00Z"} if kind != "context_event" else {}
     record = msgspec.convert({"schema_version": "0.1.0", **made, **WORDS[kind]}, RECORD_TYPES[kind])
-    for shown in (prose.mask_record(record, Masker()), prose.strip_text(prose.mask_record(record, Masker()))):
+    for shown in (
+        record_text.mask_record(record, Masker()),
+        record_text.strip_text(record_text.mask_record(record, Masker())),
+    ):
         told = msgspec.json.encode(shown)
         assert MAIL.encode() not in told
         assert msgspec.json.decode(told, type=RECORD_TYPES[kind]) == shown
-    assert prose.mask_record(record, Masker([])) == record
+    assert record_text.mask_record(record, Masker([])) == record
 
 
 def test_ids_stay_so_that_references_meet() -> None:
     said = {**WORDS["missing_context"], "missing_id": MAIL, "resolution_refs": [MAIL, {"id": MAIL}]}
     raw = {"schema_version": "0.1.0", "created_at": "2026-01-01T00:00:00Z", **said}
-    masked = prose.mask_record(msgspec.convert(raw, MissingContext), Masker())
+    masked = record_text.mask_record(msgspec.convert(raw, MissingContext), Masker())
     assert (masked.missing_id, masked.resolution_refs) == (MAIL, (MAIL, Link(id=MAIL)))
 
 
 @given(st.text(max_size=200))
 def test_a_masked_item_always_tells_the_digest_of_what_it_shows(text: str) -> None:
     said = f"{text} {MAIL}"
-    shown = redacted(EngineItem(item(content=said, content_mode="inline"), said), redaction("masked"), Masker())
+    shown = redacted_item(EngineItem(item(content=said, content_mode="inline"), said), redaction("masked"), Masker())
     assert shown.text == shown.record.content
     assert shown.record.byte_size == len(str(shown.text).encode())
     assert MAIL not in str(shown.text)

@@ -20,14 +20,14 @@ from weft.capabilities.transfer import bundle_format as bundles
 from weft.capabilities.transfer.bundle_format import (
     BundleContent,
     BundleDamaged,
+    BundleHeader,
     BundleReader,
+    BundleRecord,
+    BundleSeal,
+    BundleSession,
     BundleSnapshot,
     BundleWriter,
-    Header,
-    RecordEntry,
-    Seal,
-    SessionEntry,
-    Stored,
+    StoredInfo,
     is_bundle,
 )
 from weft.kernel.errors import ContentTooLarge
@@ -43,7 +43,7 @@ TEXT = "Ship on Friday. ✓ 🚢"
 each_form = pytest.mark.parametrize("form", FORMS)
 
 
-def header(**what: Any) -> Header:
+def header(**what: Any) -> BundleHeader:
     told = {
         "format": "weft-bundle",
         "version": 1,
@@ -55,11 +55,11 @@ def header(**what: Any) -> Header:
         "source": "urn:weft:1",
         "session_id": "s1",
     }
-    return Header(**{**told, **what})
+    return BundleHeader(**{**told, **what})
 
 
-def session() -> SessionEntry:
-    return SessionEntry(
+def session() -> BundleSession:
+    return BundleSession(
         session_id="s1",
         purpose="a test",
         metadata={"a": [1, None]},
@@ -70,22 +70,22 @@ def session() -> SessionEntry:
     )
 
 
-def envelope(context_id: str = "b1") -> RecordEntry:
+def envelope(context_id: str = "b1") -> BundleRecord:
     record = ContextEnvelope(
         schema_version="0.1.0", context_id=context_id, scope="session", lifecycle="available", created_at=AT
     )
-    return RecordEntry(type="context_envelope", record=msgspec.Raw(msgspec.json.encode(record)))
+    return BundleRecord(type="context_envelope", record=msgspec.Raw(msgspec.json.encode(record)))
 
 
-def item(text: str | None = TEXT) -> RecordEntry:
+def item(text: str | None = TEXT) -> BundleRecord:
     ref = Link(kind="content", id="i", digest=digest(text or ""))
     record = ContextItem(
         schema_version="0.1.0", item_id="i", context_kind="x", content_mode="ref", visibility=("*",), content_ref=ref
     )
-    return RecordEntry(type="context_item", record=msgspec.Raw(msgspec.json.encode(record)))
+    return BundleRecord(type="context_item", record=msgspec.Raw(msgspec.json.encode(record)))
 
 
-def missing() -> RecordEntry:
+def missing() -> BundleRecord:
     record = MissingContext(
         schema_version="0.1.0",
         missing_id="m1",
@@ -95,9 +95,9 @@ def missing() -> RecordEntry:
         status="detected",
         created_at=AT,
     )
-    stored = Stored("orchestrator", AT, AT)
+    stored = StoredInfo("orchestrator", AT, AT)
     body = msgspec.Raw(msgspec.json.encode(record))
-    return RecordEntry(type="missing_context", record=body, readable_by=("human:*",), stored=stored)
+    return BundleRecord(type="missing_context", record=body, readable_by=("human:*",), stored=stored)
 
 
 def snapshot() -> BundleSnapshot:
@@ -314,11 +314,11 @@ MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
         4,
         "that of another bundle",
     ),
-    "a line too long": (lambda: b"x" * (bundles.LONGEST_LINE + 2), 1, "too long"),
+    "a line too long": (lambda: b"x" * (bundles.MAX_LINE_BYTES + 2), 1, "too long"),
 }
 
 
-def _altered(entry: RecordEntry, old: bytes, new: bytes) -> bytes:
+def _altered(entry: BundleRecord, old: bytes, new: bytes) -> bytes:
     body = msgspec.json.encode(entry)
     assert old in body
     return body.replace(old, new, 1)
@@ -340,7 +340,7 @@ def test_bytes_that_are_no_text_are_carried_as_base64() -> None:
 def test_what_no_reader_would_take_is_not_written() -> None:
     writer = BundleWriter(lambda _: None)
     with pytest.raises(ContentTooLarge):
-        writer.add(BundleContent.of(b"x" * bundles.LONGEST_LINE))
+        writer.add(BundleContent.of(b"x" * bundles.MAX_LINE_BYTES))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -356,4 +356,4 @@ def test_any_flip_in_any_bundle_is_found(form: str, texts: list[str], flip: tupl
 
 def test_a_seal_is_an_entry_like_any_other() -> None:
     entry = msgspec.json.decode(written(whole()).splitlines()[-1])["entry"]
-    assert msgspec.convert(entry, Seal).entries == len(whole())
+    assert msgspec.convert(entry, BundleSeal).entries == len(whole())

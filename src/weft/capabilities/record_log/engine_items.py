@@ -85,7 +85,7 @@ def version_item(line_id: str, version: Version) -> EngineItem:
     )
     if removed or version.value is None or meta.outside:
         return EngineItem(_named(item, change.blob_hash), None)
-    return saying(item, version.value)
+    return with_content(item, version.value)
 
 
 def message_item(session_id: str, message: Message) -> EngineItem:
@@ -119,7 +119,7 @@ def message_item(session_id: str, message: Message) -> EngineItem:
             metadata=passed_on(message.metadata),
         ),
     )
-    return saying(item, message.content)
+    return with_content(item, message.content)
 
 
 def session_surface(session: Session) -> ContextSurface:
@@ -173,7 +173,7 @@ def trust_of(participant: str) -> str:
     return {"human": "human", "system": "system"}.get(participant.partition(":")[0], "agent")
 
 
-def saying(item: ContextItem, text: str) -> EngineItem:
+def with_content(item: ContextItem, text: str) -> EngineItem:
     """Return an item that says something: itself, or beside it where that is long or not for everyone."""
     size = len(text.encode())
     sized = structs.replace(item, byte_size=size)

@@ -12,7 +12,7 @@ import msgspec
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.events.model import EventQuery
 from weft.capabilities.messages.search.by_sender_and_time import Moment, moment_meant
-from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
+from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import TOOL, RecordId
 from weft.capabilities.records.record_ids import (
     EventOrigin,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from weft.kernel.events import StoredEvent
 
-Doer = Annotated[str, msgspec.Meta(min_length=1, max_length=300, pattern=r"^[A-Za-z0-9_:-]+\Z")]
+ParticipantOrAgent = Annotated[str, msgspec.Meta(min_length=1, max_length=300, pattern=r"^[A-Za-z0-9_:-]+\Z")]
 Cursor = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,15}(\.[0-9]{1,6})?\Z")]
 # So many events are read at a time, and so many times: a page may be short, but is never long in coming.
 _EVENTS_AT_ONCE = 200
@@ -58,7 +58,7 @@ class ListRecords(Request):
         SessionId | None, msgspec.Meta(description="Records of this session; of all you may see if left out.")
     ] = None
     agent: Annotated[
-        Doer | None,
+        ParticipantOrAgent | None,
         msgspec.Meta(
             description="What this participant did, by the name events show, such as subagent:review; or by an agent's "
             "id, which stands for the name it goes by. Orchestrators share one name.",
@@ -148,7 +148,7 @@ class _Listed(NamedTuple):
     errors=(SessionNotFound,),
     heavy=True,
 )
-async def list_records(request: ListRecords, finder: Finder, access: AccessStore) -> Records:
+async def list_records(request: ListRecords, finder: RecordFinder, access: AccessStore) -> Records:
     """See what was done as portable records, in the order of the log: by session, agent, turn, task, item or time.
 
     Versions of keys and messages are context items, sessions are surfaces, and what agents recorded is shown as they
@@ -164,7 +164,7 @@ async def list_records(request: ListRecords, finder: Finder, access: AccessStore
     return page.answer()
 
 
-def _check_session(request: ListRecords, finder: Finder) -> None:
+def _check_session(request: ListRecords, finder: RecordFinder) -> None:
     if request.session_id is None and finder.actor.is_subagent:
         raise PermissionDenied(
             "A sub-agent sees the records of the session it works in, not all there are.",
@@ -208,7 +208,7 @@ async def _participant(agent: str, access: AccessStore) -> str | None:
 class _Page:
     """A page of the list while it is filled."""
 
-    def __init__(self, request: ListRecords, look: Look, after: RecordCursor) -> None:
+    def __init__(self, request: ListRecords, look: RecordLookup, after: RecordCursor) -> None:
         self.look = look
         self.after = after
         self._types = frozenset(request.types)
@@ -289,7 +289,7 @@ async def _of_item(item: RecordRef, wanted: EventQuery, page: _Page) -> list[_Li
     return [each for each in listed if _is_about(each.named, item) or (each.named.type, each.named.id) in naming]
 
 
-async def _about(item: RecordRef, look: Look) -> list[StoredEvent]:
+async def _about(item: RecordRef, look: RecordLookup) -> list[StoredEvent]:
     """Return the events that an item itself came, changed and went by."""
     found = await look.record(item)
     if found is None or found.kept is not None:

@@ -31,8 +31,8 @@ from weft.capabilities.record_log.engine_items import (
     source_record,
     version_item,
 )
-from weft.capabilities.record_log.redacted_items import redacted
-from weft.capabilities.record_log.redacted_records import as_shown, redactions_of
+from weft.capabilities.record_log.redacted_items import redacted_item
+from weft.capabilities.record_log.redacted_records import redact_quotes, redactions_of
 from weft.capabilities.records.event_classes import context_event
 from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, Record
 from weft.capabilities.records.record_ids import (
@@ -94,7 +94,7 @@ class _Hidden:
 _HIDDEN: Final = _Hidden()
 
 
-class Finder(msgspec.Struct, frozen=True):
+class RecordFinder(msgspec.Struct, frozen=True):
     """Everything that looking records up needs, gathered for the caller of one operation."""
 
     actor: Actor
@@ -106,21 +106,21 @@ class Finder(msgspec.Struct, frozen=True):
     events: EventStore
     timelines: History
 
-    async def look(self, session_id: str | None) -> Look:
+    async def look(self, session_id: str | None) -> RecordLookup:
         """Begin to look: what is found out of lines and sessions on the way is known for as long as this lasts.
 
         If a session is named there is no other one.
         """
         if session_id is not None:
             await find_session(session_id, self.actor, self.sessions)
-        return Look(self, session_id)
+        return RecordLookup(self, session_id)
 
 
 @dataclass(slots=True)
-class Look:
+class RecordLookup:
     """One look at many records: at those of one session and of none, if ``only`` names one."""
 
-    finder: Finder
+    finder: RecordFinder
     only: str | None = None
     _sessions: dict[str, Session | None] = field(default_factory=dict)
     _lines: dict[str, OpenLine | None] = field(default_factory=dict)
@@ -286,7 +286,7 @@ class Look:
 
     async def _stored(self, wanted: set[StoredRecordId]) -> dict[StoredRecordId, StoredRecord]:
         found = await self.finder.records.find_several(sorted(wanted)) if wanted else ()
-        shown = await as_shown([kept for kept in found if await self.may_read(kept)], self.finder.records)
+        shown = await redact_quotes([kept for kept in found if await self.may_read(kept)], self.finder.records)
         return {StoredRecordId(kept.type, kept.record_id): kept for kept in shown}
 
     async def _parts(self, pulls: set[PullOrigin]) -> dict[PullOrigin, Mapping[str, PartAt]]:
@@ -343,7 +343,7 @@ def _shown(
     named: RecordRef, item: EngineItem, redaction: Redaction | None, kept: StoredRecord | None = None
 ) -> FoundRecord:
     """Return an item as it may be shown: with nothing of what was redacted."""
-    record, text = item if redaction is None else redacted(item, redaction, Masker())
+    record, text = item if redaction is None else redacted_item(item, redaction, Masker())
     return FoundRecord(named, _encode(record), _digest(record), text, kept, redaction)
 
 

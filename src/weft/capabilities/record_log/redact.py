@@ -13,7 +13,7 @@ import msgspec
 from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.board.read_acl import last_words
 from weft.capabilities.indexing.collections.store import CollectionStore
-from weft.capabilities.record_log.lookup import Finder, session_of_line
+from weft.capabilities.record_log.lookup import RecordFinder, session_of_line
 from weft.capabilities.record_log.model import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.redacted_records import QUOTING
 from weft.capabilities.records.model import ContextItem
@@ -95,7 +95,7 @@ class Redactions(msgspec.Struct, frozen=True):
     """Everything that redacting needs, gathered for the caller of one operation."""
 
     actor: Actor
-    finder: Finder
+    finder: RecordFinder
     records: RecordStore
     collections: CollectionStore
     outbox: Outbox

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, structs
 
-from weft.capabilities.record_log import record_text as prose
-from weft.capabilities.record_log.engine_items import EngineItem, digest_of, saying
+from weft.capabilities.record_log import record_text
+from weft.capabilities.record_log.engine_items import EngineItem, digest_of, with_content
 from weft.capabilities.records.model import ContextItem
 from weft.capabilities.records.record_ids import is_engine_item
 from weft.capabilities.records.refs import Link
@@ -31,7 +31,7 @@ _PLAIN_FACTS = frozenset((*_OF_VERSION, *_OF_READERS, *_OF_MESSAGE))
 _LONGEST_REASON = 200
 
 
-def redacted(item: EngineItem, redaction: Redaction, mask: Masker) -> EngineItem:
+def redacted_item(item: EngineItem, redaction: Redaction, mask: Masker) -> EngineItem:
     """Return an item as it is shown since it was redacted: the same in every record, export and answer."""
     if redaction.state == "none":
         return item
@@ -39,19 +39,19 @@ def redacted(item: EngineItem, redaction: Redaction, mask: Masker) -> EngineItem
         case "masked" if redaction.came_with is not None and _is_at_hand(item):
             shown = item
         case "masked":
-            shown = masked_item(item, mask) if _is_at_hand(item) else EngineItem(bare(item.record), None)
+            shown = masked_item(item, mask) if _is_at_hand(item) else EngineItem(without_content(item.record), None)
         case "summarized" if redaction.replacement is not None:
             shown = _replaced(item, redaction.replacement)
         case "encrypted_ref":
             shown = EngineItem(_by_digest(item), None)
         case _:
-            shown = EngineItem(bare(item.record), None)
+            shown = EngineItem(without_content(item.record), None)
     state = cast("RedactionState", redaction.state)
-    record = told(shown.record, state, redaction.method, redaction.redacted_by)
+    record = with_redaction_state(shown.record, state, redaction.method, redaction.redacted_by)
     return shown._replace(record=structs.replace(record, policy_refs=redaction.came_with or record.policy_refs))
 
 
-def told(record: ContextItem, state: RedactionState, method: str, by: Ref) -> ContextItem:
+def with_redaction_state(record: ContextItem, state: RedactionState, method: str, by: Ref) -> ContextItem:
     """Return an item that says what was done to it, how and by whom."""
     return structs.replace(record, redaction_state=state, redaction_method=method, redacted_by=by)
 
@@ -64,7 +64,7 @@ def masked_item(item: EngineItem, mask: Masker) -> EngineItem:
     return EngineItem(masked if shown is None or shown == text else _saying(masked, shown), shown)
 
 
-def bare(record: ContextItem) -> ContextItem:
+def without_content(record: ContextItem) -> ContextItem:
     """Return no more of an item than that it is there, of which kind, where it stands and whose it is."""
     of_engine = is_engine_item(record.item_id)
     return ContextItem(
@@ -92,7 +92,7 @@ def _is_at_hand(item: EngineItem) -> bool:
 
 def _replaced(item: EngineItem, replacement: str) -> EngineItem:
     shown = structs.replace(
-        bare(item.record),
+        without_content(item.record),
         content_mode="summary",
         content=replacement,
         mime_type="text/plain",
@@ -107,9 +107,9 @@ def _by_digest(item: EngineItem) -> ContextItem:
     record, text = item
     digest = digest_of(text) if text is not None else _digest(record)
     if digest is None:
-        return bare(record)
+        return without_content(record)
     return structs.replace(
-        bare(record), content_mode="ref", content_ref=Link(kind="content", id=record.item_id, digest=digest)
+        without_content(record), content_mode="ref", content_ref=Link(kind="content", id=record.item_id, digest=digest)
     )
 
 
@@ -125,7 +125,9 @@ def _saying(record: ContextItem, text: str) -> ContextItem:
         record = structs.replace(record, metadata={"weft": {**native, "tokens": max(1, approximate_tokens(text))}})
     sized = structs.replace(record, byte_size=len(text.encode()), token_estimate=approximate_tokens(text))
     if is_engine_item(record.item_id) and record.content_mode != "summary":
-        return saying(structs.replace(sized, content_mode="opaque", content=UNSET, content_ref=UNSET), text).record
+        return with_content(
+            structs.replace(sized, content_mode="opaque", content=UNSET, content_ref=UNSET), text
+        ).record
     if isinstance(record.content, str):
         return structs.replace(sized, content=text, content_ref=_undigested(record.content_ref))
     kind = record.content_ref.kind if isinstance(record.content_ref, Link) else "content"
@@ -153,7 +155,7 @@ def _masked_facts(record: ContextItem, mask: Masker) -> ContextItem:
 def _masked_words(record: ContextItem, mask: Masker) -> ContextItem:
     """Mask all that somebody may have written into an item."""
     content = mask.value(record.content)
-    masked = prose.mask_record(structs.replace(record, content=UNSET, content_mode="opaque"), mask)
+    masked = record_text.mask_record(structs.replace(record, content=UNSET, content_mode="opaque"), mask)
     said = structs.replace(masked, content=content, content_mode=record.content_mode)
     if content == record.content:
         return said

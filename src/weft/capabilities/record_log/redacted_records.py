@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 import msgspec
 from msgspec import UNSET, structs
 
-from weft.capabilities.record_log import record_text as prose
+from weft.capabilities.record_log import record_text
 from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextSummary
 from weft.capabilities.records.recorder import items_of
 from weft.capabilities.records.refs import Link
@@ -38,7 +38,7 @@ _quoting: dict[str, Callable[[bytes], Quoting]] = {
 QUOTING = tuple(_quoting)
 
 
-async def as_shown(kept: Sequence[StoredRecord], records: RecordStore) -> list[StoredRecord]:
+async def redact_quotes(kept: Sequence[StoredRecord], records: RecordStore) -> list[StoredRecord]:
     """Return records as they are shown: with nothing of what was redacted of the items they put together."""
     injected = {_injection(each.body).assembly_id for each in kept if each.type == ContextInjection.type}
     quoting = [each for each in kept if each.type in _quoting]
@@ -87,7 +87,7 @@ def redacted_record(record: Quoting, redaction: Redaction) -> Quoting:
 
 def _left_of(record: Quoting, redaction: Redaction) -> Quoting:
     if redaction.state == "masked":
-        return prose.mask_record(record, Masker())
+        return record_text.mask_record(record, Masker())
     if isinstance(record, ContextSummary):
         return _left_of_summary(record, redaction)
     return _left_of_assembly(record, redaction)
@@ -117,11 +117,11 @@ def _tells(redaction: Redaction) -> bool:
 
 
 def _wordless(record: Q) -> Q:
-    return prose.strip_text(prose.replace_quotes(record, lambda _: True, digests=False))
+    return record_text.strip_text(record_text.replace_quotes(record, lambda _: True, digests=False))
 
 
 def _by_digest(record: Q) -> Q:
-    return prose.replace_quotes(record, lambda _: True, digests=True)
+    return record_text.replace_quotes(record, lambda _: True, digests=True)
 
 
 async def redactions_of(named: Collection[Key], records: RecordStore) -> dict[Key, Redaction]:
@@ -146,7 +146,7 @@ def without_quotes(record: Quoting, hidden: Collection[str]) -> Quoting:
         # What does not say whose words it has may have those of every item the whole is made of.
         return not _ids(part.item_refs).isdisjoint(hidden) or (of_all and not part.item_refs)
 
-    return prose.replace_quotes(record, is_quote, digests=False)
+    return record_text.replace_quotes(record, is_quote, digests=False)
 
 
 def without_hash(injection: ContextInjection) -> ContextInjection:

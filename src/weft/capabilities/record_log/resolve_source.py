@@ -14,7 +14,7 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.history.model import LATEST, line_name
 from weft.capabilities.record_log.engine_items import digest_of
-from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
+from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import TOOL, OfSession, RecordId
 from weft.capabilities.records.markup_port import MarkupReader
 from weft.capabilities.records.model import ContextItem, ContextSourceRef
@@ -121,7 +121,11 @@ class _Asked(NamedTuple):
     errors=(RecordNotFound, SourceElsewhere, SessionNotFound),
 )
 async def resolve_source(
-    request: ResolveSource, actor: Actor, lookups: Transactions[Finder], markup: MarkupReader, retriever: Retriever
+    request: ResolveSource,
+    actor: Actor,
+    lookups: Transactions[RecordFinder],
+    markup: MarkupReader,
+    retriever: Retriever,
 ) -> SourceResolved:
     """Find the passage that a source ref means in what its source says now: exact, moved or lost.
 
@@ -158,7 +162,7 @@ def _given(request: ResolveSource) -> ContextSourceRef | None:
     return record
 
 
-async def _asked(request: ResolveSource, given: ContextSourceRef | None, finder: Finder) -> _Asked:
+async def _asked(request: ResolveSource, given: ContextSourceRef | None, finder: RecordFinder) -> _Asked:
     look = await finder.look(request.session_id)
     if given is None and _is_address(request.source_id or ""):
         return await _addressed(request, look)
@@ -169,7 +173,7 @@ async def _asked(request: ResolveSource, given: ContextSourceRef | None, finder:
     return _Asked(ref, said._replace(media_type=request.media_type or said.media_type))
 
 
-async def _addressed(request: ResolveSource, look: Look) -> _Asked:
+async def _addressed(request: ResolveSource, look: RecordLookup) -> _Asked:
     """Return what is at an address of Weft itself: it means whatever stands there, so it is exact unless it is gone."""
     uri = request.source_id or ""
     said = await _said_now(uri, look)
@@ -191,7 +195,7 @@ def _is_address(source_id: str) -> bool:
     return is_uri is not None or is_engine_item(source_id)
 
 
-async def _recorded(source_id: str, look: Look) -> ContextSourceRef:
+async def _recorded(source_id: str, look: RecordLookup) -> ContextSourceRef:
     kind = ContextSourceRef.type
     found = await look.record(RecordRef(kind, source_id, StoredRecordId(kind, source_id)))
     if found is None:
@@ -200,7 +204,7 @@ async def _recorded(source_id: str, look: Look) -> ContextSourceRef:
     return _source_ref(found.body)
 
 
-async def _said_now(uri: str, look: Look) -> _Said:
+async def _said_now(uri: str, look: RecordLookup) -> _Said:
     """Return what a source that Weft keeps says now, as the caller may read it."""
     if EngineSourceId.parse(uri) is not None:
         return _Said(None, why=_NO_TEXT)
@@ -217,7 +221,7 @@ async def _said_now(uri: str, look: Look) -> _Said:
     return _of_item(await look.record(named))
 
 
-async def _entry(session_id: str, key: str, query: dict[str, str], look: Look) -> VersionId | None:
+async def _entry(session_id: str, key: str, query: dict[str, str], look: RecordLookup) -> VersionId | None:
     """Return the version of a board's key that an address means: the one that stands, or an earlier one of its life."""
     timelines, lines = look.finder.timelines, look.finder.lines
     line_id = line_name(line_of(session_id), query.get("branch"))
@@ -233,7 +237,7 @@ async def _entry(session_id: str, key: str, query: dict[str, str], look: Look) -
     return None
 
 
-async def _named(line_id: str, version: Version, look: Look) -> VersionId:
+async def _named(line_id: str, version: Version, look: RecordLookup) -> VersionId:
     """Return what a version is called on the line that it was made on, which may be what a branch came from."""
     past = await look.finder.lines.past(line_id, version.seq)
     change = version.change

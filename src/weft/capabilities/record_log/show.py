@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from weft.capabilities.events.model import EventQuery
-from weft.capabilities.record_log.lookup import Finder, FoundRecord, Look
+from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import JSON_CONTENT, TOOL, OfSession, RecordId, stored_content
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem
 from weft.capabilities.records.record_ids import (
@@ -49,7 +49,7 @@ class ShowRecord(Request):
     session_id: OfSession = None
 
 
-class NamingRecord(Response):
+class ReferencingRecord(Response):
     """A record that names the item."""
 
     type: str
@@ -79,7 +79,7 @@ class RecordShown(Response):
     digest: str | None = None
     content: Any = msgspec.UNSET
     base64: bytes | None = None
-    named_by: tuple[NamingRecord, ...] = ()
+    named_by: tuple[ReferencingRecord, ...] = ()
     redaction: RedactionInfo | None = None
     recorded_by: str | None = None
     recorded_at: datetime | None = None
@@ -97,7 +97,7 @@ class RecordShown(Response):
     effect=Effect.READ,
     errors=(RecordNotFound, SessionNotFound),
 )
-async def show_record(request: ShowRecord, finder: Finder) -> RecordShown:
+async def show_record(request: ShowRecord, finder: RecordFinder) -> RecordShown:
     """Look at one record by its id, whether it is kept as such or follows from what the engine keeps.
 
     Of an item it also says which records name it, and what was redacted of it; what was redacted is not shown.
@@ -114,7 +114,7 @@ async def show_record(request: ShowRecord, finder: Finder) -> RecordShown:
     )
 
 
-async def _find(request: ShowRecord, look: Look) -> FoundRecord:
+async def _find(request: ShowRecord, look: RecordLookup) -> FoundRecord:
     found: list[FoundRecord] = []
     for named in (await _derived(request.record_id, look), _kept(request.record_id)):
         wanted = [each for each in named if request.type in {None, each.type}]
@@ -131,7 +131,7 @@ async def _find(request: ShowRecord, look: Look) -> FoundRecord:
     return found[0]
 
 
-async def _derived(record_id: str, look: Look) -> list[RecordRef]:
+async def _derived(record_id: str, look: RecordLookup) -> list[RecordRef]:
     """Return what an id means that the engine itself has given."""
     candidates = (parse_item_id(record_id), parse_surface_id(record_id), parse_source_id(record_id))
     derived = [each for each in candidates if not isinstance(each.origin, StoredRecordId)]
@@ -143,7 +143,7 @@ def _kept(record_id: str) -> list[RecordRef]:
     return [RecordRef(kind, record_id, StoredRecordId(kind, record_id)) for kind in RECORD_TYPES]
 
 
-async def _told(record_id: str, look: Look) -> list[RecordRef]:
+async def _told(record_id: str, look: RecordLookup) -> list[RecordRef]:
     """Return what an event of the log is called by this id: itself, or what a pull put together and showed."""
     finder, pull = look.finder, PullId.parse(record_id)
     if pull is not None:
@@ -184,15 +184,15 @@ def _redaction(redaction: Redaction, actor: Actor) -> RedactionInfo:
     )
 
 
-async def _naming(found: FoundRecord, look: Look) -> tuple[NamingRecord, ...]:
+async def _naming(found: FoundRecord, look: RecordLookup) -> tuple[ReferencingRecord, ...]:
     """Return the records that name an item, but for itself, as far as the caller may see them."""
     naming = await look.finder.records.of_item(found.named.id)
     others = [kept for kept in naming if (kept.type, kept.record_id) != (found.named.type, found.named.id)]
     shown = [kept for kept in others if await look.may_read(kept)]
-    return tuple(NamingRecord(type=kept.type, id=kept.record_id, seq=kept.seq) for kept in shown)
+    return tuple(ReferencingRecord(type=kept.type, id=kept.record_id, seq=kept.seq) for kept in shown)
 
 
-async def _content(found: FoundRecord, finder: Finder) -> dict[str, Any]:
+async def _content(found: FoundRecord, finder: RecordFinder) -> dict[str, Any]:
     """Return what an item says, if that is here: of what the engine keeps, or of what was recorded with it."""
     is_redacted = found.redaction is not None and found.redaction.state != "none"
     if found.kept is None or is_redacted:

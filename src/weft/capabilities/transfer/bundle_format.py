@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-Form = Literal["ndjson", "json"]
+BundleEncoding = Literal["ndjson", "json"]
 FORMAT: Final = "weft-bundle"
-LONGEST_LINE: Final = 16 * 2**20
+MAX_LINE_BYTES: Final = 16 * 2**20
 # Bundles with these scopes carry what it takes to open their session elsewhere.
-WITH_SESSION: Final = frozenset({"session", "handoff"})
-LONGEST_PURPOSE: Final = 2_000
+SESSION_SCOPES: Final = frozenset({"session", "handoff"})
+MAX_PURPOSE: Final = 2_000
 _BEGIN, _MIDDLE, _END = b'{"digest":"sha256:', b'","entry":', b"}"
 _HEX = 64
 _BEFORE_FIRST = b"0" * _HEX
 # What stands before the first entry, between two and behind each.
-_FRAMES: dict[Form, tuple[bytes, bytes, bytes]] = {"ndjson": (b"", b"", b"\n"), "json": (b"[\n", b",\n", b"")}
+_FRAMES: dict[BundleEncoding, tuple[bytes, bytes, bytes]] = {"ndjson": (b"", b"", b"\n"), "json": (b"[\n", b",\n", b"")}
 _ENTRY_AT = len(_BEGIN) + _HEX + len(_MIDDLE)
 _DIGITS = frozenset(b"0123456789abcdef")
 _encode = msgspec.json.Encoder().encode
@@ -54,7 +54,7 @@ class BundleEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_
     """What one line of a bundle says."""
 
 
-class Header(BundleEntry, frozen=True, kw_only=True, tag="header"):
+class BundleHeader(BundleEntry, frozen=True, kw_only=True, tag="header"):
     """What the bundle is, and of what. ``history``: of all that was, not only of what stands."""
 
     format: Literal["weft-bundle"]
@@ -75,11 +75,11 @@ class Header(BundleEntry, frozen=True, kw_only=True, tag="header"):
     history: bool = True
 
 
-class SessionEntry(BundleEntry, frozen=True, kw_only=True, tag="session"):
+class BundleSession(BundleEntry, frozen=True, kw_only=True, tag="session"):
     """What it takes to open the session elsewhere."""
 
     session_id: Name
-    purpose: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_PURPOSE, pattern=r"^[^\x00]*\Z")]
+    purpose: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PURPOSE, pattern=r"^[^\x00]*\Z")]
     metadata: dict[str, Any]
     config: SessionConfig
     created_by: Id
@@ -88,7 +88,7 @@ class SessionEntry(BundleEntry, frozen=True, kw_only=True, tag="session"):
     archived_at: Maybe[Moment] = UNSET
 
 
-class Stored(Struct, frozen=True, forbid_unknown_fields=True):
+class StoredInfo(Struct, frozen=True, forbid_unknown_fields=True):
     """By whom a record was made that nothing else is the source of, when, and when it last changed."""
 
     by: Id
@@ -96,13 +96,13 @@ class Stored(Struct, frozen=True, forbid_unknown_fields=True):
     changed_at: Moment
 
 
-class RecordEntry(BundleEntry, frozen=True, kw_only=True, tag="record"):
+class BundleRecord(BundleEntry, frozen=True, kw_only=True, tag="record"):
     """One record. One that is ``stored`` was made as such; others tell of what the engine keeps anyway."""
 
     type: RecordType
     record: Raw
     readable_by: tuple[Pattern, ...] = ANYONE
-    stored: Maybe[Stored] = UNSET
+    stored: Maybe[StoredInfo] = UNSET
 
 
 class BundleContent(BundleEntry, frozen=True, kw_only=True, tag="content"):
@@ -137,24 +137,24 @@ class BundleSnapshot(BundleEntry, frozen=True, kw_only=True, tag="snapshot"):
     automatic: bool = False
 
 
-class Seal(BundleEntry, frozen=True, kw_only=True, tag="seal"):
+class BundleSeal(BundleEntry, frozen=True, kw_only=True, tag="seal"):
     """The end: how many entries there are before it, and the digest of the last, which stands for them all."""
 
     entries: Count
     digest: Digest
 
 
-AnyEntry = Header | SessionEntry | RecordEntry | BundleContent | BundleSnapshot | Seal
+AnyBundleEntry = BundleHeader | BundleSession | BundleRecord | BundleContent | BundleSnapshot | BundleSeal
 # In which order the kinds come; a content is part of the record before it.
 _PLACES: dict[type[BundleEntry], int] = {
-    Header: 0,
-    SessionEntry: 1,
-    RecordEntry: 2,
+    BundleHeader: 0,
+    BundleSession: 1,
+    BundleRecord: 2,
     BundleContent: 2,
     BundleSnapshot: 3,
-    Seal: 4,
+    BundleSeal: 4,
 }
-_entry = msgspec.json.Decoder(AnyEntry)
+_entry = msgspec.json.Decoder(AnyBundleEntry)
 _records: dict[str, msgspec.json.Decoder[Any]] = {
     name: msgspec.json.Decoder(kind) for name, kind in RECORD_TYPES.items()
 }
@@ -163,7 +163,7 @@ _records: dict[str, msgspec.json.Decoder[Any]] = {
 class BundleWriter:
     """Writes entries as lines, each with its digest."""
 
-    def __init__(self, out: Callable[[bytes], object], form: Form = "ndjson") -> None:
+    def __init__(self, out: Callable[[bytes], object], form: BundleEncoding = "ndjson") -> None:
         self._out = out
         self._form = form
         self._last = _BEFORE_FIRST
@@ -176,9 +176,9 @@ class BundleWriter:
         """Return the digest of all that was written."""
         return f"sha256:{self._last.decode()}"
 
-    def add(self, entry: AnyEntry) -> None:
+    def add(self, entry: AnyBundleEntry) -> None:
         body = _encode(entry)
-        if len(body) > LONGEST_LINE - _ENTRY_AT - len(_END):
+        if len(body) > MAX_LINE_BYTES - _ENTRY_AT - len(_END):
             raise ContentTooLarge(
                 "A part of the bundle is larger than 16 MiB.", hint="Export less at once: a task, or without contents."
             )
@@ -189,14 +189,16 @@ class BundleWriter:
         )
         self.entries += 1
 
-    def add_record(self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[Stored] = UNSET) -> None:
+    def add_record(
+        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
+    ) -> None:
         self.records += 1
-        self.add(RecordEntry(type=record.type, record=Raw(_encode(record)), readable_by=readable_by, stored=stored))
+        self.add(BundleRecord(type=record.type, record=Raw(_encode(record)), readable_by=readable_by, stored=stored))
 
     def seal(self) -> str:
         """End the bundle and return its digest."""
         digest = self.digest
-        self.add(Seal(entries=self.entries, digest=digest))
+        self.add(BundleSeal(entries=self.entries, digest=digest))
         if self._form == "json":
             self._put(b"\n]\n")
         return digest
@@ -211,7 +213,7 @@ class BundleLine(NamedTuple):
 
     number: int
     offset: int
-    entry: AnyEntry
+    entry: AnyBundleEntry
     record: Record | None = None
 
     def damaged(self, what: str) -> BundleDamaged:
@@ -235,7 +237,7 @@ class BundleReader:
         self._before = self._last = _BEFORE_FIRST
         self._place = -1
         self._named: str | None = None
-        self._header: Header | None = None
+        self._header: BundleHeader | None = None
         self.entries = 0
         self.records = 0
         self.digest: str | None = None
@@ -245,7 +247,7 @@ class BundleReader:
         self._begin()
         while self.digest is None:
             line = self._checked(self._body())
-            if isinstance(line.entry, Seal):
+            if isinstance(line.entry, BundleSeal):
                 self._check_seal(line.entry)
             else:
                 yield line
@@ -262,10 +264,10 @@ class BundleReader:
         """Return the next line, which must be complete."""
         self._number += 1
         self._offset = self._next
-        line = self._file.readline(LONGEST_LINE + 1)
+        line = self._file.readline(MAX_LINE_BYTES + 1)
         self._next += len(line)
         if not line.endswith(b"\n"):
-            too_long = len(line) > LONGEST_LINE
+            too_long = len(line) > MAX_LINE_BYTES
             raise self._damaged("the line is too long" if too_long else "the bundle ends before its seal")
         return line[:-1]
 
@@ -286,13 +288,13 @@ class BundleReader:
         entry = self._decoded(_entry, body)
         self._check_order(entry)
         record = None
-        if isinstance(entry, RecordEntry):
+        if isinstance(entry, BundleRecord):
             record = self._decoded(_records[entry.type], entry.record, "record: ")
             self._check_record(record)
             self.records += 1
         elif isinstance(entry, BundleContent):
             self._check_content(entry)
-        if not isinstance(entry, Seal):
+        if not isinstance(entry, BundleSeal):
             self.entries += 1
         self._named = _content_named(record)
         return BundleLine(self._number, self._offset, entry, record)
@@ -303,15 +305,15 @@ class BundleReader:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise self._damaged(f"{where}{_in_words(error)}") from error
 
-    def _check_order(self, entry: AnyEntry) -> None:
+    def _check_order(self, entry: AnyBundleEntry) -> None:
         place, before = _PLACES[type(entry)], self._place
-        has_session = self._header is not None and self._header.scope in WITH_SESSION
+        has_session = self._header is not None and self._header.scope in SESSION_SCOPES
         behind = {0: {-1}, 1: {0} if has_session else set(), 2: {1, 2} if has_session else {0, 2}}
         if before not in behind.get(place, {2, 3}):
             raise self._damaged(f"a {_kind(entry)} has no place here")
-        if self._in_array and self._goes_on == isinstance(entry, Seal):
+        if self._in_array and self._goes_on == isinstance(entry, BundleSeal):
             raise self._damaged("a comma stands behind every entry but the seal")
-        if isinstance(entry, Header):
+        if isinstance(entry, BundleHeader):
             self._header = entry
         self._place = place
 
@@ -335,7 +337,7 @@ class BundleReader:
         if content.digest != f"sha256:{digest}":
             raise self._damaged("the content has another digest than it says")
 
-    def _check_seal(self, seal: Seal) -> None:
+    def _check_seal(self, seal: BundleSeal) -> None:
         if seal.entries != self.entries:
             raise self._damaged(f"the seal is for {seal.entries} entries, and there are {self.entries}")
         if seal.digest != f"sha256:{self._before.decode()}":
@@ -361,7 +363,7 @@ def _chained(last: bytes, body: bytes) -> bytes:
     return hashlib.sha256(last + body).hexdigest().encode()
 
 
-def _kind(entry: AnyEntry) -> str:
+def _kind(entry: AnyBundleEntry) -> str:
     kind: str = type(entry).__struct_config__.tag  # type: ignore[assignment]
     return kind
 

@@ -104,7 +104,7 @@ class BoardVersion(NamedTuple):
         return self.version.change.act is ChangeKind.WRITE and self.version.value is None
 
 
-def board_version(item: ContextItem, text: str | None, session_id: str) -> BoardVersion | None:
+def decode_board_version(item: ContextItem, text: str | None, session_id: str) -> BoardVersion | None:
     """Return the version that an item is of the session's board; None if it is of nothing of the sort."""
     native = _native(item, _NativeVersion)
     if native is None or native.line != line_of(session_id):
@@ -122,7 +122,7 @@ def board_version(item: ContextItem, text: str | None, session_id: str) -> Board
     return BoardVersion(Version(change, native.seq, native.author, native.committed_at, value, *told))
 
 
-def message(item: ContextItem, text: str | None, session_id: str) -> Message | None:
+def decode_message(item: ContextItem, text: str | None, session_id: str) -> Message | None:
     """Return the message that an item is; None if it is none, or does not say what was said."""
     native = _native(item, _NativeMessage)
     if native is None or text is None or item.item_id != str(MessageItemId(session_id, native.message_id)):
@@ -146,7 +146,9 @@ def message(item: ContextItem, text: str | None, session_id: str) -> Message | N
     )
 
 
-def event(record: ContextEvent, participants: tuple[str, ...], readable_by: tuple[str, ...]) -> StoredEvent | None:
+def decode_event(
+    record: ContextEvent, participants: tuple[str, ...], readable_by: tuple[str, ...]
+) -> StoredEvent | None:
     """Return the event of a session's log that a record tells of; None if it is none of those."""
     facts, during = _converted(record.data, _EventFacts), _during(record)
     number = record.event_id.removeprefix(f"{record.source}#")
@@ -187,7 +189,7 @@ def _is_version(data: dict[str, Any]) -> bool:
     return "life" in data and data.get("version", 0) > 0
 
 
-def redaction(item: ContextItem, session_id: str, now: int) -> Redaction | None:
+def decode_redaction(item: ContextItem, session_id: str, now: int) -> Redaction | None:
     """Return what was redacted of an item before it left; None if nothing was."""
     state = item.redaction_state or "none"
     if state == "none":

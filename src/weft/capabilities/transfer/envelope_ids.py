@@ -12,7 +12,7 @@ from weft.kernel.identity import ANYONE
 if TYPE_CHECKING:
     from weft.capabilities.records.model import ContextEnvelope, Record
     from weft.capabilities.records.refs import Maybe, Ref
-    from weft.capabilities.transfer.bundle_format import AnyEntry, Stored
+    from weft.capabilities.transfer.bundle_format import AnyBundleEntry, StoredInfo
 
 # An envelope names so many of a sort, and leaves the rest to whoever reads on.
 _MOST = 1_000
@@ -26,7 +26,7 @@ _FIELDS = {
 }
 
 
-class Mentions:
+class EnvelopeRefs:
     """Where an export goes that is only looked at. It keeps names, and only of what everyone here may know of."""
 
     def __init__(self) -> None:
@@ -34,10 +34,12 @@ class Mentions:
         self._budgets: list[str] = []
         self._named: dict[str, list[Ref]] = {}
 
-    def add(self, entry: AnyEntry) -> None:
+    def add(self, entry: AnyBundleEntry) -> None:
         """Pass over what is no record."""
 
-    def add_record(self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[Stored] = UNSET) -> None:
+    def add_record(
+        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
+    ) -> None:
         del stored
         if readable_by != ANYONE or (isinstance(record, ContextItem) and record.visibility != ANYONE):
             return

@@ -20,10 +20,17 @@ from weft.capabilities.records.refs import Id, Link
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_session, session_of
 from weft.capabilities.sessions.store import SessionStore
-from weft.capabilities.transfer.bundle_format import FORMAT, LONGEST_PURPOSE, WITH_SESSION, Header, SessionEntry, Stored
-from weft.capabilities.transfer.envelope_ids import Mentions
-from weft.capabilities.transfer.export_collector import ExportRun, ExportSources, add_event
-from weft.capabilities.transfer.ports import Policies
+from weft.capabilities.transfer.bundle_format import (
+    FORMAT,
+    MAX_PURPOSE,
+    SESSION_SCOPES,
+    BundleHeader,
+    BundleSession,
+    StoredInfo,
+)
+from weft.capabilities.transfer.envelope_ids import EnvelopeRefs
+from weft.capabilities.transfer.export_collector import ExportCollector, ExportSources, add_event
+from weft.capabilities.transfer.policies import TenantPolicies
 from weft.kernel.clock import Clock, from_micros
 from weft.kernel.correlation import NativeId
 from weft.kernel.errors import ContentTooLarge, Forbidden, InvalidInput, NotFound
@@ -38,14 +45,14 @@ if TYPE_CHECKING:
     from weft.capabilities.history.line_ids import Review
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.transfer.bundle_format import BundleSnapshot
-    from weft.capabilities.transfer.export_collector import ExportedItem, Sink
-    from weft.capabilities.transfer.ports import Applied
+    from weft.capabilities.transfer.export_collector import ExportedItem, ExportSink
+    from weft.capabilities.transfer.policy_filter import AppliedPolicy
     from weft.kernel.events import StoredEvent
 
-Format = Literal["ndjson", "json", "prov"]
+ExportFormat = Literal["ndjson", "json", "prov"]
 ExportScope = Literal["session", "turn", "task", "tool_invocation", "review", "handoff"]
 # Larger ones are streamed.
-MOST_BYTES = 2**20
+MAX_TEXT_BYTES = 2**20
 EXPORTED = "context.exported"
 # Where a stream says what it is of, before it comes.
 FACTS_HEADER = "weft-export"
@@ -85,7 +92,8 @@ class ExportContext(Request):
         Name | None, msgspec.Meta(description="The export policy to apply; your tenant's default if left out.")
     ] = None
     format: Annotated[
-        Format, msgspec.Meta(description="ndjson and json can be imported; prov is PROV-JSON, for tools that read it.")
+        ExportFormat,
+        msgspec.Meta(description="ndjson and json can be imported; prov is PROV-JSON, for tools that read it."),
     ] = "ndjson"
     history: Annotated[
         bool | None,
@@ -108,7 +116,7 @@ class ExportContext(Request):
             raise InvalidInput(f"session_id: needed for an export with the scope {self.scope}", field="session_id")
 
 
-class ExportTerms(TypedDict, total=False):
+class ExportOptions(TypedDict, total=False):
     """The same for those who stream an export, by keyword."""
 
     session_id: str | None
@@ -119,7 +127,7 @@ class ExportTerms(TypedDict, total=False):
     review_id: str | None
     recipient: str | None
     policy: str | None
-    format: Format
+    format: ExportFormat
     history: bool | None
 
 
@@ -138,7 +146,7 @@ class ContextExported(Response, omit_defaults=False):
     bundle: str | None = None
 
 
-class ExportDesk(Protocol):
+class Exporter(Protocol):
     """Makes exports in transactions of their own."""
 
     async def export_text(self, actor: Actor, request: ExportContext) -> ContextExported:
@@ -156,7 +164,7 @@ class ExportDesk(Protocol):
     audited=True,
     errors=(SessionNotFound, ReviewNotFound, ContentTooLarge),
 )
-async def export_context(request: ExportContext, actor: Actor, desk: ExportDesk) -> ContextExported:
+async def export_context(request: ExportContext, actor: Actor, desk: Exporter) -> ContextExported:
     """Export a session, or what a turn, task, tool call, review or handoff is about, as one bundle of records.
 
     It holds what you may read, as far as the export policy lets it leave, and that it was made is on record. Another
@@ -166,18 +174,18 @@ async def export_context(request: ExportContext, actor: Actor, desk: ExportDesk)
 
 
 @dataclass(slots=True)
-class Export:
+class PreparedExport:
     """An export under way: what it is of, and what decides what may leave.
 
     ``shown`` is put on record with it, for ``shown_to``; ``snapshots`` come behind the events that tell of that.
     """
 
     request: ExportContext
-    header: Header
+    header: BundleHeader
     envelope: ContextEnvelope
     session: Session | None
     review: Review | None
-    applied: Applied
+    applied: AppliedPolicy
     shown: tuple[ContextAssembly | ContextInjection, ...] = ()
     shown_to: tuple[str, ...] = ANYONE
     snapshots: Sequence[BundleSnapshot] = ()
@@ -205,7 +213,7 @@ class Export:
         """Return how many bytes may follow at most once the export is on record."""
         return _MOST_TOLD_OF_ITSELF + sum(len(_encode(snapshot)) + _MOST_FRAMING for snapshot in self.snapshots)
 
-    def described(self, sink: Sink | None = None, digest: str = "") -> ContextExported:
+    def described(self, sink: ExportSink | None = None, digest: str = "") -> ContextExported:
         told = ContextExported(bundle_id=self.bundle_id, policy=str(self.applied.ref.id), digest=digest)
         if sink is None:
             return told
@@ -213,7 +221,7 @@ class Export:
         return structs.replace(told, **counted, masked=self.applied.masked, omitted=self.applied.omitted)
 
 
-def finished(export: Export, told: Sequence[StoredEvent], sink: Sink) -> ContextExported:
+def finish_export(export: PreparedExport, told: Sequence[StoredEvent], sink: ExportSink) -> ContextExported:
     """End an export that is on record, and return what became of it."""
     if export.tells_of_itself:
         for recorded in told:
@@ -223,16 +231,16 @@ def finished(export: Export, told: Sequence[StoredEvent], sink: Sink) -> Context
     return export.described(sink, sink.seal())
 
 
-class Exports(msgspec.Struct, frozen=True):
+class ExportService(msgspec.Struct, frozen=True):
     """Everything an export needs, gathered for its caller."""
 
     sources: ExportSources
     sessions: SessionStore
     recorder: Recorder
-    policies: Policies
+    policies: TenantPolicies
     clock: Clock
 
-    async def begin(self, request: ExportContext) -> Export:
+    async def begin(self, request: ExportContext) -> PreparedExport:
         """Return what an export will be of. It is read first and put on record then, which keeps nobody waiting."""
         request.check()
         review = await self._review(request)
@@ -240,37 +248,37 @@ class Exports(msgspec.Struct, frozen=True):
         applied = await self.policies.prepare(request.policy, self.recorder.actor)
         envelope = await self._envelope(request, session, applied)
         header = _header(request, envelope, session, await self.sources.events.source(), applied)
-        export = Export(request, header, envelope, session, review, applied)
+        export = PreparedExport(request, header, envelope, session, review, applied)
         if not export.is_of_all:
             export.envelope = await self._naming_all(export)
         return export
 
-    async def _naming_all(self, export: Export) -> ContextEnvelope:
+    async def _naming_all(self, export: PreparedExport) -> ContextEnvelope:
         """Return an envelope that names what the export is of, having looked at all that."""
-        mentions = Mentions()
+        mentions = EnvelopeRefs()
         applied = await self.policies.prepare(export.request.policy, self.recorder.actor)
-        await self._gather(export, ExportRun(self.sources, applied, mentions, export.session, remember=True))
+        await self._gather(export, ExportCollector(self.sources, applied, mentions, export.session, remember=True))
         return mentions.in_envelope(export.envelope)
 
-    async def write(self, export: Export, sink: Sink) -> None:
+    async def write(self, export: PreparedExport, sink: ExportSink) -> None:
         """Write what an export is of, up to what is known only when it is on record."""
-        gathering = ExportRun(self.sources, export.applied, sink, export.session, remember=export.hands_over)
+        gathering = ExportCollector(self.sources, export.applied, sink, export.session, remember=export.hands_over)
         sink.add(export.header)
-        if export.session is not None and export.header.scope in WITH_SESSION:
+        if export.session is not None and export.header.scope in SESSION_SCOPES:
             sink.add(_entry(export.session, export.applied))
-        made = Stored(self.recorder.actor.participant, export.envelope.created_at, export.envelope.created_at)
+        made = StoredInfo(self.recorder.actor.participant, export.envelope.created_at, export.envelope.created_at)
         sink.add_record(export.envelope, stored=made)
         await gathering.surface()
         await self._gather(export, gathering)
 
-    async def put_on_record(self, export: Export) -> Sequence[StoredEvent]:
+    async def put_on_record(self, export: PreparedExport) -> Sequence[StoredEvent]:
         """Put on record that something leaves, before anyone gets it, and return the events that tell of it."""
         session = await self._still_there(export)
         envelope = await self.recorder.add(export.envelope, session, told_as=EXPORTED)
         shown = [await self.recorder.add(record, session, readable_by=export.shown_to) for record in export.shown]
         return await self.sources.events.numbered([kept.seq for kept in (envelope, *shown)])
 
-    async def _still_there(self, export: Export) -> Session | None:
+    async def _still_there(self, export: PreparedExport) -> Session | None:
         """Return the session, which nobody deletes now; refuse if that has happened since it was read."""
         if export.session is None:
             return None
@@ -282,7 +290,7 @@ class Exports(msgspec.Struct, frozen=True):
             )
         return session
 
-    async def _gather(self, export: Export, gathering: ExportRun) -> None:
+    async def _gather(self, export: PreparedExport, gathering: ExportCollector) -> None:
         request, session = export.request, export.session
         if export.review is not None:
             await gathering.review(export.review)
@@ -296,7 +304,7 @@ class Exports(msgspec.Struct, frozen=True):
             await gathering.about(await gathering.named(wanted))
             await gathering.events(wanted)
 
-    async def _whole(self, export: Export, gathering: ExportRun, session: Session) -> None:
+    async def _whole(self, export: PreparedExport, gathering: ExportCollector, session: Session) -> None:
         with_history = export.request.with_history
         await (gathering.board(session.session_id) if with_history else gathering.standing(session.session_id))
         await gathering.messages(session.session_id)
@@ -305,7 +313,7 @@ class Exports(msgspec.Struct, frozen=True):
             await gathering.events(EventQuery(session_id=session.session_id))
             export.snapshots = await gathering.snapshots(session.session_id)
 
-    async def _hand_off(self, export: Export, gathering: ExportRun, session: Session) -> None:
+    async def _hand_off(self, export: PreparedExport, gathering: ExportCollector, session: Session) -> None:
         """Write what a peer needs to go on, with what it is shown and by which way."""
         session_id, request = session.session_id, export.request
         if request.task_id is None:
@@ -320,7 +328,7 @@ class Exports(msgspec.Struct, frozen=True):
             if request.task_id is None:
                 export.snapshots = await gathering.snapshots(session_id)
 
-    async def _hand_off_task(self, export: Export, gathering: ExportRun, session: Session) -> None:
+    async def _hand_off_task(self, export: PreparedExport, gathering: ExportCollector, session: Session) -> None:
         names = await gathering.named(_wanted(export.request))
         await gathering.standing(session.session_id, names.keys)
         await gathering.named_messages(list(names.messages.values()))
@@ -329,7 +337,7 @@ class Exports(msgspec.Struct, frozen=True):
             names.stored.setdefault((gap.type, gap.record_id))
         await gathering.stored(await gathering.kept(names))
 
-    def _show(self, export: Export, gathering: ExportRun) -> None:
+    def _show(self, export: PreparedExport, gathering: ExportCollector) -> None:
         """Write what the recipient is shown, and that it is."""
         assembly_id, injection_id = _shown_as(export.bundle_id)
         target, now = export.request.recipient or "", self.clock.now()
@@ -376,7 +384,9 @@ class Exports(msgspec.Struct, frozen=True):
         session_id = request.session_id if review is None else _session_of(review)
         return None if session_id is None else await find_session(session_id, self.recorder.actor, self.sessions)
 
-    async def _envelope(self, request: ExportContext, session: Session | None, applied: Applied) -> ContextEnvelope:
+    async def _envelope(
+        self, request: ExportContext, session: Session | None, applied: AppliedPolicy
+    ) -> ContextEnvelope:
         bundle_id = new_id("bundle")
         assembly, injection = _shown_as(bundle_id)
         shows = request.scope == "handoff"
@@ -405,9 +415,9 @@ class Exports(msgspec.Struct, frozen=True):
 
 
 def _header(
-    request: ExportContext, envelope: ContextEnvelope, session: Session | None, source: str, applied: Applied
-) -> Header:
-    return Header(
+    request: ExportContext, envelope: ContextEnvelope, session: Session | None, source: str, applied: AppliedPolicy
+) -> BundleHeader:
+    return BundleHeader(
         format=FORMAT,
         version=1,
         bundle_id=envelope.context_id,
@@ -427,10 +437,10 @@ def _header(
     )
 
 
-def _entry(session: Session, applied: Applied) -> SessionEntry:
-    return SessionEntry(
+def _entry(session: Session, applied: AppliedPolicy) -> BundleSession:
+    return BundleSession(
         session_id=session.session_id,
-        purpose=applied.words(session.purpose)[:LONGEST_PURPOSE],
+        purpose=applied.words(session.purpose)[:MAX_PURPOSE],
         metadata=applied.words(session.metadata),
         config=session.config,
         created_by=session.created_by,

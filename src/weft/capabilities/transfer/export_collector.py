@@ -27,10 +27,10 @@ from weft.capabilities.record_log.engine_items import (
     sources_in,
     version_item,
 )
-from weft.capabilities.record_log.lookup import Finder, numbered_here
+from weft.capabilities.record_log.lookup import RecordFinder, numbered_here
 from weft.capabilities.record_log.model import stored_content
-from weft.capabilities.record_log.redacted_items import bare
-from weft.capabilities.record_log.redacted_records import as_shown
+from weft.capabilities.record_log.redacted_items import without_content
+from weft.capabilities.record_log.redacted_records import redact_quotes
 from weft.capabilities.records.event_classes import context_event
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, Record
 from weft.capabilities.records.record_ids import (
@@ -45,7 +45,7 @@ from weft.capabilities.records.record_ids import (
 from weft.capabilities.records.recorder import items_of
 from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.capabilities.sessions.model import line_of, session_of
-from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapshot, Stored
+from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapshot, StoredInfo
 from weft.kernel.clock import from_micros
 from weft.kernel.cooperative import Cooperative
 from weft.kernel.errors import Forbidden, NotFound
@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from weft.capabilities.records.record_ids import RecordRef
     from weft.capabilities.records.refs import Maybe
     from weft.capabilities.sessions.model import Session
-    from weft.capabilities.transfer.bundle_format import AnyEntry
-    from weft.capabilities.transfer.ports import Applied
+    from weft.capabilities.transfer.bundle_format import AnyBundleEntry
+    from weft.capabilities.transfer.policy_filter import AppliedPolicy
     from weft.kernel.events import StoredEvent
 
 # So much is in memory at once, however much there is.
@@ -77,16 +77,16 @@ _OF_MEMORY = ("context.pulled", "context.pushed", "memory.", "agent.")
 _decoders = {name: msgspec.json.Decoder(kind) for name, kind in RECORD_TYPES.items()}
 
 
-class Sink(Protocol):
+class ExportSink(Protocol):
     """Where an export is written."""
 
     records: int
     bytes: int
 
-    def add(self, entry: AnyEntry) -> None: ...
+    def add(self, entry: AnyBundleEntry) -> None: ...
 
     def add_record(
-        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[Stored] = UNSET
+        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
     ) -> None: ...
 
     def seal(self) -> str:
@@ -102,12 +102,12 @@ class ExportSources(msgspec.Struct, frozen=True):
     transcripts: Transcripts
     events: EventStore
     records: RecordStore
-    finder: Finder
+    finder: RecordFinder
     turns: Cooperative
 
 
 @dataclass(slots=True)
-class Names:
+class EventSubjects:
     """What events are about: versions of keys and messages, by name, and stored records."""
 
     versions: dict[str, VersionOrigin] = field(default_factory=dict)
@@ -140,7 +140,7 @@ class ExportItem(NamedTuple):
 
     item: EngineItem
     readable_by: tuple[str, ...] = ANYONE
-    stored: Maybe[Stored] = UNSET
+    stored: Maybe[StoredInfo] = UNSET
 
 
 class ExportedItem(NamedTuple):
@@ -158,12 +158,12 @@ class ExportedItem(NamedTuple):
 
 
 @dataclass(slots=True)
-class ExportRun:
+class ExportCollector:
     """One export under way. ``given`` are the items that left, where that is to be remembered."""
 
     sources: ExportSources
-    applied: Applied
-    sink: Sink
+    applied: AppliedPolicy
+    sink: ExportSink
     session: Session | None
     given: list[ExportedItem] = field(default_factory=list)
     remember: bool = False
@@ -236,7 +236,7 @@ class ExportRun:
 
     def add_made(self, record: Record, readable_by: tuple[str, ...], at: datetime) -> None:
         """Write a record that the export itself makes."""
-        self._write(record, readable_by, Stored(self.sources.actor.participant, at, at))
+        self._write(record, readable_by, StoredInfo(self.sources.actor.participant, at, at))
 
     async def events(self, wanted: EventQuery) -> None:
         """Write events, each page behind what they tell of an agent's own memory: nothing else names that."""
@@ -254,15 +254,15 @@ class ExportRun:
             after = page[-1].event.seq
             yield await self._still_open([each for each in page if interest.covers(each, self.sources.actor)])
 
-    async def named(self, wanted: EventQuery) -> Names:
+    async def named(self, wanted: EventQuery) -> EventSubjects:
         """Return what events are about, with what stored records among it name."""
-        names = Names()
+        names = EventSubjects()
         async for page in self.told(wanted):
             for recorded in page:
                 names.add(recorded)
         return names
 
-    async def about(self, names: Names) -> None:
+    async def about(self, names: EventSubjects) -> None:
         """Write what events are about: items, stored records, and the items and sources which those name."""
         first = await self.kept(names)
         for kept in first:
@@ -307,9 +307,9 @@ class ExportRun:
 
     async def stored(self, kept: Iterable[StoredRecord]) -> None:
         """Write stored records that the caller may read, with nothing in them of what was redacted since."""
-        for each in await as_shown([each for each in kept if self._readable(each)], self.sources.records):
+        for each in await redact_quotes([each for each in kept if self._readable(each)], self.sources.records):
             record = _record(each)
-            made = Stored(each.recorded_by, from_micros(each.recorded_at), from_micros(each.changed_at))
+            made = StoredInfo(each.recorded_by, from_micros(each.recorded_at), from_micros(each.changed_at))
             if isinstance(record, ContextItem):
                 await self.items(
                     [ExportItem(EngineItem(record, await self._said(each, record)), each.readable_by, made)]
@@ -366,7 +366,7 @@ class ExportRun:
                 continue
             record: Record = _decoders[each.type].decode(found.body)
             if isinstance(record, ContextItem):
-                await self.items([ExportItem(EngineItem(bare(record), None), readers)])
+                await self.items([ExportItem(EngineItem(without_content(record), None), readers)])
             else:
                 self._write(record, readers)
 
@@ -415,7 +415,7 @@ class ExportRun:
         except UnicodeDecodeError:
             return None
 
-    async def kept(self, names: Names) -> list[StoredRecord]:
+    async def kept(self, names: EventSubjects) -> list[StoredRecord]:
         """Return those stored records among what was named that are of this session, or of none."""
         found = await self.sources.records.find_several([*names.stored])
         return [kept for kept in found if self._readable(kept) and self._is_here(kept.session_id)]
@@ -433,13 +433,13 @@ class ExportRun:
     def _is_here(self, session_id: str | None) -> bool:
         return session_id is None or (self.session is not None and self.session.session_id == session_id)
 
-    def _write(self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[Stored] = UNSET) -> None:
+    def _write(self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET) -> None:
         leaving = self.applied.record(record, readable_by)
         if leaving is not None:
             self.sink.add_record(leaving, readable_by, stored)
 
 
-def add_event(recorded: StoredEvent, source: str, applied: Applied, sink: Sink) -> None:
+def add_event(recorded: StoredEvent, source: str, applied: AppliedPolicy, sink: ExportSink) -> None:
     """Write an event as far as it may leave."""
     event = context_event(recorded, source)
     leaving = None if event is None else applied.event(event, recorded.readable_by)

@@ -15,14 +15,14 @@ from weft.capabilities.sessions.model import ALL_SESSIONS, Session, SessionExist
 from weft.capabilities.transfer.bundle_format import BundleDamaged
 from weft.capabilities.transfer.restore_session import (
     IMPORTED,
-    Reopening,
     RestoreStores,
-    count_unknown,
-    in_groups,
-    keep_content,
-    pieces_by_turns,
+    SessionRestore,
+    count_new_records,
+    in_batches,
+    new_records,
+    read_cooperatively,
     record_of,
-    unknown_of,
+    store_content,
 )
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import ContentTooLarge, InvalidInput
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from typing import BinaryIO
 
-    from weft.capabilities.transfer.bundle_format import SessionEntry
-    from weft.capabilities.transfer.validate_bundle import BundlePiece, Survey
+    from weft.capabilities.transfer.bundle_format import BundleSession
+    from weft.capabilities.transfer.validate_bundle import BundleReport, EntryWithContent
 
 _PAGE = 500
 
@@ -79,7 +79,7 @@ class ContextImported(Response, omit_defaults=False):
     dry_run: bool = False
 
 
-class ImportDesk(Protocol):
+class Importer(Protocol):
     """Takes in bundles in transactions of their own."""
 
     async def import_text(self, actor: Actor, request: ImportContext) -> ContextImported: ...
@@ -98,7 +98,7 @@ class ImportDesk(Protocol):
     session=SessionUse.CREATES,
     errors=(BundleDamaged, SessionExists, RecordExists, ContentTooLarge),
 )
-async def import_context(request: ImportContext, actor: Actor, desk: ImportDesk) -> ContextImported:
+async def import_context(request: ImportContext, actor: Actor, desk: Importer) -> ContextImported:
     """Import a bundle that another Weft, or this one, exported. All of it is taken over, or nothing.
 
     A session comes with its id, its board with all versions, its messages and events, under the names of those who
@@ -108,14 +108,14 @@ async def import_context(request: ImportContext, actor: Actor, desk: ImportDesk)
     return await desk.import_text(actor, request)
 
 
-class Imports(msgspec.Struct, frozen=True):
+class ImportService(msgspec.Struct, frozen=True):
     """Everything an import needs, gathered for its caller."""
 
     stores: RestoreStores
     recorder: Recorder
 
     async def take(
-        self, found: Survey, file: BinaryIO, session_id: str | None = None, *, rehearsal: bool = False
+        self, found: BundleReport, file: BinaryIO, session_id: str | None = None, *, rehearsal: bool = False
     ) -> ContextImported:
         """Take over a bundle that was checked, with its session under another id if one is given.
 
@@ -133,7 +133,7 @@ class Imports(msgspec.Struct, frozen=True):
         if not await self._is_free(session, rehearsal=rehearsal):
             await self._check_is_here(found, session.session_id)
             return structs.replace(told, unchanged=True)
-        reopening = Reopening(self.stores, found, session)
+        reopening = SessionRestore(self.stores, found, session)
         return structs.replace(told, **await (reopening.rehearse(file) if rehearsal else reopening.take(file)))
 
     async def _is_free(self, session: Session, *, rehearsal: bool) -> bool:
@@ -144,24 +144,24 @@ class Imports(msgspec.Struct, frozen=True):
     async def _keep(self, file: BinaryIO) -> dict[str, int]:
         """Keep the records of anything but a session as they are, for admins to see."""
         counts = {"records": 0, "skipped": 0}
-        async for some in in_groups(self._records_in(file)):
-            new = await unknown_of(some, self.stores.records)
+        async for some in in_batches(self._records_in(file)):
+            new = await new_records(some, self.stores.records)
             for piece in new:
                 await self.recorder.add(record_of(piece), None, readable_by=(ADMINS,))
-                await keep_content(self.stores.records, None, piece)
+                await store_content(self.stores.records, None, piece)
             counts["records"] += len(new)
             counts["skipped"] += len(some) - len(new)
         return counts
 
     async def _count(self, file: BinaryIO) -> dict[str, int]:
-        return await count_unknown(self._records_in(file), self.stores.records)
+        return await count_new_records(self._records_in(file), self.stores.records)
 
-    async def _records_in(self, file: BinaryIO) -> AsyncIterator[BundlePiece]:
-        async for piece in pieces_by_turns(file, self.stores.turns):
+    async def _records_in(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
+        async for piece in read_cooperatively(file, self.stores.turns):
             if piece.line.record is not None:
                 yield piece
 
-    async def _check_is_here(self, found: Survey, session_id: str) -> None:
+    async def _check_is_here(self, found: BundleReport, session_id: str) -> None:
         """Refuse a bundle whose session is here, unless it came with this very bundle."""
         wanted, after = EventQuery(session_id=session_id, subject=session_id), 0
         while page := await self.stores.events.find(wanted, after, _PAGE):
@@ -181,7 +181,7 @@ def _check_new_id(session_id: str | None, scope: str) -> None:
         raise InvalidInput(f"session_id: a bundle with the scope {scope} opens no session", field="session_id")
 
 
-def _session(entry: SessionEntry, session_id: str) -> Session:
+def _session(entry: BundleSession, session_id: str) -> Session:
     if session_id == ALL_SESSIONS:
         raise InvalidInput(f"session_id: '{ALL_SESSIONS}' means all sessions there are", field="session_id")
     return Session(

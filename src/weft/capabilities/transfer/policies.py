@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import msgspec
 
-from weft.capabilities.transfer.policy_filter import AppliedPolicy, Definition
+from weft.capabilities.transfer.policy_filter import AppliedPolicy, PolicyDefinition
 from weft.kernel.clock import Clock, optional_datetime, to_micros
 from weft.kernel.errors import Conflict, Forbidden, NotFound
 from weft.kernel.fields import Name
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 TOOL = "export_policies"
 STANDARD, DEFAULT = "standard", "default"
 BUILT_IN = {
-    STANDARD: Definition(description="Everything you may read, without secrets.", who=ANYONE),
-    "masked": Definition(description="Without secrets and personal data.", who=ANYONE, mask=("secrets", "pii")),
-    "metadata": Definition(
+    STANDARD: PolicyDefinition(description="Everything you may read, without secrets.", who=ANYONE),
+    "masked": PolicyDefinition(description="Without secrets and personal data.", who=ANYONE, mask=("secrets", "pii")),
+    "metadata": PolicyDefinition(
         description="What there is and what happened, without what it says.",
         who=ANYONE,
         content="none",
         mask=("secrets", "pii"),
     ),
-    "full": Definition(description="Everything you may read, as it is.", mask=()),
+    "full": PolicyDefinition(description="Everything you may read, as it is.", mask=()),
 }
 PolicyName = Annotated[Name, msgspec.Meta(description=f"The policy's name; {DEFAULT} is used where none is named.")]
 
@@ -57,11 +57,11 @@ class PolicyBuiltIn(Conflict):
     related = (TOOL,)
 
 
-class Policy(NamedTuple):
+class ExportPolicy(NamedTuple):
     """A policy as a tenant has set it."""
 
     name: str
-    definition: Definition
+    definition: PolicyDefinition
     updated_by: str
     updated_at: int
 
@@ -69,13 +69,13 @@ class Policy(NamedTuple):
 class PolicyStore(Protocol):
     """The export policies of the transaction's tenant."""
 
-    async def set(self, policy: Policy) -> None:
+    async def set(self, policy: ExportPolicy) -> None:
         """Add a policy, or let it say something else from now on."""
         ...
 
-    async def find(self, name: str) -> Policy | None: ...
+    async def find(self, name: str) -> ExportPolicy | None: ...
 
-    async def listed(self) -> Sequence[Policy]:
+    async def listed(self) -> Sequence[ExportPolicy]:
         """Return all there are, by name."""
         ...
 
@@ -98,7 +98,7 @@ class TenantPolicies(msgspec.Struct, frozen=True):
             raise PolicyForbidden(f"The export policy '{wanted}' is not for you.", policy=wanted)
         return AppliedPolicy(wanted, definition)
 
-    async def _definition(self, name: str) -> Definition:
+    async def _definition(self, name: str) -> PolicyDefinition:
         if name in BUILT_IN:
             return BUILT_IN[name]
         found = await self.store.find(name)
@@ -111,7 +111,7 @@ class SetPolicy(Request):
     """A policy, and what it says."""
 
     name: PolicyName
-    definition: Definition
+    definition: PolicyDefinition
 
 
 class ListPolicies(Request):
@@ -128,7 +128,7 @@ class PolicyInfo(Response):
     """An export policy. ``digest`` stands for what it says now; exports name both."""
 
     name: str
-    definition: Definition
+    definition: PolicyDefinition
     digest: str
     built_in: bool = False
     is_default: bool = False
@@ -168,7 +168,7 @@ async def set_policy(request: SetPolicy, actor: Actor, policies: PolicyStore, cl
     """
     if request.name in BUILT_IN:
         raise PolicyBuiltIn(f"The policy '{request.name}' comes with Weft.", policy=request.name)
-    policy = Policy(request.name, request.definition, actor.participant, to_micros(clock.now()))
+    policy = ExportPolicy(request.name, request.definition, actor.participant, to_micros(clock.now()))
     await policies.set(policy)
     return _info(policy.name, policy.definition, policy, default=await _default(policies))
 
@@ -216,7 +216,7 @@ async def delete_policy(request: DeletePolicy, policies: PolicyStore) -> PolicyD
     return PolicyDeleted(name=request.name, default=await _default(policies))
 
 
-def may_use(name: str, definition: Definition, actor: Actor, *, has_default: bool) -> bool:
+def may_use(name: str, definition: PolicyDefinition, actor: Actor, *, has_default: bool) -> bool:
     """Tell whether a caller may export by a policy.
 
     Where a tenant says what holds by default, the built-in ones would be a way around it.
@@ -230,7 +230,7 @@ async def _default(policies: PolicyStore) -> str:
     return STANDARD if await policies.find(DEFAULT) is None else DEFAULT
 
 
-def _info(name: str, definition: Definition, policy: Policy | None, *, default: str) -> PolicyInfo:
+def _info(name: str, definition: PolicyDefinition, policy: ExportPolicy | None, *, default: str) -> PolicyInfo:
     return PolicyInfo(
         name=name,
         definition=definition,

@@ -8,8 +8,7 @@ import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.messages.model import ADMINS
-from weft.capabilities.record_log import record_text as prose
-from weft.capabilities.record_log import redacted_items as hiding
+from weft.capabilities.record_log import record_text, redacted_items
 from weft.capabilities.record_log.engine_items import EngineItem, Sensitivity, by_reference, digest_of, sensitivity_of
 from weft.capabilities.record_log.redacted_records import without_hash
 from weft.capabilities.records.model import RECORD_TYPES, Block, ContextAssembly, ContextEvent, ContextInjection
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from weft.capabilities.records.store import Redaction
 
 R = TypeVar("R", bound="Record")
-Kind = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
+ItemKind = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 _LEVELS: tuple[Sensitivity, ...] = ("internal", "restricted", "private")
 # What others call what anyone may see.
 _OPEN = frozenset({"public", "none"})
@@ -41,7 +40,7 @@ _OF_OTHERS = ("type", "actor", "branch", "visibility", "category", "agent_id", "
 _PLAIN_FACTS = frozenset((*_OF_RECORDS, *_OF_OTHERS, *_IDS))
 
 
-class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class PolicyDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What may leave with an export, in which form and by whose hand."""
 
     description: Annotated[ShortText, msgspec.Meta(description="What it is for.")] = ""
@@ -54,10 +53,10 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         msgspec.Meta(description="The most sensitive that leaves; restricted is for some, private for one."),
     ] = "private"
     include_kinds: Annotated[
-        tuple[Kind, ...], msgspec.Meta(max_length=100, description="Only items of these kinds; all if left out.")
+        tuple[ItemKind, ...], msgspec.Meta(max_length=100, description="Only items of these kinds; all if left out.")
     ] = ()
     exclude_kinds: Annotated[
-        tuple[Kind, ...], msgspec.Meta(max_length=100, description="No items of these kinds, such as message.")
+        tuple[ItemKind, ...], msgspec.Meta(max_length=100, description="No items of these kinds, such as message.")
     ] = ()
     content: Annotated[
         Literal["full", "reference", "none"],
@@ -85,7 +84,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class AppliedPolicy:
     """A policy at work on one export. ``masked`` counts those of which something was kept back."""
 
-    def __init__(self, name: str, definition: Definition) -> None:
+    def __init__(self, name: str, definition: PolicyDefinition) -> None:
         self.ref = Link(kind="export_policy", id=name, digest=definition.digest)
         self.masked = self.omitted = 0
         self._definition = definition
@@ -100,7 +99,7 @@ class AppliedPolicy:
     ) -> EngineItem | None:
         """Return an item as it may leave, with what it says as far as that may; None if it may not leave at all."""
         if redaction is not None:
-            item = hiding.redacted(item, redaction, self._mask_of_redactions)
+            item = redacted_items.redacted_item(item, redaction, self._mask_of_redactions)
         if item.record.redaction_state not in {UNSET, "none"}:
             self._hidden.add(item.record.item_id)
         leaving = (
@@ -118,10 +117,12 @@ class AppliedPolicy:
         if any(_is_above(level, self._definition.sensitivity) for level in levels):
             self.omitted += 1
             return None
-        leaving = prose.replace_quotes(record, self._may_not_be_quoted, digests=self._definition.content == "reference")
-        leaving = self._without_hash(prose.mask_record(leaving, self._mask))
+        leaving = record_text.replace_quotes(
+            record, self._may_not_be_quoted, digests=self._definition.content == "reference"
+        )
+        leaving = self._without_hash(record_text.mask_record(leaving, self._mask))
         if self._definition.content == "none":
-            leaving = prose.strip_text(leaving)
+            leaving = record_text.strip_text(leaving)
         self._note(record, leaving)
         if leaving == record:
             return record
@@ -151,7 +152,7 @@ class AppliedPolicy:
     def words(self, value: Any) -> Any:  # noqa: ANN401 - JSON of any shape
         """Return what somebody wrote outside any record as it may leave."""
         if self._definition.content == "none":
-            return prose.REDACTED if isinstance(value, str) else {}
+            return record_text.REDACTED if isinstance(value, str) else {}
         return self._mask.value(value)
 
     def _may_leave(self, record: ContextItem, readable_by: tuple[str, ...]) -> bool:
@@ -164,21 +165,23 @@ class AppliedPolicy:
         self._hidden.add(item.record.item_id)
         if self._definition.on_block == "omit":
             return None
-        return self._kept_back(hiding.bare(item.record), "kept back")
+        return self._kept_back(redacted_items.without_content(item.record), "kept back")
 
     def _kept_back(self, record: ContextItem, how: str) -> EngineItem:
-        told = hiding.told(record, "policy_blocked", f"{how} by the policy {self.ref.id}", self._by)
+        told = redacted_items.with_redaction_state(
+            record, "policy_blocked", f"{how} by the policy {self.ref.id}", self._by
+        )
         return EngineItem(structs.replace(told, policy_refs=(*told.policy_refs, self.ref)), None)
 
     def _masked(self, item: EngineItem) -> EngineItem:
-        masked = hiding.masked_item(item, self._mask)
+        masked = redacted_items.masked_item(item, self._mask)
         if masked == item:
             return item
         self._hidden.add(item.record.item_id)
         record = structs.replace(masked.record, policy_refs=(*masked.record.policy_refs, self.ref))
         if record.redaction_state in {UNSET, "none"}:
             how = f"{' and '.join(self._definition.mask)} masked by the policy {self.ref.id}"
-            record = hiding.told(record, "masked", how, self._by)
+            record = redacted_items.with_redaction_state(record, "masked", how, self._by)
         return EngineItem(record, masked.text)
 
     def _in_form(self, item: EngineItem) -> EngineItem:
@@ -188,7 +191,7 @@ class AppliedPolicy:
             return item
         if self._definition.content == "none":
             sizes = structs.replace(
-                hiding.bare(record), byte_size=record.byte_size, token_estimate=record.token_estimate
+                redacted_items.without_content(record), byte_size=record.byte_size, token_estimate=record.token_estimate
             )
             return self._kept_back(sizes, "contents left out")
         if record.content is not UNSET:

@@ -25,8 +25,8 @@ from weft.capabilities.records.model import (
 from weft.capabilities.records.record_ids import VersionId, records_of_event
 from weft.capabilities.records.recorder import items_of
 from weft.capabilities.records.refs import Link
-from weft.capabilities.transfer import decode as rebuilding
-from weft.capabilities.transfer.bundle_format import Header
+from weft.capabilities.transfer import decode
+from weft.capabilities.transfer.bundle_format import BundleHeader
 from weft.kernel.identity import ANYONE
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.records.model import Record
     from weft.capabilities.records.refs import Maybe, Ref
-    from weft.capabilities.transfer.bundle_format import AnyEntry, Stored
+    from weft.capabilities.transfer.bundle_format import AnyBundleEntry, StoredInfo
 
 _SECTIONS = (
     "entity",
@@ -76,12 +76,14 @@ class ProvWriter:
         self.records = 0
         self.bytes = 0
 
-    def add(self, entry: AnyEntry) -> None:
-        if isinstance(entry, Header):
+    def add(self, entry: AnyBundleEntry) -> None:
+        if isinstance(entry, BundleHeader):
             told = {"prov:type": _qualified("prov:Bundle"), "weft:scope": entry.scope}
             self._say("entity", _name("bundle", entry.bundle_id), told)
 
-    def add_record(self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[Stored] = UNSET) -> None:
+    def add_record(
+        self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
+    ) -> None:
         del readable_by
         self.records += 1
         if isinstance(record, ContextEvent):
@@ -148,7 +150,7 @@ class ProvWriter:
         actor = record.data.get("actor")
         if isinstance(actor, str):
             self._relate("wasAssociatedWith", activity=activity, agent=self._agent(actor))
-        recorded = rebuilding.event(record, ANYONE, ANYONE)
+        recorded = decode.decode_event(record, ANYONE, ANYONE)
         for named in records_of_event(recorded) if recorded is not None else ():
             self._relate("wasGeneratedBy", entity=_entity(named.type, named.id), activity=activity, time=at)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from weft.capabilities.records.model import Record
-    from weft.capabilities.transfer.validate_bundle import BundlePiece
+    from weft.capabilities.transfer.validate_bundle import EntryWithContent
 
 _LONGEST_ID = 500
 # Where records are named by their ids alone.
@@ -28,7 +28,7 @@ _decoders = {name: msgspec.json.Decoder(kind) for name, kind in RECORD_TYPES.ite
 _encode = msgspec.json.Encoder().encode
 
 
-class Renaming:
+class SessionRename:
     """From one session's id to another's, and from ids that are ``taken`` to others."""
 
     def __init__(self, old: str, new: str, taken: Collection[str] = ()) -> None:
@@ -39,7 +39,7 @@ class Renaming:
         named_after = r"(?:board|session|message|pull):(?://)?|memory:[^:/@\s]+:"
         self._id = re.compile(rf"({named_after}){re.escape(old)}((?:[/@?#]\S*)?)\Z")
 
-    def piece(self, piece: BundlePiece) -> BundlePiece:
+    def piece(self, piece: EntryWithContent) -> EntryWithContent:
         """Return an entry of the bundle as it is called here."""
         record = piece.line.record
         if record is None:

@@ -67,7 +67,7 @@ class _Step(NamedTuple):
     values: dict[bytes, str]
 
 
-class RestoredBoard:
+class BoardRestore:
     """A board that is made again, commit by commit. Its versions come in the order they had."""
 
     def __init__(self, lines: LineStore, entries: EntryStore, session_id: str, *, history: bool) -> None:

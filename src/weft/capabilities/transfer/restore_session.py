@@ -19,11 +19,11 @@ from weft.capabilities.records.recorder import RecordExists, items_of, status_of
 from weft.capabilities.records.store import RecordStore, Redaction, StoredRecord
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.sessions.store import SessionStore
-from weft.capabilities.transfer import decode as rebuilding
-from weft.capabilities.transfer.bundle_format import BundleSnapshot, RecordEntry
-from weft.capabilities.transfer.rename_session import Renaming
-from weft.capabilities.transfer.restore_board import RestoredBoard, RowBatch
-from weft.capabilities.transfer.validate_bundle import BundlePiece, made_of, pieces, read
+from weft.capabilities.transfer import decode
+from weft.capabilities.transfer.bundle_format import BundleRecord, BundleSnapshot
+from weft.capabilities.transfer.rename_session import SessionRename
+from weft.capabilities.transfer.restore_board import BoardRestore, RowBatch
+from weft.capabilities.transfer.validate_bundle import EntryWithContent, decode_entry, entries_with_content, open_bundle
 from weft.kernel.clock import Clock, from_micros, to_micros
 from weft.kernel.cooperative import Cooperative
 from weft.kernel.events import Event, NewEvent, Outbox, StoredEvent
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.records.model import Record
     from weft.capabilities.sessions.model import Session
-    from weft.capabilities.transfer.validate_bundle import Made, Survey
+    from weft.capabilities.transfer.validate_bundle import BundleReport, Restorable
 
 IMPORTED = "session.imported"
 _UNCLASSED = "record.added"
@@ -62,13 +62,13 @@ class RestoreStores(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Reopening:
+class SessionRestore:
     """A bundle of a session, on its way to become that session."""
 
     needs: RestoreStores
-    found: Survey
+    found: BundleReport
     session: Session
-    renaming: Renaming | None = None
+    renaming: SessionRename | None = None
 
     async def take(self, file: BinaryIO) -> dict[str, int]:
         """Make everything again and return how much of what."""
@@ -86,45 +86,45 @@ class Reopening:
     async def rehearse(self, file: BinaryIO) -> dict[str, int]:
         """Return how much of what would be made, having looked only."""
         await self._rename(file)
-        return self.found.counts | await count_unknown(self._kept_in(file), self.needs.records)
+        return self.found.counts | await count_new_records(self._kept_in(file), self.needs.records)
 
     async def _rename(self, file: BinaryIO) -> None:
         """Find out what has to be called otherwise here, if the session is."""
         old, new = self.found.session_id or "", self.session.session_id
         if old == new:
             return
-        self.renaming = Renaming(old, new)
+        self.renaming = SessionRename(old, new)
         taken: set[str] = set()
-        async for some in in_groups(self._kept_in(file)):
+        async for some in in_batches(self._kept_in(file)):
             known = await self.needs.records.find_several([name_of(piece) for piece in some])
             taken |= {each.record_id for each in known}
-        self.renaming = Renaming(old, new, taken)
+        self.renaming = SessionRename(old, new, taken)
 
-    async def _pieces(self, file: BinaryIO) -> AsyncIterator[BundlePiece]:
+    async def _pieces(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
         """Yield what is in the bundle as it is called here."""
-        async for piece in pieces_by_turns(file, self.needs.turns):
+        async for piece in read_cooperatively(file, self.needs.turns):
             yield piece if self.renaming is None else self.renaming.piece(piece)
 
-    async def _kept_in(self, file: BinaryIO) -> AsyncIterator[BundlePiece]:
+    async def _kept_in(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
         """Yield what stays a record."""
         async for piece in self._pieces(file):
             if piece.line.number in self.found.kept:
                 yield piece
 
-    def _made_of(self, piece: BundlePiece) -> Made | None:
-        return made_of(piece, self.found.header, self.session.session_id, self.session.audience)
+    def _made_of(self, piece: EntryWithContent) -> Restorable | None:
+        return decode_entry(piece, self.found.header, self.session.session_id, self.session.audience)
 
     async def _make(self, file: BinaryIO) -> None:
         """Put versions, messages and snapshots where they were."""
         needs, session_id = self.needs, self.session.session_id
-        board = RestoredBoard(needs.lines, needs.entries, session_id, history=self.found.header.history)
+        board = BoardRestore(needs.lines, needs.entries, session_id, history=self.found.header.history)
         messages = RowBatch[Message](partial(needs.messages.add_all, session_id))
         redactions = RowBatch[Redaction](lambda some: needs.records.redact(*some))
         sent_at: int | None = None
         async for piece in self._pieces(file):
             made = None if isinstance(piece.line.record, ContextEvent) else self._made_of(piece)
             match made:
-                case rebuilding.BoardVersion():
+                case decode.BoardVersion():
                     await board.add(made)
                 case Message():
                     sent_at = max(made.sent_at, sent_at or 0)
@@ -139,20 +139,20 @@ class Reopening:
         await needs.messages.set_last_message(session_id, self.found.last_message, sent_at)
         await board.finish(self.found.lost, to_micros(needs.clock.now()), is_open=self.session.archived_at is None)
 
-    def _redaction(self, piece: BundlePiece, made: Made | None) -> Redaction | None:
+    def _redaction(self, piece: EntryWithContent, made: Restorable | None) -> Redaction | None:
         """Return what was redacted of something that is made again; a record says so itself."""
         item = piece.line.record
-        is_silent = isinstance(made, rebuilding.BoardVersion) and made.is_silent
+        is_silent = isinstance(made, decode.BoardVersion) and made.is_silent
         if made is None or is_silent or not isinstance(item, ContextItem):
             return None
-        return rebuilding.redaction(item, self.session.session_id, to_micros(self.needs.clock.now()))
+        return decode.decode_redaction(item, self.session.session_id, to_micros(self.needs.clock.now()))
 
     async def _tell(self, file: BinaryIO) -> dict[str, int]:
         """Add events and records to those that are here, a record with the event that told of it last."""
         first = number = await self.needs.past.reserve(self.found.counts["events"])
         events = RowBatch[StoredEvent](self.needs.past.republish)
         counts = {"records": 0, "skipped": 0}
-        records = RowBatch[BundlePiece](partial(self._keep, first, counts))
+        records = RowBatch[EntryWithContent](partial(self._keep, first, counts))
         async for piece in self._pieces(file):
             if piece.line.number in self.found.kept:
                 await records.add(piece, len(piece.content or b""))
@@ -163,15 +163,15 @@ class Reopening:
         await records.finish()
         return self.found.counts | counts
 
-    def _numbered(self, piece: BundlePiece, number: int) -> StoredEvent:
+    def _numbered(self, piece: EntryWithContent, number: int) -> StoredEvent:
         made = self._made_of(piece)
         if not isinstance(made, StoredEvent):
             raise piece.line.damaged("the event cannot be told of a session with another id")
         return replace(made, event=structs.replace(made.event, seq=number))
 
-    async def _keep(self, first: int, counts: dict[str, int], some: Sequence[BundlePiece]) -> None:
+    async def _keep(self, first: int, counts: dict[str, int], some: Sequence[EntryWithContent]) -> None:
         needs = self.needs
-        new = await unknown_of(some, needs.records)
+        new = await new_records(some, needs.records)
         kept = [self._kept(piece, first) for piece in new]
         untold = [place for place, record in enumerate(kept) if record.seq < first]
         if untold:
@@ -184,14 +184,14 @@ class Reopening:
             [(record, items_of(record_of(piece))) for record, piece in zip(kept, new, strict=True)]
         )
         for piece in new:
-            await keep_content(needs.records, self.session.session_id, piece)
+            await store_content(needs.records, self.session.session_id, piece)
         counts["records"] += len(new)
         counts["skipped"] += len(some) - len(new)
 
-    def _kept(self, piece: BundlePiece, first: int) -> StoredRecord:
+    def _kept(self, piece: EntryWithContent, first: int) -> StoredRecord:
         """Return how a record is kept; with no number if no event came with it."""
         entry, record = piece.entry, record_of(piece)
-        assert isinstance(entry, RecordEntry)  # noqa: S101 - what is kept is a record
+        assert isinstance(entry, BundleRecord)  # noqa: S101 - what is kept is a record
         now = to_micros(self.needs.clock.now())
         stored = None if entry.stored is UNSET else entry.stored
         told = self.found.kept[piece.line.number]
@@ -235,17 +235,17 @@ class Reopening:
         )
 
 
-async def pieces_by_turns(file: BinaryIO, turns: Cooperative) -> AsyncIterator[BundlePiece]:
+async def read_cooperatively(file: BinaryIO, turns: Cooperative) -> AsyncIterator[EntryWithContent]:
     """Yield the entries of a bundle, and let others have a turn now and then."""
-    for number, piece in enumerate(pieces(read(file)), 1):
+    for number, piece in enumerate(entries_with_content(open_bundle(file)), 1):
         if number % _AT_A_STRETCH == 0:
             await turns.yield_to_loop()
         yield piece
 
 
-async def in_groups(found: AsyncIterator[BundlePiece]) -> AsyncIterator[list[BundlePiece]]:
+async def in_batches(found: AsyncIterator[EntryWithContent]) -> AsyncIterator[list[EntryWithContent]]:
     """Yield entries several at a time, so that many are looked up at once."""
-    some: list[BundlePiece] = []
+    some: list[EntryWithContent] = []
     async for piece in found:
         some.append(piece)
         if len(some) == _AT_ONCE:
@@ -255,7 +255,7 @@ async def in_groups(found: AsyncIterator[BundlePiece]) -> AsyncIterator[list[Bun
         yield some
 
 
-async def unknown_of(found: Sequence[BundlePiece], records: RecordStore) -> list[BundlePiece]:
+async def new_records(found: Sequence[EntryWithContent], records: RecordStore) -> list[EntryWithContent]:
     """Return those records that are not here, word for word; refuse one that is here in other words."""
     known = {(each.type, each.record_id): each.body for each in await records.find_several(list(map(name_of, found)))}
     unknown = []
@@ -272,28 +272,28 @@ async def unknown_of(found: Sequence[BundlePiece], records: RecordStore) -> list
     return unknown
 
 
-async def count_unknown(found: AsyncIterator[BundlePiece], records: RecordStore) -> dict[str, int]:
+async def count_new_records(found: AsyncIterator[EntryWithContent], records: RecordStore) -> dict[str, int]:
     """Return how many records would be kept, and how many are here."""
     counts = {"records": 0, "skipped": 0}
-    async for some in in_groups(found):
-        unknown = await unknown_of(some, records)
+    async for some in in_batches(found):
+        unknown = await new_records(some, records)
         counts["records"] += len(unknown)
         counts["skipped"] += len(some) - len(unknown)
     return counts
 
 
-def record_of(piece: BundlePiece) -> Record:
+def record_of(piece: EntryWithContent) -> Record:
     record = piece.line.record
     assert record is not None  # noqa: S101 - what is kept is a record
     return record
 
 
-def name_of(piece: BundlePiece) -> tuple[str, str]:
+def name_of(piece: EntryWithContent) -> tuple[str, str]:
     record = record_of(piece)
     return record.type, record.id
 
 
-async def keep_content(records: RecordStore, session_id: str | None, piece: BundlePiece) -> None:
+async def store_content(records: RecordStore, session_id: str | None, piece: EntryWithContent) -> None:
     item = piece.line.record
     if piece.content is not None and isinstance(item, ContextItem):
         await records.put_content(session_id, item.item_id, piece.content)

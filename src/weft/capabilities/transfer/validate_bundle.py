@@ -16,15 +16,15 @@ from weft.capabilities.records.record_ids import MessageItemId, VersionId
 from weft.capabilities.records.validation import Problem, ValidationReport, check_record
 from weft.capabilities.records.validation_errors import Misfit
 from weft.capabilities.sessions.model import ALL_SESSIONS, line_of
-from weft.capabilities.transfer import decode as rebuilding
+from weft.capabilities.transfer import decode
 from weft.capabilities.transfer.bundle_format import (
     BundleContent,
     BundleDamaged,
+    BundleHeader,
     BundleReader,
+    BundleRecord,
+    BundleSession,
     BundleSnapshot,
-    Header,
-    RecordEntry,
-    SessionEntry,
 )
 from weft.kernel.events import StoredEvent
 from weft.kernel.identity import ANYONE
@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import BinaryIO
 
-    from weft.capabilities.transfer.bundle_format import AnyEntry, BundleLine
+    from weft.capabilities.transfer.bundle_format import AnyBundleEntry, BundleLine
 
-Made = rebuilding.BoardVersion | Message | StoredEvent | BundleSnapshot
+Restorable = decode.BoardVersion | Message | StoredEvent | BundleSnapshot
 _NO_VERSION = (0, 0, False)
 _MADE = ("versions", "messages", "events", "snapshots")
 # So many commits may be missing before it takes too long to go past them.
@@ -45,15 +45,15 @@ _IN_ITS_OWN_WORDS = frozenset({"inline", "ref"})
 
 
 @dataclass(slots=True)
-class Survey:
+class BundleReport:
     """What a bundle says of itself, known before anything is written.
 
     ``kept`` are the lines of records that stay records, each with the event that tells of it last, counted from 0.
     ``lost`` are keys whose newest version is among those and has no place in history: its life and number.
     """
 
-    header: Header
-    session: SessionEntry | None = None
+    header: BundleHeader
+    session: BundleSession | None = None
     digest: str = ""
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_MADE, 0))
     last_message: int = 0
@@ -65,14 +65,14 @@ class Survey:
         return None if self.session is None else self.session.session_id
 
 
-class BundlePiece(msgspec.Struct, frozen=True):
+class EntryWithContent(msgspec.Struct, frozen=True):
     """An entry of a bundle with the content that belongs to it."""
 
     line: BundleLine
     content: bytes | None = None
 
     @property
-    def entry(self) -> AnyEntry:
+    def entry(self) -> AnyBundleEntry:
         return self.line.entry
 
     @property
@@ -89,16 +89,16 @@ class BundlePiece(msgspec.Struct, frozen=True):
             return None
 
 
-def survey(file: BinaryIO, expected_digest: str | None = None) -> Survey:
+def validate_bundle(file: BinaryIO, expected_digest: str | None = None) -> BundleReport:
     """Check a whole bundle and return what it says of itself."""
-    reader = read(file)
-    found: Survey | None = None
+    reader = open_bundle(file)
+    found: BundleReport | None = None
     past: _Past | None = None
-    for piece in pieces(reader):
+    for piece in entries_with_content(reader):
         entry = piece.entry
-        if isinstance(entry, Header):
-            found = Survey(entry)
-        elif isinstance(entry, SessionEntry) and found is not None:
+        if isinstance(entry, BundleHeader):
+            found = BundleReport(entry)
+        elif isinstance(entry, BundleSession) and found is not None:
             if entry.session_id != found.header.session_id or entry.session_id == ALL_SESSIONS:
                 raise piece.line.damaged("the session is another than the bundle's")
             found.session = entry
@@ -117,19 +117,21 @@ def survey(file: BinaryIO, expected_digest: str | None = None) -> Survey:
     return found
 
 
-def made_of(piece: BundlePiece, header: Header, session_id: str, audience: tuple[str, ...] = ANYONE) -> Made | None:
+def decode_entry(
+    piece: EntryWithContent, header: BundleHeader, session_id: str, audience: tuple[str, ...] = ANYONE
+) -> Restorable | None:
     """Return what an entry was before it was a record; None if it was one, or if nothing else can be made of it."""
     entry, record = piece.entry, piece.line.record
     if isinstance(entry, BundleSnapshot):
         return entry if header.history else None
-    if not isinstance(entry, RecordEntry) or entry.stored is not UNSET:
+    if not isinstance(entry, BundleRecord) or entry.stored is not UNSET:
         return None
     if isinstance(record, ContextEvent) and record.session_id == session_id:
-        return rebuilding.event(record, audience, entry.readable_by)
+        return decode.decode_event(record, audience, entry.readable_by)
     if not isinstance(record, ContextItem):
         return None
-    version = rebuilding.board_version(record, piece.text, session_id)
-    return version or rebuilding.message(record, piece.text, session_id)
+    version = decode.decode_board_version(record, piece.text, session_id)
+    return version or decode.decode_message(record, piece.text, session_id)
 
 
 def check_bundle(document: bytes) -> ValidationReport:
@@ -138,35 +140,35 @@ def check_bundle(document: bytes) -> ValidationReport:
     reader = BundleReader(io.BytesIO(document))
     try:
         for line in reader:
-            if isinstance(line.entry, RecordEntry):
+            if isinstance(line.entry, BundleRecord):
                 problems += _misfits(line.number, line.entry)
     except BundleDamaged as damage:
         problems.append(Problem(damage.context["line"], "$", damage.context["problem"]))
     return ValidationReport(reader.records, problems)
 
 
-def read(file: BinaryIO) -> BundleReader:
+def open_bundle(file: BinaryIO) -> BundleReader:
     """Read a bundle from its beginning, as often as need be."""
     file.seek(0)
     return BundleReader(file)
 
 
-def pieces(reader: BundleReader) -> Iterator[BundlePiece]:
+def entries_with_content(reader: BundleReader) -> Iterator[EntryWithContent]:
     """Yield entries, each with the content right behind it."""
     last: BundleLine | None = None
     for line in reader:
         if isinstance(line.entry, BundleContent) and last is not None:
-            yield BundlePiece(last, line.entry.bytes())
+            yield EntryWithContent(last, line.entry.bytes())
             last = None
             continue
         if last is not None:
-            yield BundlePiece(last)
+            yield EntryWithContent(last)
         last = line
     if last is not None:
-        yield BundlePiece(last)
+        yield EntryWithContent(last)
 
 
-def _misfits(number: int, entry: RecordEntry) -> Iterator[Problem]:
+def _misfits(number: int, entry: BundleRecord) -> Iterator[Problem]:
     try:
         check_record(bytes(entry.record), entry.type)
     except Misfit as found:
@@ -177,7 +179,7 @@ def _misfits(number: int, entry: RecordEntry) -> Iterator[Problem]:
 class _Past:
     """What the lines of a bundle come to, one after the other; refused where that cannot have been."""
 
-    found: Survey
+    found: BundleReport
     session_id: str
     seq: int = 0
     missing: int = 0
@@ -187,10 +189,10 @@ class _Past:
     named: dict[tuple[str, str], int] = field(default_factory=dict)
     unplaced: set[str] = field(default_factory=set)
 
-    def note(self, piece: BundlePiece) -> None:
-        made = made_of(piece, self.found.header, self.session_id)
+    def note(self, piece: EntryWithContent) -> None:
+        made = decode_entry(piece, self.found.header, self.session_id)
         match made:
-            case rebuilding.BoardVersion():
+            case decode.BoardVersion():
                 self._follow_board(made, piece)
             case Message():
                 self._follow_transcript(made.message_id, piece)
@@ -208,7 +210,7 @@ class _Past:
         numbers = {key: (life, version) for key, (life, version, _) in self.numbers.items()}
         self.found.lost = {key: lost for key, lost in self.found.lost.items() if lost > numbers.get(key, (0, 0))}
         seen: set[str] = set()
-        for piece in pieces(read(file)) if self.unplaced else ():
+        for piece in entries_with_content(open_bundle(file)) if self.unplaced else ():
             item = piece.line.record
             if not isinstance(item, ContextItem) or item.item_id not in self.unplaced:
                 continue
@@ -216,7 +218,7 @@ class _Past:
                 raise piece.line.damaged("two items have one id")
             seen.add(item.item_id)
 
-    def _follow_board(self, made: rebuilding.BoardVersion, piece: BundlePiece) -> None:
+    def _follow_board(self, made: decode.BoardVersion, piece: EntryWithContent) -> None:
         version, change = made.version, made.version.change
         number = (change.life, change.version, change.act is not ChangeKind.WRITE)
         if version.seq != self.seq:
@@ -227,13 +229,13 @@ class _Past:
         self.changed.add(change.key)
         self.numbers[change.key] = number
 
-    def _go_to(self, seq: int, missing_upto: int, piece: BundlePiece) -> None:
+    def _go_to(self, seq: int, missing_upto: int, piece: EntryWithContent) -> None:
         self.missing += max(0, missing_upto - self.seq)
         if self.found.header.history and self.missing > _MOST_MISSING:
             raise piece.line.damaged("too many versions are missing before this one")
         self.seq = max(seq, self.seq)
 
-    def _follow_transcript(self, message_id: int, piece: BundlePiece) -> None:
+    def _follow_transcript(self, message_id: int, piece: EntryWithContent) -> None:
         if message_id <= self.found.last_message:
             raise piece.line.damaged("a message is out of order")
         self.found.last_message = message_id
@@ -244,15 +246,15 @@ class _Past:
         if line is not None:
             self.found.kept[line] = self.found.counts["events"]
 
-    def _name(self, snapshot: BundleSnapshot, piece: BundlePiece) -> None:
+    def _name(self, snapshot: BundleSnapshot, piece: EntryWithContent) -> None:
         if snapshot.label in self.labels:
             raise piece.line.damaged("two snapshots have one label")
         self.labels.add(snapshot.label)
         self._go_to(snapshot.seq, snapshot.seq, piece)
 
-    def _keep(self, piece: BundlePiece, made: Made | None) -> None:
+    def _keep(self, piece: EntryWithContent, made: Restorable | None) -> None:
         entry, record = piece.entry, piece.line.record
-        if not isinstance(entry, RecordEntry) or record is None:
+        if not isinstance(entry, BundleRecord) or record is None:
             return
         if entry.stored is UNSET and record.type in {"context_surface", "context_source_ref"}:
             return
@@ -261,7 +263,7 @@ class _Past:
         if isinstance(record, ContextItem) and made is None:
             self._place(record.item_id, piece, stored=entry.stored is not UNSET)
 
-    def _place(self, item_id: str, piece: BundlePiece, *, stored: bool) -> None:
+    def _place(self, item_id: str, piece: EntryWithContent, *, stored: bool) -> None:
         """Note an item of the session of which nothing can be made: its number is never given out again."""
         version, message = VersionId.parse(item_id), MessageItemId.parse(item_id)
         if version is not None and version.line_id == line_of(self.session_id):
@@ -276,13 +278,13 @@ class _Past:
             self.found.last_message = max(message.message_id, self.found.last_message)
 
 
-def _is_silent(made: Made) -> bool:
-    return isinstance(made, rebuilding.BoardVersion) and made.is_silent
+def _is_silent(made: Restorable) -> bool:
+    return isinstance(made, decode.BoardVersion) and made.is_silent
 
 
-def _sort(made: Made) -> str:
+def _sort(made: Restorable) -> str:
     match made:
-        case rebuilding.BoardVersion():
+        case decode.BoardVersion():
             return "versions"
         case Message():
             return "messages"

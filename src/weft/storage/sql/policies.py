@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.transfer.policies import Policy
-from weft.capabilities.transfer.policy_filter import Definition
+from weft.capabilities.transfer.policies import ExportPolicy
+from weft.capabilities.transfer.policy_filter import PolicyDefinition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _POLICY = "SELECT name, definition, updated_by, updated_at FROM export_policies WHERE tenant = $1 "
 _encode = msgspec.json.Encoder().encode
-_definition = msgspec.json.Decoder(Definition).decode
+_definition = msgspec.json.Decoder(PolicyDefinition).decode
 
 
 class SqlPolicyStore:
@@ -28,7 +28,7 @@ class SqlPolicyStore:
         self._tx = transaction
         self._tenant = transaction.tenant
 
-    async def set(self, policy: Policy) -> None:
+    async def set(self, policy: ExportPolicy) -> None:
         await self._tx.run(
             """
             INSERT INTO export_policies (tenant, name, definition, updated_by, updated_at) VALUES ($1, $2, $3, $4, $5)
@@ -42,11 +42,11 @@ class SqlPolicyStore:
             policy.updated_at,
         )
 
-    async def find(self, name: str) -> Policy | None:
+    async def find(self, name: str) -> ExportPolicy | None:
         row = await self._tx.one(_POLICY + "AND name = $2", self._tenant, name)
         return None if row is None else _policy(row)
 
-    async def listed(self) -> Sequence[Policy]:
+    async def listed(self) -> Sequence[ExportPolicy]:
         return [_policy(row) for row in await self._tx.all(_POLICY + "AND name >= '' ORDER BY name", self._tenant)]
 
     async def delete(self, name: str) -> bool:
@@ -54,6 +54,6 @@ class SqlPolicyStore:
         return gone > 0
 
 
-def _policy(row: Row) -> Policy:
+def _policy(row: Row) -> ExportPolicy:
     name, definition, updated_by, updated_at = row
-    return Policy(name, _definition(definition), updated_by, updated_at)
+    return ExportPolicy(name, _definition(definition), updated_by, updated_at)

@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-from weft.capabilities.transfer.policies import Policy
-from weft.capabilities.transfer.policy_filter import Definition
+from weft.capabilities.transfer.policies import ExportPolicy
+from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.testing.contracts.stores import ContractStores
 
-PARTNERS = Definition(
+PARTNERS = PolicyDefinition(
     description="für Partner", who=("human:*",), sensitivity="internal", mask=("pii",), content="none"
 )
 
@@ -16,26 +16,26 @@ class PolicyStoreContract:
     """Export policies are kept as they were set, and found by name."""
 
     async def test_a_policy_comes_back_as_it_was_set(self, stores: ContractStores) -> None:
-        policy = Policy("partners", PARTNERS, "human:dana", 10)
+        policy = ExportPolicy("partners", PARTNERS, "human:dana", 10)
         await stores.policies.set(policy)
         assert await stores.policies.find("partners") == policy
         assert await stores.policies.find("others") is None
 
     async def test_the_last_word_on_a_policy_holds(self, stores: ContractStores) -> None:
-        await stores.policies.set(Policy("partners", PARTNERS, "human:dana", 10))
-        later = Policy("partners", Definition(), "human:eve", 20)
+        await stores.policies.set(ExportPolicy("partners", PARTNERS, "human:dana", 10))
+        later = ExportPolicy("partners", PolicyDefinition(), "human:eve", 20)
         await stores.policies.set(later)
         assert await stores.policies.listed() == [later]
 
     async def test_policies_are_listed_by_name_and_go_once(self, stores: ContractStores) -> None:
         for name in ("b", "a", "c"):
-            await stores.policies.set(Policy(name, PARTNERS, "human:dana", 10))
+            await stores.policies.set(ExportPolicy(name, PARTNERS, "human:dana", 10))
         assert await stores.policies.delete("b")
         assert not await stores.policies.delete("b")
         assert [policy.name for policy in await stores.policies.listed()] == ["a", "c"]
 
     async def test_tenants_have_policies_of_their_own(self, stores: ContractStores, elsewhere: ContractStores) -> None:
-        await stores.policies.set(Policy("partners", PARTNERS, "human:dana", 10))
+        await stores.policies.set(ExportPolicy("partners", PARTNERS, "human:dana", 10))
         assert await elsewhere.policies.find("partners") is None
         assert await elsewhere.policies.listed() == []
         assert not await elsewhere.policies.delete("partners")

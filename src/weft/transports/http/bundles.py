@@ -34,7 +34,7 @@ class ExportStream(OperationEndpoint):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             raw = parse_object(await read_body(scope, receive, self._app.settings.max_body_bytes))
-            async with self._app.exchange.send(raw, arrival_of(scope)) as export:
+            async with self._app.transfers.send(raw, arrival_of(scope)) as export:
                 await _send_file(send, export)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
@@ -53,7 +53,7 @@ class ImportStream(OperationEndpoint):
             raw = self._from_query(scope["query_string"])
             if "bundle" in raw:
                 raise InvalidInput("bundle: it is the body of the request", field="bundle")
-            imported = await self._app.exchange.receive(raw, arrival_of(scope), body_of(receive), strict=False)
+            imported = await self._app.transfers.receive(raw, arrival_of(scope), body_of(receive), strict=False)
         except WeftError as error:
             await send_error(send, error, self._app.clock)
         else:

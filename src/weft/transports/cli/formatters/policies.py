@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from weft.capabilities.transfer.policies import PolicyInfo, PolicyList
-    from weft.capabilities.transfer.policy_filter import Definition
+    from weft.capabilities.transfer.policy_filter import PolicyDefinition
 
 _LEAVES = {"full": "as it is", "reference": "only by its digest", "none": "not at all"}
 _BLOCKED = {"omit": "left out", "policy_blocked": "there without what it says"}
@@ -30,7 +30,7 @@ def _render_policy(policy: PolicyInfo) -> str:
     return "\n".join([name + default, *map(indent, filter(None, [harmless(policy.definition.description), shown]))])
 
 
-def _said(definition: Definition) -> dict[str, str]:
+def _said(definition: PolicyDefinition) -> dict[str, str]:
     kept_back = definition.keeps_back
     return {
         "for": cell(definition.who),
@@ -42,7 +42,7 @@ def _said(definition: Definition) -> dict[str, str]:
     }
 
 
-def _kinds(definition: Definition) -> str:
+def _kinds(definition: PolicyDefinition) -> str:
     only, without = cell(definition.include_kinds), cell(definition.exclude_kinds)
     return " ".join(filter(None, [only, without and f"{'but not' if only else 'all but'} {without}"]))
 
