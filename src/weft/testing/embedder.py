@@ -1,4 +1,4 @@
-"""An embedder for tests: quick, exact, and without a model."""
+"""A deterministic embedder for tests, without a model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from weft.capabilities.indexing.embeddings.model import Model, Purpose, Vectors
 
 
 class WordEmbedder:
-    """Makes a text's vector of its words alone: texts that share words are near each other."""
+    """Bag-of-words vectors: texts that share words are similar."""
 
     def __init__(self, name: str = "words", dimensions: int = 64) -> None:
         self._model = Model(name, dimensions, most_tokens=512)
-        # What was asked for, call by call.
+        # The texts of each call.
         self.calls: list[list[str]] = []
 
     @property
@@ -28,7 +28,7 @@ class WordEmbedder:
         return np.array([self._vector(text) for text in texts], np.float32).reshape(-1, self._model.dimensions)
 
     async def close(self) -> None:
-        """Let go of nothing."""
+        """Do nothing."""
 
     def _vector(self, text: str) -> Vectors:
         vector = np.zeros(self._model.dimensions, np.float32)

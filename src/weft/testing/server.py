@@ -1,4 +1,4 @@
-"""A real Weft server in a process of its own, for whoever tests against one."""
+"""A real Weft server in a subprocess, for tests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ serve(Settings.from_environment(), profile=profile)
 
 @dataclass(frozen=True, slots=True)
 class ServerProcess:
-    """A server that answers at ``url``; what it says on standard error is in ``log``."""
+    """A running server at ``url``; its standard error is in ``log``."""
 
     process: subprocess.Popen[bytes]
     url: str
@@ -45,7 +45,7 @@ class ServerProcess:
 
     @property
     def admin_key(self) -> str:
-        """Return the key a fresh server greeted with."""
+        """Return the admin key that a new server printed."""
         shown = _KEY.search(self.logged())
         assert shown is not None, "only the first server on a database shows the admin's key"  # noqa: S101
         return shown[1]
@@ -54,17 +54,17 @@ class ServerProcess:
         return self.log.read_text()
 
     def stop(self) -> int:
-        """Ask the server to stop, as a platform does, and return how it ended."""
+        """Send SIGTERM and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(_STOP_SECONDS)
 
 
 @contextmanager
 def server_process(data: Path, *, profile: str | None = None, **settings: str) -> Iterator[ServerProcess]:
-    """Run a server on a data folder for as long as the block lasts; settings are named as in ``Settings``."""
+    """Run a server on a data folder; keyword arguments are settings."""
     port = _free_port()
     log = data / f"server-{port}.log"
-    # What is set where the tests run is not meant for this server.
+    # Settings in the environment of the tests must not reach the server.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("WEFT_")}
     environment |= {"WEFT_DATA_DIR": str(data), "WEFT_PORT": str(port)}
     environment |= {f"WEFT_{name.upper()}": value for name, value in settings.items()}

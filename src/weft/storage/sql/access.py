@@ -28,7 +28,7 @@ SELECT token_id, principal_id, key_id, permissions, proven_at, expires_at, revok
 
 
 class SqlAccessStore:
-    """Access, as rows of one tenant."""
+    """SQL implementation of AccessStore."""
 
     __slots__ = ("_tx", "tenant")
 
@@ -199,7 +199,7 @@ class SqlAccessStore:
 
 
 class SqlAuditStore:
-    """The audit log, as rows that are only ever added."""
+    """SQL implementation of AuditStore: an append-only table."""
 
     __slots__ = ("_tx",)
 

@@ -1,4 +1,4 @@
-"""Participant patterns as a column: NULL where everyone is meant, as nearly everywhere."""
+"""Encoding of participant patterns in a column: NULL means everyone, the most common case."""
 
 from __future__ import annotations
 

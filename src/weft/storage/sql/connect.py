@@ -1,4 +1,4 @@
-"""Choosing the database by its address."""
+"""Select the database driver by the address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def connect(url: str) -> Database:
-    """Return the database an address names; nothing is opened yet. Only the driver it needs is loaded."""
+    """Return the database for an address without opening it; only its driver is imported."""
     scheme, separator, rest = url.partition("://")
     if not separator or scheme == "sqlite":
         from weft.storage.sql.dialects.sqlite import SqliteDatabase  # noqa: PLC0415 - only if it is used

@@ -1,7 +1,7 @@
-"""What both databases offer: transactions inside one tenant, in which plain SQL runs.
+"""The interface of both databases: transactions inside one tenant that run plain SQL.
 
-SQL is written once. Parameters are ``$1, $2, ...`` in the order in which they first appear, which both engines
-bind by position. The few words that differ stand in braces (``{for_update}``) and are filled in by the dialect.
+SQL is written once. Parameters are ``$1, $2, ...`` in the order of their first use, which both engines bind by
+position. The few words that differ are placeholders in braces (``{for_update}``) that the dialect fills in.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class AccessChanged(Exception):
-    """Someone's access was changed since the caller was authenticated."""
+    """The tenant's access epoch changed since the caller was authenticated."""
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """The wall a transaction runs inside: one tenant, or the whole installation for the system itself.
+    """The isolation scope of a transaction: one tenant, or the whole installation for the system itself.
 
-    ``epoch`` is the tenant's access epoch the caller was authenticated under. A transaction under another epoch
-    raises AccessChanged before it does anything, so a revocation acts at once in every process.
+    ``epoch`` is the tenant's access epoch at authentication. A transaction under another epoch raises AccessChanged
+    before its first statement, so a revocation takes effect at once in every process.
     """
 
     tenant: str | None
@@ -60,31 +60,31 @@ class Transaction(Protocol):
         ...
 
     async def changed(self, sql: str, *values: Value) -> int:
-        """Run a statement for its effect and return how many rows it changed: cheaper on SQLite than RETURNING."""
+        """Run a statement and return the number of rows it changed: cheaper on SQLite than RETURNING."""
         ...
 
     async def many(self, sql: str, rows: Sequence[Sequence[Value]]) -> None:
-        """Run a statement for its effect, once for each of these rows of values, and wait only once."""
+        """Run a statement once for each row of values, in one round trip."""
         ...
 
     async def yield_to_loop(self) -> None:
-        """Let whoever else waits for this thread have a turn: what long work does between statements."""
+        """Yield to the event loop between the statements of long work."""
         ...
 
 
 class Database(Protocol):
-    """A database that keeps everything Weft knows."""
+    """A database that stores all state of Weft."""
 
     async def open(self) -> None: ...
 
     async def close(self) -> None: ...
 
     async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
-        """Run ``work`` on one consistent view; ``heavy`` work where it keeps nobody waiting."""
+        """Run ``work`` on one consistent snapshot; ``heavy`` work runs where it blocks no one."""
         ...
 
     async def write(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Run ``work`` and commit durably, or leave no trace. ``work`` may be run again after a lost race."""
+        """Run ``work`` and commit durably, or roll back. ``work`` may be retried after a serialization failure."""
         ...
 
     def wakes(self) -> AsyncIterator[set[str]]:
@@ -92,21 +92,21 @@ class Database(Protocol):
         ...
 
     async def exclusively(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
-        """Run ``work`` as the owner of the schema while no other process does the same."""
+        """Run ``work`` as the schema owner under a global lock."""
         ...
 
     async def prepare_vectors(self, tenants: Iterable[str]) -> None:
-        """Make room for the vectors of tenants: what write does by itself, for work that spans several of them."""
+        """Create the vector partitions of tenants; ``write`` does this itself for its own tenant."""
         ...
 
     def vector_search(self, tenant: str, collection: str, model: str) -> VectorSearch | None:
-        """Return how the database itself finds the nearest vectors; None if it only keeps them."""
+        """Return the database's own vector search; None if it has none."""
         ...
 
     async def tidy_vectors(self, tenant: str) -> None:
-        """Remove what was made for finding vectors of a tenant that are there no more."""
+        """Drop vector indexes of a tenant that are no longer needed."""
         ...
 
     def figures(self) -> DatabaseMetrics:
-        """Return what this process did in the database since it was opened, and with which connections."""
+        """Return counters of this process since the database was opened."""
         ...

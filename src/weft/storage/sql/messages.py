@@ -20,7 +20,7 @@ SELECT m.message_id, m.audience, m.visibility, m.sender, m.sender_type, m.recipi
        m.parent_id, m.sent_at, m.content, m.metadata, m.author
 FROM messages m
 """
-# Nobody belongs to this audience; it fills up a query made for four.
+# An audience without members: pads the query, which has four audience parameters.
 _NOBODY = ""
 _AUDIENCES = 4
 _NO_MESSAGE = 0
@@ -32,9 +32,9 @@ _SEVERAL = f"""
 
 
 def _of_audiences(order: str, *, of_sender: bool) -> str:
-    """Return the query for one excerpt: each audience's next messages by its index, then the first of all of these.
+    """Return the query for one page: read each audience's next ids from its index, merge, and take the first.
 
-    So it costs what it shows and skips, however many other messages there are.
+    The cost depends on the rows returned and skipped, not on the size of the transcript.
     """
     sender, before = ("AND sender = $5", 5) if of_sender else ("", 4)
     audience, most, second, third, fourth, limit, offset = (f"${before + place}" for place in range(1, 8))
@@ -45,17 +45,17 @@ def _of_audiences(order: str, *, of_sender: bool) -> str:
             WHERE tenant = $1 AND session_id = $2 AND message_id > $3 AND message_id <= $4 {sender}
               AND audience = {each}
             ORDER BY message_id {order} LIMIT {most}) AS a{place}
-        """  # noqa: S608 - our own words
+        """  # noqa: S608 - constants only
         for place, each in enumerate((audience, second, third, fourth))
     )
-    # A cross join, because SQLite keeps to its order: first the few numbers, then their messages.
+    # CROSS JOIN, because SQLite keeps its order: first the few ids, then their messages.
     return f"""
         {_MESSAGE.replace("FROM messages m", "FROM")}
         (SELECT message_id FROM ({numbers}) AS every ORDER BY message_id {order} LIMIT {limit} OFFSET {offset}) AS page
         CROSS JOIN messages m
         WHERE m.tenant = $1 AND m.session_id = $2 AND m.message_id = page.message_id
         ORDER BY m.message_id {order}
-        """  # noqa: S608 - likewise
+        """  # noqa: S608 - constants only
 
 
 def _of_all(order: str) -> str:
@@ -69,7 +69,7 @@ _ORDERS = {False: "ASC", True: "DESC"}
 _ALL = {newest_first: _of_all(order) for newest_first, order in _ORDERS.items()}
 _BY_AUDIENCE = {newest_first: _of_audiences(order, of_sender=False) for newest_first, order in _ORDERS.items()}
 _BY_SENDER = {newest_first: _of_audiences(order, of_sender=True) for newest_first, order in _ORDERS.items()}
-# From one sender to the next by the index: a step for each sender, not for each message.
+# Loose index scan: one step for each sender, not for each message.
 _SENDERS = """
 WITH RECURSIVE senders (sender) AS (
     SELECT MIN(sender) FROM messages WHERE tenant = $1 AND session_id = $2
@@ -90,7 +90,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 
 
 class SqlMessageStore:
-    """Messages, as rows of one tenant."""
+    """SQL implementation of MessageStore."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -167,7 +167,7 @@ class SqlMessageStore:
         return [_message(row) for row in rows]
 
     async def read_any(self, session_id: str, part: TranscriptRange) -> Sequence[Message]:
-        # Numbers have no gaps, so that many messages further is that much higher a number.
+        # Message ids have no gaps, so an offset is arithmetic on the id.
         after, until = part.after, part.until
         if part.newest_first:
             until -= part.offset

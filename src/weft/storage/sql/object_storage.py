@@ -1,4 +1,4 @@
-"""The index of values outside the database, in SQL."""
+"""The index of stored objects in SQL."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
     from weft.storage.sql.database import Transaction
 
-# The version column is null until the bytes are there. A store without versions gives them this one.
+# The version column is NULL until the upload has finished; this is the version in stores without versions.
 _NO_VERSION = ""
 _OBJECT = "SELECT path, state, size, version, at FROM objects WHERE tenant = $1 AND path = $2 "
-# Whoever dooms an object knows no time; its time of grace begins when it is first noticed.
+# ``doom`` has no clock: the grace period begins when a sweep first sees the object.
 _UNNOTICED = 0
-# No backup takes as long; one that died keeps objects from being removed no longer than this.
+# Longer than any backup; a backup that died blocks removals no longer than this.
 _HOLD_MICROS = 24 * 3_600 * 1_000_000
 _DUE = "state <> 'kept' AND at <= $1 AND (state IN ('doomed', 'deleting') OR at <= $2)"
 
 
 class SqlObjectIndex:
-    """Objects, as rows of one tenant: the transaction's, or the one the system names."""
+    """SQL implementation of ObjectIndex, for the transaction's tenant or a given one."""
 
     __slots__ = ("_tenant", "_tx")
 
@@ -94,7 +94,7 @@ class SqlObjectIndex:
             f"""
             SELECT path FROM objects WHERE {_DUE} AND tenant = $3 AND at <> $4
             ORDER BY at LIMIT $5 {{for_update_unless_locked}}
-            """,  # noqa: S608 - our own words
+            """,  # noqa: S608 - constants only
             now - GRACE_MICROS,
             now - PENDING_MICROS,
             self._tenant,
@@ -135,7 +135,7 @@ class SqlObjectIndex:
         )
 
     async def _begin_anew(self, found: StoredObject, now: int) -> UploadStart:
-        # Another moment than before, so that no upload that belongs to the earlier beginning counts for this one.
+        # A different timestamp, so that a concurrent upload started earlier cannot finish this one.
         at = max(now, found.at + 1)
         await self._tx.run(
             "UPDATE objects SET state = 'pending', version = NULL, at = $1 WHERE tenant = $2 AND path = $3",
@@ -147,9 +147,9 @@ class SqlObjectIndex:
 
 
 async def tenants_to_clear(transaction: Transaction, now: int, limit: int) -> list[str]:
-    """Return the tenants of the objects to remove that have waited longest."""
+    """Return the tenants with objects to delete, longest overdue first."""
     rows = await transaction.all(
-        f"SELECT tenant FROM objects WHERE {_DUE} ORDER BY at LIMIT $3",  # noqa: S608 - our own words
+        f"SELECT tenant FROM objects WHERE {_DUE} ORDER BY at LIMIT $3",  # noqa: S608 - constants only
         now - GRACE_MICROS,
         now - PENDING_MICROS,
         limit,
@@ -158,7 +158,7 @@ async def tenants_to_clear(transaction: Transaction, now: int, limit: int) -> li
 
 
 async def hold_removals(transaction: Transaction, holder: str, now: int) -> None:
-    """Have no object removed, of any tenant, while someone reads them all."""
+    """Block the deletion of objects of all tenants during a backup."""
     await transaction.run("DELETE FROM jobs WHERE tenant = '' AND job LIKE 'hold:%' AND lease_until <= $1", now)
     await transaction.run(
         """

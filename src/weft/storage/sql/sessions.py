@@ -26,8 +26,8 @@ SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at
        s.message_count, s.last_message_at, s.branches
 FROM sessions s
 """
-# One statement for what every write needs first. Both rows are locked: on PostgreSQL a row that is only joined would be
-# shown as it was before the wait for the lock.
+# One statement for what every write reads first. Both rows are locked: on PostgreSQL a row that is only joined is
+# returned as it was before the wait for the lock.
 _SESSION_WITH_LINE = """
 SELECT s.session_id, s.purpose, s.metadata, s.config, s.created_by, s.created_at, s.updated_at, s.archived_at,
        s.message_count, s.last_message_at, s.branches, l.seq, l.head, l.weight, l.next_expiry_at, l.step
@@ -35,7 +35,7 @@ FROM lines l JOIN sessions s ON s.tenant = l.tenant
 WHERE l.tenant = $1 AND l.line_id = $2 AND s.session_id = $3 {for_update}
 """
 _COLUMNS = 11
-# A board's last commit is its session's last activity; keeping a copy of that time would cost every write.
+# The board's last commit is the session's last activity; a copy of that time would make every write dearer.
 _LAST_COMMIT = """
 SELECT c.committed_at FROM lines l
 JOIN commits c ON c.tenant = l.tenant AND c.line_id = l.line_id AND c.seq = l.seq
@@ -51,7 +51,7 @@ _config = msgspec.json.Decoder(SessionConfig)
 _known_configs: dict[str, SessionConfig] = {}
 
 
-# What belongs to a session and nothing else, in tables that say so.
+# Tables with rows that belong to exactly one session.
 _TABLES_OF_SESSIONS = (
     "entries",
     "messages",
@@ -65,7 +65,7 @@ _TABLES_OF_SESSIONS = (
 
 
 class SqlSessionStore:
-    """Sessions, as rows of one tenant."""
+    """SQL implementation of SessionStore."""
 
     __slots__ = ("_tx",)
 
@@ -87,7 +87,7 @@ class SqlSessionStore:
             session.created_at,
             session.updated_at,
         )
-        # What is left of one that was deleted would come back with it.
+        # Rows left of a deleted session with this id would become visible again.
         return added > 0 and not await SqlClearings(self._tx).is_under_way(Deleted(SESSIONS, session.session_id))
 
     async def find(self, session_id: str) -> Session | None:
@@ -202,7 +202,7 @@ def _session(row: Row) -> Session:
 
 
 def _decode_config(text: str) -> SessionConfig:
-    # Most sessions share a handful of configurations, and every call on a board needs one.
+    # Cached: most sessions share a few configurations, and every call on a board decodes one.
     config = _known_configs.get(text)
     if config is None:
         if len(_known_configs) > 1_000:  # noqa: PLR2004 - a bound on memory, not a rule

@@ -1,4 +1,4 @@
-"""The installation's tenants in SQL, and what the system looks for across them."""
+"""Tenants in SQL, and the queries of upkeep across all of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 async def add_tenant(transaction: Transaction, tenant: str, now: int) -> bool:
-    """Add a tenant; False if the name is taken."""
+    """Add a tenant; False if the name is in use."""
     row = await transaction.one(
         "INSERT INTO tenants (tenant, created_at) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING 1", tenant, now
     )
@@ -23,12 +23,12 @@ async def tenant_names(transaction: Transaction) -> list[str]:
 
 
 async def tenants_to_sweep(transaction: Transaction) -> list[str]:
-    """Return the tenants that have values to look at again."""
+    """Return the tenants that have possibly unreferenced blobs."""
     return [row[0] for row in await transaction.all("SELECT DISTINCT tenant FROM doubtful_blobs")]
 
 
 async def lines_to_expire(transaction: Transaction, now: int, limit: int) -> Sequence[Row]:
-    """Return (tenant, line) wherever a key's time has run out, longest overdue first."""
+    """Return (tenant, line) of lines with expired keys, longest overdue first."""
     return await transaction.all(
         "SELECT tenant, line_id FROM lines WHERE next_expiry_at <= $1 ORDER BY next_expiry_at LIMIT $2", now, limit
     )

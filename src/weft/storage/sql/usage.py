@@ -1,4 +1,4 @@
-"""What is done in a database, counted where it is done."""
+"""Counters of statements, transactions and connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SLOW_SECONDS = 0.05
 
 @dataclass(slots=True)
 class Usage:
-    """Running totals. Each is added to by one thread alone, so that no count needs a lock."""
+    """Running totals. Each is written by one thread only, so no counter needs a lock."""
 
     statements: int = 0
     transactions: int = 0
@@ -24,19 +24,19 @@ class Usage:
     peak: int = 0
 
     def began(self, in_use: int) -> None:
-        """Take note of how many connections are in use, now that one more is."""
+        """Update the peak of connections in use."""
         if in_use > self.peak:  # noqa: PLR1730 - max() costs several times as much
             self.peak = in_use
 
     def ended(self, seconds: float) -> None:
-        """Count a transaction that took so long."""
+        """Count a transaction and its duration."""
         self.transactions += 1
         self.seconds += seconds
         if seconds > _SLOW_SECONDS:
             self.slow += 1
 
     def waited(self, seconds: float, times: int = 1) -> None:
-        """Count transactions that together waited so long for a connection."""
+        """Count waits for a connection and their total duration."""
         self.waits += times
         self.waited_seconds += seconds
 
@@ -54,7 +54,7 @@ class Usage:
 
 
 class Connections(NamedTuple):
-    """How many connections were opened, are open and are in use."""
+    """Connections opened in total, open now, and in use."""
 
     opened: int
     open: int
@@ -62,7 +62,7 @@ class Connections(NamedTuple):
 
 
 def database_figures(usage: Usage, connections: Connections, info: SystemInfo) -> DatabaseMetrics:
-    """Return the counts as they are shown."""
+    """Convert the counters to the metrics report."""
     return DatabaseMetrics(
         ConnectionStats(
             total_connections=connections.opened,

@@ -1,7 +1,7 @@
-"""PostgreSQL through asyncpg: a pool, and row-level security that holds even if a query forgets its tenant.
+"""PostgreSQL through asyncpg: a connection pool, and row-level security that holds even if a query omits the tenant.
 
-Every connection acts as ``weft_app``, which owns nothing and sees only the tenant named by ``weft.tenant``; that is
-set for one transaction at a time. Work on the installation itself acts as ``weft_system``.
+Every transaction runs as the role ``weft_app``, which owns nothing and sees only the tenant in ``weft.tenant``, set for
+that transaction. Work across tenants runs as ``weft_system``.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ DIALECT = {
     "rows_table_by_tenant": "PARTITION BY LIST (tenant)",
     "real": "DOUBLE PRECISION",
     "vector": "HALFVEC",
-    # A column is one of the numbers in a JSON list, which stands between the two.
+    # column {among} $1 {end_among}: the column is one of the numbers in a JSON array.
     "among": "= ANY(translate(",
     "end_among": ", '[]', '{}')::bigint[])",
-    # And one of the texts.
+    # The same for strings.
     "among_texts": "= ANY(ARRAY(SELECT jsonb_array_elements_text(",
     "end_among_texts": "::jsonb)))",
-    # What only SQLite needs is a comment here.
+    # SQL for SQLite only becomes a comment here.
     "sqlite_only": "/*",
     "end_sqlite_only": "*/",
     "postgres_only": "",
     "end_postgres_only": "",
 }
 
-# Everything row-level security needs. Run at every start, so a new table with a tenant is never forgotten; tables
-# that have it are left alone, because altering one waits for every transaction that uses it.
+# Sets up row-level security. Runs at every start, so that no new table with a tenant is missed; tables that have it
+# are skipped, because ALTER TABLE waits for every transaction on the table.
 _SECURE = """
 DO $$
 DECLARE name text;
 BEGIN
-  -- Roles belong to the whole server: another database on it may have made them, perhaps this very moment.
+  -- Roles are global to the server: another database on it may have created them, possibly concurrently.
   FOREACH name IN ARRAY ARRAY['weft_app', 'weft_system'] LOOP
     IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = name) THEN
       BEGIN EXECUTE format('CREATE ROLE %I NOLOGIN', name);
@@ -94,7 +94,7 @@ END $$;
 GRANT EXECUTE ON FUNCTION weft_enter(text) TO weft_app, weft_system;
 """
 
-# Creating a policy waits for everyone who uses its table, so it is done only where one is missing.
+# CREATE POLICY waits for every transaction on the table, so it runs only where a policy is missing.
 _UNGUARDED = """
 SELECT to_regprocedure('weft_enter(text)') IS NULL OR EXISTS (
     SELECT FROM information_schema.columns tenant_column
@@ -115,7 +115,7 @@ _LOST_RACES = (asyncpg.SerializationError, asyncpg.DeadlockDetectedError)
 _UNREACHABLE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InterfaceError,
-    # What asyncpg says when the server's last words reached it while the connection was idle.
+    # Raised by asyncpg when the server's last message arrived while the connection was idle.
     asyncpg.InternalClientError,
     asyncpg.CannotConnectNowError,
     asyncpg.TooManyConnectionsError,
@@ -153,7 +153,7 @@ class PostgresTransaction:
 
     async def changed(self, sql: str, *values: Value) -> int:
         self._usage.statements += 1
-        # Such as "INSERT 0 1" or "UPDATE 3".
+        # The command tag, such as "INSERT 0 1" or "UPDATE 3".
         done: str = await self._connection.execute(_rendered(sql), *values)
         return int(done.rpartition(" ")[2])
 
@@ -203,7 +203,7 @@ class PostgresDatabase:
             await pool.close()
 
     async def read(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
-        del heavy  # the server does the reading
+        del heavy  # the server does the work
         async with self._entered(scope, isolation="repeatable_read", readonly=True) as transaction:
             return await work(transaction)
 
@@ -214,7 +214,7 @@ class PostgresDatabase:
                     result = await work(transaction)
             except _LOST_RACES as error:
                 if not attempts_left:
-                    raise SystemUnavailable("Too many callers changed the same thing at once.") from error
+                    raise SystemUnavailable("Too many concurrent changes of the same data.") from error
             except asyncpg.CheckViolationError as error:
                 if scope.tenant is None or not attempts_left or not lacks_partition(error):
                     raise
@@ -229,7 +229,7 @@ class PostgresDatabase:
         async with self._owned() as connection:
             result = await work(PostgresTransaction(connection, "", self._usage))
         if not self._knows_vectors:
-            # Connections from before the extension was there would not understand it.
+            # Connections opened before the extension existed lack its types.
             await self._connections().expire_connections()
             self._knows_vectors = True
         return result
@@ -239,7 +239,7 @@ class PostgresDatabase:
             await add_partitions(connection, tenants)
 
     async def wakes(self) -> AsyncIterator[set[str]]:
-        """Yield tenants announced by any process, and an empty set now and then in case a wake was missed."""
+        """Yield tenants announced by any process, and periodically an empty set in case a NOTIFY was lost."""
         mailbox: asyncio.Queue[set[str]] = asyncio.Queue()
         self._listeners.add(mailbox)
         listening = asyncio.create_task(self._listen(mailbox))
@@ -267,14 +267,14 @@ class PostgresDatabase:
             max_pool_size=_POOL_SIZE,
             connection_timeout=_CONNECT_SECONDS,
         )
-        # The pool no longer counts a connection that was lost while it is lent out.
+        # The pool does not count a connection that was lost while in use.
         open_now = max(pool.get_size() if pool is not None else 0, self._in_use)
         connections = Connections(self._opened, open_now, self._in_use)
         return database_figures(self._usage, connections, info)
 
     @asynccontextmanager
     async def _acquired(self) -> AsyncIterator[Any]:
-        """Lend a connection, and measure how long it took to get and was kept."""
+        """Acquire a connection, measuring the wait and the time it was held."""
         asked = time.perf_counter()
         async with self._connections().acquire() as connection:
             started = time.perf_counter()
@@ -295,13 +295,13 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def owning(self) -> AsyncIterator[Any]:
-        """Lend a connection of the schema's owner, with no transaction open, for what cannot be done in one."""
+        """Acquire a connection of the schema owner outside a transaction, for statements that cannot run in one."""
         async with _translated(self._usage), self._acquired() as connection:
             yield connection
 
     @asynccontextmanager
     async def _owned(self) -> AsyncIterator[Any]:
-        """Open a transaction that may change the schema, while no other process does; leave every table guarded."""
+        """Open a transaction that may change the schema, under a global lock; secure every table before commit."""
         async with _translated(self._usage), self._acquired() as connection, connection.transaction():
             await connection.execute("SELECT pg_advisory_xact_lock($1)", _SCHEMA_LOCK)
             yield connection
@@ -341,8 +341,8 @@ class PostgresDatabase:
             self._announcer = asyncio.create_task(self._announce_elsewhere())
 
     async def _announce_elsewhere(self) -> None:
-        # NOTIFY inside the writing transactions would make all of them queue for one lock at commit; the table is
-        # the truth and wakes may be late, so they are gathered and sent apart from the writes.
+        # NOTIFY inside the writing transactions would serialise their commits on one lock. The events table is the
+        # source of truth and wake-ups may be late, so they are batched and sent outside those transactions.
         while self._to_announce and self._pool is not None:
             tenants, self._to_announce = self._to_announce, set()
             with contextlib.suppress(*_UNREACHABLE):
@@ -369,18 +369,18 @@ class PostgresDatabase:
 
 
 async def _nothing_to_reset(_connection: Any) -> None:  # noqa: ANN401 - asyncpg's own type is private
-    """Role and tenant are set for one transaction only, so a released connection carries nothing over."""
+    """Skip asyncpg's reset: role and tenant are set for one transaction only, so nothing carries over."""
 
 
 def _place(url: str) -> str:
-    """Return the host and database of an address: nothing of who logs in how, nor of a socket's folder."""
+    """Return the host and database of an address, without credentials or socket paths."""
     parts = urlsplit(url)
     return "/".join(filter(None, (parts.hostname, unquote(parts.path).strip("/")))) or parts.scheme
 
 
 @asynccontextmanager
 async def _translated(usage: Usage) -> AsyncIterator[None]:
-    """Turn asyncpg's exceptions into ours, once, where they enter, and count the failures to reach it."""
+    """Translate asyncpg's exceptions to ours, and count connection failures."""
     try:
         yield
     except (asyncpg.DiskFullError, asyncpg.OutOfMemoryError) as error:
@@ -391,17 +391,17 @@ async def _translated(usage: Usage) -> AsyncIterator[None]:
         if not is_missing(error):
             raise
         raise SystemUnavailable(
-            "This PostgreSQL server has no pgvector that Weft can use.",
-            hint="Install pgvector 0.8 or newer on the server, then start Weft again; it keeps the vectors.",
+            "This PostgreSQL server lacks the pgvector extension.",
+            hint="Install pgvector 0.8 or newer on the server, then start Weft again.",
         ) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise SystemUnavailable(
-            "PostgreSQL does not let this login set Weft up.",
-            hint="Give it CREATEROLE and CREATE on the schema, or have an administrator create the roles weft_app and "
+            "This PostgreSQL login lacks the privileges to set up Weft.",
+            hint="Grant it CREATEROLE and CREATE on the schema, or have an administrator create the roles weft_app and "
             "weft_system and grant them to it.",
         ) from error
     except (asyncpg.DataError, UnicodeEncodeError) as error:
         raise InvalidInput("A value cannot be stored as it was sent.") from error
     except _UNREACHABLE as error:
         usage.unreachable += 1
-        raise SystemUnavailable(f"PostgreSQL cannot be reached right now ({type(error).__name__}).") from error
+        raise SystemUnavailable(f"PostgreSQL is unreachable ({type(error).__name__}).") from error

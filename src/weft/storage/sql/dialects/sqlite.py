@@ -1,8 +1,8 @@
-"""SQLite through apsw: WAL, synchronous=FULL, one writer thread with group commit, readers that never wait.
+"""SQLite through apsw: WAL, synchronous=FULL, one writer thread with group commit, readers that never block.
 
-Work is written as coroutines so that the same code runs on PostgreSQL. Here nothing in a transaction ever has
-to wait, so a coroutine is simply run to its end: reads on the caller's thread (a WAL reader is never blocked),
-writes on the writer's, where all that are queued share one commit and its fsync.
+Work is written as coroutines so that the same code runs on PostgreSQL. Here nothing in a transaction has to wait, so a
+coroutine simply runs to its end: reads on the caller's thread (WAL readers are never blocked), writes on the writer
+thread, where all queued writes share one commit and its fsync.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Row, Scope, Transaction, Value
 
 T = TypeVar("T")
-# The access epochs of tenants, as far as one transaction has looked them up.
+# Access epochs by tenant, cached for one transaction.
 _Epochs = dict[str, tuple[int] | None]
 
 DIALECT = {
@@ -50,20 +50,20 @@ DIALECT = {
     "blob": "BLOB",
     "bigint": "INTEGER",
     "table": "STRICT, WITHOUT ROWID",
-    # Rows of more than about a kilobyte take whole pages in a table without rowids.
+    # For large rows: above about a kilobyte, each takes whole pages in a table without rowids.
     "rows_table": "STRICT",
     "rows_table_by_tenant": "STRICT",
     "real": "REAL",
     "vector": "BLOB",
-    # A column is one of the numbers in a JSON list, which stands between the two.
+    # column {among} $1 {end_among}: the column is one of the numbers in a JSON array.
     "among": "IN (SELECT value FROM json_each(",
     "end_among": "))",
-    # And one of the texts.
+    # The same for strings.
     "among_texts": "IN (SELECT value FROM json_each(",
     "end_among_texts": "))",
     "sqlite_only": "",
     "end_sqlite_only": "",
-    # What only PostgreSQL needs is a comment here.
+    # SQL for PostgreSQL only becomes a comment here.
     "postgres_only": "/*",
     "end_postgres_only": "*/",
 }
@@ -76,7 +76,7 @@ _CHECKPOINT_PAGES = 4_000
 _CACHE_KIBIBYTES = 32 * 1024
 _FOREIGN_WRITE_POLL_SECONDS = 0.1
 _STOP = None
-# The writer's connection and the reader's; who reads apart opens one for that.
+# The writer's connection and the reader's; heavy reads open one each.
 _ALWAYS_OPEN = 2
 
 
@@ -94,7 +94,7 @@ class SqliteTransaction:
 
     async def one(self, sql: str, *values: Value) -> Row | None:
         self._usage.statements += 1
-        # Every statement of a transaction runs on this one cursor, so the next one ends what this may leave open.
+        # All statements of a transaction share this cursor, so the next one closes an unfinished result.
         return self._cursor.execute(_rendered(sql), values).fetchone()
 
     async def all(self, sql: str, *values: Value) -> Sequence[Row]:
@@ -115,7 +115,7 @@ class SqliteTransaction:
             self._cursor.executemany(_rendered(sql), rows)
 
     async def yield_to_loop(self) -> None:
-        """Go on: whatever takes long has a thread to itself."""
+        """Do nothing: long work runs on a thread of its own."""
 
 
 @cache
@@ -124,11 +124,11 @@ def _rendered(sql: str) -> str:
 
 
 class _NeedsSavepoints(Exception):
-    """A job failed after it had changed something, which must be undone without undoing the others."""
+    """A job failed after it had changed rows; the group must be repeated with a savepoint for each job."""
 
 
 class _Job:
-    """One write waiting for its turn."""
+    """One queued write."""
 
     __slots__ = ("done", "error", "queued_at", "result", "scope", "work")
 
@@ -189,7 +189,7 @@ class SqliteDatabase:
         if self._thread is None or self._loop is None:
             raise PoolNotInitialized
         done: asyncio.Future[T] = self._loop.create_future()
-        # The write happens whether or not the caller goes on waiting: it may be committed already.
+        # Shielded: the write happens even if the caller is cancelled, and may be committed already.
         self._jobs.put(_Job(scope, work, done))
         return await done
 
@@ -202,19 +202,19 @@ class SqliteDatabase:
         return result
 
     async def prepare_vectors(self, tenants: Iterable[str]) -> None:
-        """Nothing to prepare: one table keeps them all."""
+        """Do nothing: one table stores the vectors of all tenants."""
 
     def vector_search(self, tenant: str, collection: str, model: str) -> None:
-        """Return nothing: vectors are only kept here."""
+        """Return None: SQLite only stores vectors."""
 
     async def tidy_vectors(self, tenant: str) -> None:
-        """Nothing to remove: nothing is made of vectors here."""
+        """Do nothing: SQLite has no vector indexes."""
 
     async def wakes(self) -> AsyncIterator[set[str]]:
-        """Yield tenants written to here at once, and an empty set when another process wrote to the file."""
+        """Yield tenants written by this process, and an empty set when another process wrote to the file."""
         mailbox: asyncio.Queue[set[str]] = asyncio.Queue()
         self._listeners.add(mailbox)
-        # Apart, because a timer set and cleared for each write would cost as much as a statement of it.
+        # A separate task, because a timer per write would cost as much as one of its statements.
         watching = asyncio.create_task(self._watch_foreign_writes(mailbox))
         try:
             while True:
@@ -228,7 +228,7 @@ class SqliteDatabase:
         while True:
             await asyncio.sleep(_FOREIGN_WRITE_POLL_SECONDS)
             if own != self._announced:
-                # Writes of our own count as well, so nothing can be told from it until there have been none.
+                # Our own writes change the counter too, so it is meaningful only after an interval without any.
                 own = self._announced
                 continue
             version = self._data_version()
@@ -252,7 +252,7 @@ class SqliteDatabase:
     def _read_apart(self, scope: Scope, work: Callable[[Transaction], Awaitable[T]]) -> T:
         connection = _connect_to_read(self._path)
         usage = Usage()
-        # Several threads may be reading apart at once; all else is counted by one thread each.
+        # Several threads may run heavy reads at once; every other counter has one thread.
         with self._counting:
             self._opened += 1
             self._apart += 1
@@ -266,8 +266,8 @@ class SqliteDatabase:
                 self._reads_apart += usage
 
     def _data_version(self) -> int:
-        # Counts commits by every connection but this one; this process's own writer is counted too,
-        # which costs a spurious wake and never a missed one.
+        # Counts commits of every other connection, including this process's writer: at worst a spurious wake-up,
+        # never a missed one.
         return int(self._reader.pragma("data_version")) if self._reader is not None else 0
 
     def _write_forever(self) -> None:
@@ -289,9 +289,9 @@ class SqliteDatabase:
         self._writes.waited(sum(now - job.queued_at for job in group), len(group))
 
     def _next_group(self, expected: int) -> list[_Job]:
-        """Return all writes that are waiting, giving as many as came last time a moment to come again.
+        """Return all queued writes, waiting briefly for as many as the last group had.
 
-        Callers that were answered together ask again together; an fsync for half of them would be wasted.
+        Callers that were answered together often write again together; an fsync for half of them would be wasted.
         """
         first = self._jobs.get()
         if first is None:
@@ -336,7 +336,7 @@ def _make_private_folder(folder: Path) -> None:
 def _connect(path: Path) -> apsw.Connection:
     connection = apsw.Connection(os.fspath(path), statementcachesize=256)
     connection.set_busy_timeout(_BUSY_MILLISECONDS)
-    # A plan must not depend on bound values: where it may, SQLite plans anew at every execution.
+    # Plans must not depend on bound values: otherwise SQLite prepares the statement again at every execution.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     connection.pragma("journal_mode", "WAL")
     # NORMAL may lose the last commits when the machine loses power; an acknowledged write must not be lost.
@@ -368,7 +368,7 @@ def _read(connection: apsw.Connection, scope: Scope, work: Callable[[Transaction
 def _commit_together(connection: apsw.Connection | None, group: list[_Job], usage: Usage) -> None:
     """Run every job of the group in one transaction and commit once.
 
-    A job that fails has nearly always changed nothing yet, so none pays for a savepoint until one of them needs it.
+    A job that fails has nearly always changed nothing yet, so savepoints are used only when one did.
     """
     if connection is None:
         raise PoolNotInitialized
@@ -398,7 +398,7 @@ def _run_group(
     for job in group:
         job.error = None
         attempt(cursor, job, epochs, usage)
-        # SQLite itself rolls everything back when the disk is full, the jobs before this one included.
+        # On a full disk SQLite rolls back the whole transaction, including the jobs before this one.
         if not cursor.connection.in_transaction:
             raise StorageFull
     cursor.execute("COMMIT")
@@ -454,7 +454,7 @@ def _run_to_end(
 
 @contextmanager
 def _measured(usage: Usage) -> Iterator[None]:
-    """Time a transaction, count it, and turn apsw's exceptions into ours."""
+    """Time and count a transaction, and translate apsw's exceptions to ours."""
     started = time.perf_counter()
     try:
         yield
@@ -469,7 +469,7 @@ def _measured(usage: Usage) -> Iterator[None]:
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Turn apsw's exceptions into ours where there is no transaction yet."""
+    """Translate apsw's exceptions to ours outside a transaction."""
     try:
         yield
     except (apsw.Error, OSError, UnicodeEncodeError) as error:

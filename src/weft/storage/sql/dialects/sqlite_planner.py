@@ -1,8 +1,8 @@
-"""What SQLite's planner must know of our tables: a tenant is not selective, every further column is.
+"""Fixed statistics for SQLite's query planner: the tenant column is not selective, every further column is.
 
-Without statistics SQLite takes an index's first column for as good a filter as any. All of ours begin with the tenant,
-so it would read a whole tenant where another index leads straight to the row. Statistics gathered from real data
-would make plans depend on it; these are the same everywhere.
+Without statistics SQLite assumes that the first column of an index is selective. All of our indexes begin with the
+tenant, so it would scan a whole tenant where another index finds the row directly. Statistics from ANALYZE would make
+plans depend on the data; these are the same everywhere.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 _ROWS = 1_000_000
-# The key of a table without rowids goes by the table's own name.
+# The primary key of a table without rowids is listed under the table's name.
 _INDEXES = """
 SELECT t.name, CASE WHEN i.origin = 'pk' AND l.wr THEN t.name ELSE i.name END AS known_as, i.origin, COUNT(*)
 FROM sqlite_schema t, pragma_table_list(t.name) l, pragma_index_list(t.name) i, pragma_index_info(i.name) c
@@ -31,7 +31,7 @@ class Statistic(NamedTuple):
 
 
 async def teach_planner(transaction: Transaction) -> bool:
-    """Write the statistics down; False if they are there already."""
+    """Store the statistics; False if they are already stored."""
     wanted = [_statistic(*row) for row in await transaction.all(_INDEXES)]
     if await _known(transaction) == wanted:
         return False
@@ -53,6 +53,6 @@ async def _known(transaction: Transaction) -> list[Statistic]:
 def _statistic(table: str, index: str, origin: str, columns: int) -> Statistic:
     sharing = [round(_ROWS ** (1 - place / columns)) for place in range(columns)]
     if origin == "pk":
-        # Its last column makes it unique.
+        # The last column of a unique index selects one row.
         sharing[-1] = 1
     return Statistic(table, index, " ".join(map(str, [_ROWS, *sharing])))
