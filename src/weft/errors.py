@@ -37,7 +37,11 @@ from weft.capabilities.history.model import (
 )
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, EmbeddingModelUnknown, TextRefused
-from weft.capabilities.indexing.model_migration.model import AlreadyServing, MoveUnderWay, NoMove
+from weft.capabilities.indexing.model_migration.model import (
+    ModelInUse,
+    ModelMigrationInProgress,
+    ModelMigrationNotFound,
+)
 from weft.capabilities.knowledge.model import (
     DocumentNotFound,
     DocumentNotReady,
@@ -95,7 +99,6 @@ __all__ = [
     "AgentExists",
     "AgentNotFound",
     "AlreadyResolved",
-    "AlreadyServing",
     "ApiKeyNotFound",
     "AuthenticationError",
     "BranchExists",
@@ -141,8 +144,9 @@ __all__ = [
     "MethodNotAllowed",
     "MissingContextLimit",
     "MissingContextNotFound",
-    "MoveUnderWay",
-    "NoMove",
+    "ModelInUse",
+    "ModelMigrationInProgress",
+    "ModelMigrationNotFound",
     "NotFound",
     "ObjectBusy",
     "ObjectDamaged",

@@ -125,7 +125,7 @@ def test_nothing_waiting_is_said_as_such(cli: CommandLine, docs: Path) -> None:
         (["knowledge", "create-domain", "My Docs"], "letters, digits, _ and -"),
         (["search", "vacation", "--since", "yesterday"], "2025-01-15"),
         (["search", "vacation", "--until", "tomorrow"], "2025-01-15"),
-        (["knowledge", "start-move", "nosuch"], "weft knowledge list-models"),
+        (["knowledge", "start-model-migration", "nosuch"], "weft knowledge list-models"),
         (["knowledge", "allow-models", "nosuch"], "weft knowledge list-models"),
         (["knowledge", "add-source", "handbook", "folder"], "folder: give folder"),
         (["knowledge", "add-source", "handbook", "url"], "url: give url"),
@@ -218,16 +218,16 @@ def test_how_often_each_source_is_looked_at_is_shown(cli: CommandLine, docs: Pat
 def test_models_moves_and_reindexing_are_shown_for_people(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
     assert "all-MiniLM-L6-v2-int8" in cli.run("knowledge", "list-models").stdout
-    assert "MODEL_MOVE_NOT_FOUND" in cli.run("knowledge", "show-move", code=1).stderr
+    assert "MODEL_MIGRATION_NOT_FOUND" in cli.run("knowledge", "show-model-migration", code=1).stderr
     service = {
         "WEFT_EMBEDDING_URL": "http://127.0.0.1:9",
         "WEFT_EMBEDDING_MODEL": "m",
         "WEFT_EMBEDDING_DIMENSIONS": "8",
     }
     cli.env |= service
-    begun = cli.run("knowledge", "start-move", "remote:m@8").stdout
+    begun = cli.run("knowledge", "start-model-migration", "remote:m@8").stdout
     assert begun == "all-MiniLM-L6-v2-int8 -> remote:m@8: embedding\n0 of 2 chunks embedded.\n"
-    assert "cancelled" in cli.run("knowledge", "cancel-move").stdout
+    assert "cancelled" in cli.run("knowledge", "cancel-model-migration").stdout
     assert "handbook: 2 documents left" in cli.run("knowledge", "reindex-all").stdout
     assert cli.run("knowledge", "show-reindexing").stdout.startswith("handbook: ")
 

@@ -211,9 +211,9 @@ async def script(weft: Any, face: str, admin_key: str) -> dict[str, list[Any]]: 
     await note("knowledge.reindex_all", weft.knowledge.reindex_all())
     await note("knowledge.allow_models", weft.knowledge.allow_models([]))
     await note("knowledge.allow_models", weft.knowledge.allow_models(["none"]))
-    await note("knowledge.start_move", weft.knowledge.start_move("none"))
-    await note("knowledge.show_move", weft.knowledge.show_move())
-    await note("knowledge.cancel_move", weft.knowledge.cancel_move())
+    await note("knowledge.start_model_migration", weft.knowledge.start_model_migration("none"))
+    await note("knowledge.show_model_migration", weft.knowledge.show_model_migration())
+    await note("knowledge.cancel_model_migration", weft.knowledge.cancel_model_migration())
     collection = f"sources-{face}"
     await weft.knowledge.create_domain(collection)
     feed = await note("knowledge.add_source", weft.knowledge.add_source(collection, "hook", prefix="pushed/"))

@@ -24,7 +24,7 @@ from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlan
 from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
-from weft.storage.sql.model_migrations import SqlMoveStore
+from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
 from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.records import SqlRecordStore
@@ -73,7 +73,7 @@ class SqlStores:
             "lines": SqlLineStore,
             "memory": SqlMemoryStore,
             "messages": SqlMessageStore,
-            "moves": SqlMoveStore,
+            "model_migrations": SqlModelMigrationStore,
             "objects": SqlObjectIndex,
             "outbox": lambda transaction: SqlOutbox(transaction, clock),
             "past": lambda transaction: SqlOutbox(transaction, clock),

@@ -117,5 +117,5 @@ class TestDocumentStore(contracts.DocumentStoreContract):
     """Documents in SQL."""
 
 
-class TestMoveStore(contracts.MoveStoreContract):
-    """Moves between models in SQL."""
+class TestModelMigrationStore(contracts.ModelMigrationStoreContract):
+    """Model migrations in SQL."""

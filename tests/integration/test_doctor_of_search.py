@@ -64,17 +64,18 @@ async def test_a_model_that_tenants_use_and_that_is_not_there_is_a_problem(world
 async def test_a_move_that_does_not_go_on_is_named(world: World) -> None:
     await world.sql(
         """
-        INSERT INTO model_moves (tenant, from_model, to_model, state, comparable, started_by, started_at, collection,
+        INSERT INTO model_migrations (tenant, from_model, to_model, state, comparable, started_by, started_at,
+            collection,
             number,
                                  embedded, problem)
         VALUES ($1, 'a', 'b', 'embedding', 1, 'admin', 1, '', 0, 0, 'The service is away.')
         """,
         world.tenant,
     )
-    [stuck] = await found(world, "Moves")
-    assert (stuck.state, "show-move" in stuck.next_step) == (CheckStatus.WARNING, True)
-    await world.sql("UPDATE model_moves SET finished_at = 1 WHERE tenant = $1", world.tenant)
-    assert await found(world, "Moves") == []
+    [stuck] = await found(world, "Model migrations")
+    assert (stuck.state, "show-model-migration" in stuck.next_step) == (CheckStatus.WARNING, True)
+    await world.sql("UPDATE model_migrations SET finished_at = 1 WHERE tenant = $1", world.tenant)
+    assert await found(world, "Model migrations") == []
 
 
 async def test_an_index_of_vectors_that_was_never_finished_is_named(world: World) -> None:

@@ -161,7 +161,9 @@ class App:
             settings.fetch_private_hosts.split(),
         )
         self.collections = SearchIndexes(self.database, settings.index_folder, self.clock, self.metrics)
-        self.moves = ModelMigrations(self.database, self.clock, self._container, self.embeddings, self.collections)
+        self.model_migrations = ModelMigrations(
+            self.database, self.clock, self._container, self.embeddings, self.collections
+        )
         self.missing_vectors = BackfillVectors(self.database, self.clock, self.embeddings)
 
     async def open(self, *, background: bool = True) -> None:
@@ -188,7 +190,7 @@ class App:
             asyncio.create_task(self.webhooks.run(), name="weft-webhooks"),
             asyncio.create_task(self.sources.run(), name="weft-sources"),
             asyncio.create_task(self.ingestion.run(), name="weft-ingestion"),
-            asyncio.create_task(self.moves.run(), name="weft-moves"),
+            asyncio.create_task(self.model_migrations.run(), name="weft-model-migrations"),
             asyncio.create_task(self.missing_vectors.run(), name="weft-missing-vectors"),
             asyncio.create_task(self.clearing.run(), name="weft-clearing"),
         ]
@@ -294,7 +296,7 @@ class App:
                 self.embeddings,
                 rank,
                 self.clock,
-                self.moves.note_question,
+                self.model_migrations.note_question,
                 LowRelevance(self._search_stores, self.clock, self.metrics),
             ),
             known_sessions=SessionsOfTenants(),

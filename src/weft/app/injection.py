@@ -34,7 +34,7 @@ from weft.capabilities.history.store import LineStore, RetentionStore, SwitchSto
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
-from weft.capabilities.indexing.model_migration.store import MoveStore
+from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
 from weft.capabilities.knowledge.audit_filter import DomainAuditFilter
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.store import SourceDesk, SourceStore
@@ -75,7 +75,7 @@ from weft.storage.sql.knowledge import SqlDocumentStore, SqlDomainStore, SqlPlan
 from weft.storage.sql.knowledge_sources import SqlSourceStore
 from weft.storage.sql.memory import SqlMemoryStore
 from weft.storage.sql.messages import SqlMessageStore
-from weft.storage.sql.model_migrations import SqlMoveStore
+from weft.storage.sql.model_migrations import SqlModelMigrationStore
 from weft.storage.sql.object_storage import SqlObjectIndex
 from weft.storage.sql.policies import SqlPolicyStore
 from weft.storage.sql.records import SqlRecordStore
@@ -165,7 +165,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     LineStore: SqlLineStore,
     MemoryStore: SqlMemoryStore,
     MessageStore: SqlMessageStore,
-    MoveStore: SqlMoveStore,
+    ModelMigrationStore: SqlModelMigrationStore,
     ObjectIndex: SqlObjectIndex,
     PlanStore: SqlPlanStore,
     PolicyStore: SqlPolicyStore,

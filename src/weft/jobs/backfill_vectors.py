@@ -35,7 +35,7 @@ class ModelVectors:
     """Makes the vectors of chunks, by every model they need one of.
 
     Without those of the model that serves, which comes first, nothing can be written. Those of a model that is being
-    moved to are left to the move while that model is away.
+    migrated to are left to the migration while that model is away.
     """
 
     def __init__(self) -> None:

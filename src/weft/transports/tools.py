@@ -134,7 +134,8 @@ GROUPED_HELP = {
         "admins make, change and delete domains, and name sources that documents come from by themselves (add_source, "
         "list_sources, update_source, remove_source, sync_source). To find something, use search. What can be searched "
         "by meaning, and how: embed turns texts into vectors, list_models names the models there are; admins say which "
-        "may be used (allow_models) and move searches to another (start_move, show_move, cancel_move), or have all "
+        "may be used (allow_models) and migrate searches to another (start_model_migration, show_model_migration, "
+        "cancel_model_migration), or have all "
         "of it indexed anew (reindex, reindex_all, show_reindexing)."
     ),
     "export_policies": (

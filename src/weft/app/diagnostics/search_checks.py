@@ -12,7 +12,7 @@ from weft.storage.sql.search_health import (
     documents_failed,
     documents_waiting,
     models_of_tenants,
-    moves_not_going_on,
+    stalled_model_migrations,
 )
 from weft.storage.sql.session_index import most_behind
 from weft.storage.sql.vectors import unfinished_indexes
@@ -53,23 +53,29 @@ async def check_following(database: Database) -> list[Finding]:
 
 
 async def check_models(database: Database, configured: Sequence[str], now: datetime) -> list[Finding]:
-    """Check that the models that tenants search with are there, and that moves to others come to an end."""
+    """Check that the models of tenants are configured, and that model migrations progress."""
     used = await database.read(SYSTEM, models_of_tenants)
     missing = [model for model, role in used if role == "serving" and model not in configured]
     awaited = [model for model, role in used if role == "building" and model not in configured]
-    stuck = await database.read(SYSTEM, partial(moves_not_going_on, since=to_micros(now) - DAY_MICROS))
+    stuck = await database.read(SYSTEM, partial(stalled_model_migrations, since=to_micros(now) - DAY_MICROS))
     findings = []
     if missing:
-        step = "Set WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL to it again, or move: weft knowledge start-move MODEL."
+        step = (
+            "Configure it again with WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL, or switch to another model: "
+            "weft knowledge start-model-migration MODEL."
+        )
         detail = f"tenants search with {', '.join(missing)}, which is not configured: by words alone, {_NOTHING_NEW}"
         findings.append(Finding("Search model", CheckStatus.PROBLEM, detail, step))
     if awaited:
-        step = "Set WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL to it here too, or cancel: weft knowledge cancel-move."
-        detail = f"tenants move to {', '.join(awaited)}, which is not configured: {_NOTHING_NEW}"
+        step = (
+            "Configure it here too with WEFT_EMBEDDING_URL and WEFT_EMBEDDING_MODEL, or cancel: "
+            "weft knowledge cancel-model-migration."
+        )
+        detail = f"tenants migrate to {', '.join(awaited)}, which is not configured: {_NOTHING_NEW}"
         findings.append(Finding("Search model", CheckStatus.PROBLEM, detail, step))
     if stuck:
-        step = "See why with weft knowledge show-move; cancel it with weft knowledge cancel-move."
-        findings.append(Finding("Moves", CheckStatus.WARNING, f"{stuck} moves to another model do not go on", step))
+        step = "See why with weft knowledge show-model-migration; cancel it with weft knowledge cancel-model-migration."
+        findings.append(Finding("Model migrations", CheckStatus.WARNING, f"{stuck} model migrations are stalled", step))
     return findings
 
 

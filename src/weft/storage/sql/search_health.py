@@ -34,18 +34,18 @@ async def documents_waiting(transaction: Transaction, since: int) -> int:
 
 
 async def models_of_tenants(transaction: Transaction) -> list[tuple[str, str]]:
-    """Return the models that tenants search with or move to, each with which of these it is."""
+    """Return the models that tenants search with or migration to, each with which of these it is."""
     rows = await transaction.all(
         "SELECT DISTINCT model, role FROM tenant_models WHERE role IN ('serving', 'building') ORDER BY model, role"
     )
     return [(row[0], row[1]) for row in rows]
 
 
-async def moves_not_going_on(transaction: Transaction, since: int) -> int:
-    """Return how many moves to other models have a problem, or were begun before then and are not done."""
+async def stalled_model_migrations(transaction: Transaction, since: int) -> int:
+    """Return how many migrations to other models have a problem, or were begun before then and are not done."""
     row = await transaction.one(
         """
-        SELECT COUNT(*) FROM model_moves
+        SELECT COUNT(*) FROM model_migrations
         WHERE finished_at IS NULL AND (problem IS NOT NULL OR started_at < $1)
         """,
         since,

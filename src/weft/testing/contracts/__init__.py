@@ -25,7 +25,7 @@ from weft.testing.contracts.knowledge import DocumentStoreContract, DomainStoreC
 from weft.testing.contracts.knowledge_sources import SourceStoreContract
 from weft.testing.contracts.memory import MemoryStoreContract
 from weft.testing.contracts.messages import MessageStoreContract
-from weft.testing.contracts.model_migration import MoveStoreContract
+from weft.testing.contracts.model_migration import ModelMigrationStoreContract
 from weft.testing.contracts.object_storage import ObjectIndexContract
 from weft.testing.contracts.policies import PolicyStoreContract
 from weft.testing.contracts.records import RecordStoreContract
@@ -49,7 +49,7 @@ __all__ = [
     "LineStoreContract",
     "MemoryStoreContract",
     "MessageStoreContract",
-    "MoveStoreContract",
+    "ModelMigrationStoreContract",
     "ObjectIndexContract",
     "PolicyStoreContract",
     "PruningContract",

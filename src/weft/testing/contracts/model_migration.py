@@ -1,4 +1,4 @@
-"""What every store of moves between models must do."""
+"""What every store of migrations between models must do."""
 # ruff: noqa: S101 - tests that others run
 
 from __future__ import annotations
@@ -6,28 +6,28 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from weft.capabilities.indexing.model_migration.model import ModelComparison, Move
+from weft.capabilities.indexing.model_migration.model import ModelComparison, ModelMigration
 from weft.testing.contracts.stores import ContractStores
 
-MOVE = Move(
+MIGRATION = ModelMigration(
     from_model="old", to_model="new", state="embedding", comparable=True, started_by="human:admin", started_at=10
 )
 
 
 @pytest.mark.req("CE-F51")
-class MoveStoreContract:
-    """A tenant's last move is kept as it was saved last."""
+class ModelMigrationStoreContract:
+    """A tenant's last migration is kept as it was saved last."""
 
     async def test_a_tenant_that_never_moved_has_none(self, stores: ContractStores) -> None:
-        assert await stores.moves.find() is None
-        assert await stores.moves.find_locked() is None
+        assert await stores.model_migrations.find() is None
+        assert await stores.model_migrations.find_locked() is None
 
-    async def test_the_last_word_on_a_move_holds(self, stores: ContractStores, elsewhere: ContractStores) -> None:
+    async def test_the_last_word_on_a_migration_holds(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         ended = structs.replace(
-            MOVE,
+            MIGRATION,
             state="done",
             comparable=False,
-            took_over_at=20,
+            switched_at=20,
             finished_at=30,
             collection="sessions",
             number=7,
@@ -35,8 +35,8 @@ class MoveStoreContract:
             comparison=ModelComparison(probes=4, recall_before=0.75, recall_after=1.0, agreement=0.5),
             problem="The service is away.",
         )
-        for move in (MOVE, ended, structs.replace(MOVE, to_model="newer", started_at=40)):
-            await stores.moves.save(move)
-            assert await stores.moves.find() == move
-            assert await stores.moves.find_locked() == move
-        assert await elsewhere.moves.find() is None
+        for migration in (MIGRATION, ended, structs.replace(MIGRATION, to_model="newer", started_at=40)):
+            await stores.model_migrations.save(migration)
+            assert await stores.model_migrations.find() == migration
+            assert await stores.model_migrations.find_locked() == migration
+        assert await elsewhere.model_migrations.find() is None

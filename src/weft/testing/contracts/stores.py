@@ -14,7 +14,7 @@ from weft.capabilities.history.operation_ports import PruningLog, RetentionRules
 from weft.capabilities.history.store import LineStore, SwitchStore
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
-from weft.capabilities.indexing.model_migration.store import MoveStore
+from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
 from weft.capabilities.knowledge.sources.store import SourceStore
 from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanStore
 from weft.capabilities.memory.store import MemoryStore
@@ -41,7 +41,7 @@ class ContractStores(Protocol):
     lines: LineStore
     memory: MemoryStore
     messages: MessageStore
-    moves: MoveStore
+    model_migrations: ModelMigrationStore
     objects: ObjectIndex
     outbox: Outbox
     past: EventImport

@@ -20,7 +20,7 @@ from weft.transports.cli.progress import Failure, bar, documents_in, told, wait_
 from weft.transports.cli.render import counted, harmless, show, table
 
 if TYPE_CHECKING:
-    from weft.capabilities.indexing.model_migration.operations import MoveInfo
+    from weft.capabilities.indexing.model_migration.operations import ModelMigrationInfo
     from weft.capabilities.knowledge.document_queries import DocumentList
     from weft.capabilities.knowledge.domain_operations import DomainInfo, DomainList
     from weft.capabilities.search.session_indexing.reindex import ReindexingShown
@@ -208,7 +208,7 @@ def _render_documents(listed: DocumentList) -> str:
     return table(rows) + more
 
 
-def _render_move(move: MoveInfo) -> str:
+def _render_model_migration(move: ModelMigrationInfo) -> str:
     lines = [harmless(f"{move.from_model} -> {move.to_model}: {move.state}")]
     if move.state == "embedding":
         lines.append(f"{move.embedded} of {counted(move.chunks, 'chunk')} embedded.")
@@ -233,9 +233,9 @@ def _render_reindexing(shown: ReindexingShown) -> str:
 FORMS: dict[str, Callable[[Any], str]] = {
     "knowledge.list_domains": _render_domains,
     "knowledge.list_documents": _render_documents,
-    "knowledge.start_move": _render_move,
-    "knowledge.show_move": _render_move,
-    "knowledge.cancel_move": _render_move,
+    "knowledge.start_model_migration": _render_model_migration,
+    "knowledge.show_model_migration": _render_model_migration,
+    "knowledge.cancel_model_migration": _render_model_migration,
     "knowledge.reindex_all": _render_reindexing,
     "knowledge.show_reindexing": _render_reindexing,
 }

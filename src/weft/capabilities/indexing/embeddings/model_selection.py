@@ -1,7 +1,7 @@
 """Which models a tenant may use, and which of them its searches use.
 
 A tenant of which nothing is said may use every model there is. Once an admin names some, it may use these and no other;
-the one that serves its searches, and one that it is being moved to, are always among them.
+the one that serves its searches, and one that it is being migrated to, are always among them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def serving_model(said: Sequence[TenantModel], models: Sequence[Model]) -> Model
 
 
 def models_to_fill(said: Sequence[TenantModel], models: Sequence[Model]) -> tuple[str, ...]:
-    """Return the models that a new chunk needs a vector of: the one that serves, then one that is being moved to.
+    """Return the models that a new chunk needs a vector of: the one that serves, then one that is being migrated to.
 
     What was said holds for every process, also for one that does not know these models.
     """
@@ -48,7 +48,7 @@ def known_models_to_fill(said: Sequence[TenantModel], models: Sequence[Model]) -
 def suffices(made: Collection[str], needed: Sequence[str]) -> bool:
     """Tell whether chunks may be written with vectors of these models.
 
-    One of the model that serves there must be. A move makes up for those of its own model before it concludes.
+    One of the model that serves there must be. A migration makes up for those of its own model before it concludes.
     """
     return needed[0] in made and set(made) <= set(needed)
 

@@ -7,7 +7,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-# What a model is to a tenant: the one its searches use, the one it is being moved to, or one that it may use.
+# What a model is to a tenant: the one its searches use, the one it is being migrated to, or one that it may use.
 Role = Literal["serving", "building", "allowed"]
 # What a vector was made for: something that a caller asked for, or a passage of what can be found. The first go first.
 KeptFor = Literal["asked", "passage"]

@@ -1,7 +1,7 @@
-"""Whether another model finds as much as the one in use: both are asked the same, and must find it among the first ten.
+"""Evaluation of two embedding models on the same probes: recall@10 and agreement of the top tens.
 
-A probe asks for a chunk by one of its own sentences, which tells what a right answer is without anyone having to judge.
-What was really asked lately shows beside that how much of the answers stays the same.
+A probe is a sentence of a chunk; the chunk itself is the correct answer, so no labels are needed. Recent user queries
+are used for agreement only.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from weft.capabilities.indexing.collections.model import Chunk
     from weft.capabilities.indexing.collections.store import CollectionStore
 
-FIRST = 10
-_MOST_PROBES = 200
+TOP_K = 10
+_MAX_PROBES = 200
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[\u3002\uff01\uff1f])|\n+")
-_FEWEST_CHARACTERS = 16
-_MOST_CHARACTERS = 200
+_MIN_CHARACTERS = 16
+_MAX_CHARACTERS = 200
 
 
 class Probe(NamedTuple):
-    """A question, and the chunk that answers it; none if the question was really asked."""
+    """A query and the chunk that answers it; None for a user's query."""
 
     collection: str
     text: str
@@ -32,7 +32,7 @@ class Probe(NamedTuple):
 
 
 class ProbeResults(NamedTuple):
-    """What both models found nearest to a probe, by numbers of chunks."""
+    """The chunk numbers that both models rank highest for a probe."""
 
     probe: Probe
     before: Sequence[int]
@@ -40,18 +40,18 @@ class ProbeResults(NamedTuple):
 
 
 def probe_of(chunk: Chunk) -> Probe | None:
-    """Return a question for a chunk; None if it has no sentence that could be one."""
-    sentences = [part.strip()[:_MOST_CHARACTERS] for part in _SENTENCE_END.split(chunk.text)]
-    telling = [sentence for sentence in sentences if len(sentence) >= _FEWEST_CHARACTERS]
-    if not telling:
+    """Return a probe for a chunk; None if it has no sentence that is long enough."""
+    sentences = [part.strip()[:_MAX_CHARACTERS] for part in _SENTENCE_END.split(chunk.text)]
+    candidates = [sentence for sentence in sentences if len(sentence) >= _MIN_CHARACTERS]
+    if not candidates:
         return None
-    # Always the same one of a chunk, but not always the first.
-    return Probe(chunk.collection, telling[chunk.digest[0] % len(telling)], chunk.number)
+    # Deterministic for a chunk, but not always the first sentence.
+    return Probe(chunk.collection, candidates[chunk.digest[0] % len(candidates)], chunk.number)
 
 
 async def probes_in(collection: str, collections: CollectionStore, shares: int) -> list[Probe]:
-    """Return questions for chunks that stand far apart in a collection: its share of as many as are asked."""
-    wanted = max(1, _MOST_PROBES // shares)
+    """Return probes for chunks spread evenly over a collection: its share of all probes."""
+    wanted = max(1, _MAX_PROBES // shares)
     last = (await collections.state(collection)).number
     places = sorted({last * each // wanted for each in range(wanted)})
     numbers = [await collections.standing_after(collection, place, 1, None) for place in places]
@@ -60,7 +60,7 @@ async def probes_in(collection: str, collections: CollectionStore, shares: int) 
 
 
 def compare(answers: Iterable[ProbeResults]) -> ModelComparison:
-    """Return how two models did; without a single probe, that both found all there was."""
+    """Compare two models; without probes both have recall 1."""
     answers = list(answers)
     probes = [each for each in answers if each.probe.number is not None]
     return ModelComparison(

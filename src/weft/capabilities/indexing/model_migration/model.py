@@ -1,66 +1,67 @@
-"""How far the way of a tenant from one embedding model to another is.
+"""Model migration: the state machine by which a tenant switches to another embedding model.
 
-A move goes through these states: every chunk gets a vector of the new model beside the one it has (``embedding``), both
-models answer the same questions and the answers are compared (``comparing``), and only if the new one finds as much do
-searches use it from then on, while the vectors of the old one are dropped (``dropping``, then ``done``). Otherwise the
-move is ``refused``. Searches go on all the while, with the old model until the new one has taken over.
+``embedding``: every chunk gets a vector of the new model next to the old one. ``comparing``: both models answer the
+same queries. If the new model's recall is on par, searches switch to it and the old vectors are deleted (``dropping``,
+then ``done``); otherwise the migration is ``refused``. Searches use the old model until the switch.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 
 from weft.kernel.errors import Conflict, NotFound
 
-State = Literal["embedding", "comparing", "dropping", "done", "refused", "cancelled"]
-MAY_BE_CANCELLED: frozenset[State] = frozenset({"embedding", "comparing"})
+MigrationState = Literal["embedding", "comparing", "dropping", "done", "refused", "cancelled"]
+CANCELLABLE: frozenset[MigrationState] = frozenset({"embedding", "comparing"})
 
-# So much less of what is looked for may the new model find, for what is counted on a sample is never quite equal.
+# Tolerated loss of recall: figures from a sample vary by about this much.
 PARITY_SLACK = 0.02
-# Searches that began with the old model end with it.
-_GRACE_MICROS = 30_000_000
+# Searches that started with the old model may still be running.
+_DROP_DELAY_MICROS = 30_000_000
 
 ModelName = Annotated[
     str,
     msgspec.Meta(
         min_length=1,
         max_length=200,
-        description="The name of an embedding model, as list_models shows it.",
+        description="Name of an embedding model, as shown by list_models.",
     ),
 ]
 
 
-class AlreadyServing(Conflict):
-    """The tenant's searches use this model."""
+class ModelInUse(Conflict):
+    """The tenant's searches already use this model."""
 
     code = "MODEL_IN_USE"
-    hint = "Name another model: see those you may use with the action list_models."
+    hint = "Choose another model: the action list_models lists those you may use."
     related = ("knowledge",)
 
 
-class MoveUnderWay(Conflict):
-    """The tenant is on its way to another model, or what is left of its last move is being dropped."""
+class ModelMigrationInProgress(Conflict):
+    """A model migration of the tenant is in progress, or its last one is still deleting vectors."""
 
-    code = "MODEL_MOVE_UNDER_WAY"
-    hint = "See how far it is with the action show_move; cancel it with cancel_move, or wait until it has finished."
+    code = "MODEL_MIGRATION_IN_PROGRESS"
+    hint = (
+        "See its progress with the action show_model_migration; cancel it with cancel_model_migration, "
+        "or wait until it has finished."
+    )
     related = ("knowledge",)
 
 
-class NoMove(NotFound):
-    """The tenant has never moved to another model, or is not on its way to one."""
+class ModelMigrationNotFound(NotFound):
+    """The tenant has no model migration, or none that is in progress."""
 
-    code = "MODEL_MOVE_NOT_FOUND"
-    hint = "Start one with the action start_move."
+    code = "MODEL_MIGRATION_NOT_FOUND"
+    hint = "Start one with the action start_model_migration."
     related = ("knowledge",)
 
 
 class ModelComparison(msgspec.Struct, frozen=True):
-    """How two models did on the same questions.
+    """Recall@10 of both models on probes (sentences that must retrieve their own chunk).
 
-    A probe is a sentence of a chunk that must be found again among the first ten. ``agreement`` is how much of the ten
-    nearest both models share, on probes and on questions that were really asked.
+    ``agreement`` is the mean overlap of the two top tens, over probes and recent user queries.
     """
 
     probes: int
@@ -73,20 +74,20 @@ class ModelComparison(msgspec.Struct, frozen=True):
         return self.recall_after >= self.recall_before - PARITY_SLACK
 
 
-class Move(msgspec.Struct, frozen=True, kw_only=True):
-    """The way of one tenant from one model to another. The cursor is the last chunk that was looked at.
+class ModelMigration(msgspec.Struct, frozen=True, kw_only=True):
+    """One tenant's migration between two models. The cursor (``collection``, ``number``) is the last processed chunk.
 
-    It is not ``comparable`` if the old model was not there any more when it was started: then nothing is left to be
-    compared with. Whatever was left over is gone once it has finished.
+    Not ``comparable`` if the old model was unavailable at the start: there is no baseline, so the new model takes over
+    without a comparison.
     """
 
     from_model: str
     to_model: str
-    state: State
+    state: MigrationState
     comparable: bool
     started_by: str
     started_at: int
-    took_over_at: int | None = None
+    switched_at: int | None = None
     finished_at: int | None = None
     collection: str = ""
     number: int = 0
@@ -95,19 +96,31 @@ class Move(msgspec.Struct, frozen=True, kw_only=True):
     problem: str | None = None
 
     @property
-    def asked_models(self) -> frozenset[str]:
-        """Return the models that have to be there for the move to go on."""
+    def required_models(self) -> frozenset[str]:
+        """Return the models that the next step needs."""
         if self.state == "embedding" or (self.state == "comparing" and not self.comparable):
             return frozenset({self.to_model})
         return frozenset({self.from_model, self.to_model}) if self.state == "comparing" else frozenset()
 
     @property
     def leftover(self) -> str | None:
-        """Return the model whose vectors nobody needs any more; None while both are needed."""
-        if self.state in MAY_BE_CANCELLED:
+        """Return the model whose vectors are to be deleted; None while both are needed."""
+        if self.state in CANCELLABLE:
             return None
-        return self.from_model if self.took_over_at is not None else self.to_model
+        return self.from_model if self.switched_at is not None else self.to_model
 
     def may_be_dropped(self, now: int) -> bool:
-        """Tell whether no search can be under way any more that uses what is left over."""
-        return self.leftover is not None and (self.took_over_at is None or now >= self.took_over_at + _GRACE_MICROS)
+        """Tell whether no running search can still use the left-over vectors."""
+        return self.leftover is not None and (self.switched_at is None or now >= self.switched_at + _DROP_DELAY_MICROS)
+
+
+class ModelMigrationStore(Protocol):
+    """The latest model migration of the transaction's tenant."""
+
+    async def find(self) -> ModelMigration | None: ...
+
+    async def find_locked(self) -> ModelMigration | None:
+        """Return it and lock its row."""
+        ...
+
+    async def save(self, migration: ModelMigration) -> None: ...

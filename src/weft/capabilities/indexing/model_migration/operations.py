@@ -1,4 +1,4 @@
-"""What callers can ask of embedding models."""
+"""Operations on embedding models and model migrations."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from weft.capabilities.indexing.embeddings.model_selection import (
     usable_models,
 )
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
-from weft.capabilities.indexing.model_migration.migration import Moves
+from weft.capabilities.indexing.model_migration.migration import MigrationSteps
 from weft.capabilities.indexing.model_migration.model import (
-    AlreadyServing,
+    MigrationState,
     ModelComparison,
+    ModelInUse,
+    ModelMigration,
+    ModelMigrationInProgress,
+    ModelMigrationNotFound,
     ModelName,
-    Move,
-    MoveUnderWay,
-    NoMove,
-    State,
 )
 from weft.kernel.clock import Clock, from_micros, optional_datetime, to_micros
 from weft.kernel.identity import Actor, Permission
@@ -32,34 +32,34 @@ from weft.kernel.operation import Audience, Effect, RateClass, Request, Response
 
 
 class ListModels(Request):
-    """The models there are for the tenant."""
+    """Lists the tenant's embedding models."""
 
 
 class AllowModels(Request):
-    """Which models the tenant may use."""
+    """Restricts the models the tenant may use."""
 
     models: Annotated[
         tuple[ModelName, ...],
-        msgspec.Meta(max_length=50, description="These and no others; every model there is if none is named."),
+        msgspec.Meta(max_length=50, description="Only these models; an empty list allows every configured model."),
     ]
 
 
-class StartMove(Request):
-    """Which model searches shall use from when on it finds as much as the one they use now."""
+class StartModelMigration(Request):
+    """The model that searches switch to at parity."""
 
     model: ModelName
 
 
-class ShowMove(Request):
-    """The tenant's last move to another model."""
+class ShowModelMigration(Request):
+    """Shows the latest model migration."""
 
 
-class CancelMove(Request):
-    """The move that is under way."""
+class CancelModelMigration(Request):
+    """Cancels the model migration in progress."""
 
 
 class ModelInfo(Response, omit_defaults=False):
-    """An embedding model. The role is what it is to the tenant: that of its searches, or the one it is moving to."""
+    """An embedding model and its role: used by searches, being migrated to, or usable."""
 
     model: str
     dimensions: int
@@ -68,27 +68,27 @@ class ModelInfo(Response, omit_defaults=False):
 
 
 class ModelList(Response, omit_defaults=False):
-    """The models that the tenant may use, the one of its searches first."""
+    """Models that the tenant may use, the serving one first. ``limited`` if an admin restricted them."""
 
     models: list[ModelInfo]
     limited: bool
 
 
-class MoveInfo(Response, omit_defaults=False):
-    """How far a move is: so many of all ``chunks`` were ``embedded`` anew by it; those that are added get both vectors.
+class ModelMigrationInfo(Response, omit_defaults=False):
+    """Progress of a model migration: ``embedded`` of ``chunks`` chunks; chunks added meanwhile get both vectors.
 
-    ``comparison`` is how both models did on the same questions: searches use the new one only if it found as much. It
-    is missing if the old model was not there to be asked. ``problem`` is why the move does not go on.
+    ``comparison``: recall of both models on the same queries; missing if the old model was unavailable. ``problem``:
+    why the migration is stalled.
     """
 
     on_record = ("from_model", "to_model", "state")
 
     from_model: str
     to_model: str
-    state: State
+    state: MigrationState
     started_by: str
     started_at: datetime
-    took_over_at: datetime | None
+    switched_at: datetime | None
     finished_at: datetime | None
     embedded: int
     chunks: int
@@ -106,10 +106,10 @@ class MoveInfo(Response, omit_defaults=False):
     effect=Effect.READ,
 )
 async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embeddings) -> ModelList:
-    """List the embedding models that you may use, and which of them searches use."""
-    said = await models.listed()
-    building = {each.model for each in said if each.role == "building"}
-    serving = serving_model(said, embeddings.models())
+    """List the embedding models that you may use, and which one searches use."""
+    roles = await models.listed()
+    building = {each.model for each in roles if each.role == "building"}
+    serving = serving_model(roles, embeddings.models())
     return ModelList(
         models=[
             ModelInfo(
@@ -118,9 +118,9 @@ async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embed
                 most_tokens=model.most_tokens,
                 role="serving" if model == serving else "building" if model.name in building else "usable",
             )
-            for model in usable_models(said, embeddings.models())
+            for model in usable_models(roles, embeddings.models())
         ],
-        limited=any(each.role == "allowed" for each in said),
+        limited=any(each.role == "allowed" for each in roles),
     )
 
 
@@ -139,7 +139,7 @@ async def list_models(_: ListModels, models: TenantModelStore, embeddings: Embed
 async def allow(
     request: AllowModels, actor: Actor, models: TenantModelStore, embeddings: Embeddings, clock: Clock
 ) -> ModelList:
-    """Say which embedding models the tenant may use; every model there is if none is named."""
+    """Restrict which embedding models the tenant may use; an empty list lifts the restriction."""
     check_highest_clearance(actor)
     await allow_models(request.models, embeddings.models(), models, to_micros(clock.now()))
     listed: ModelList = await list_models.run(ListModels(), models, embeddings)
@@ -147,77 +147,81 @@ async def allow(
 
 
 @operation(
-    "knowledge.start_move",
+    "knowledge.start_model_migration",
     tool="knowledge",
-    action="start_move",
-    http="POST /v1/models/move",
+    action="start_model_migration",
+    http="POST /v1/models/migration",
     permission=Permission.ADMIN,
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
-    errors=(EmbeddingModelUnknown, AlreadyServing, MoveUnderWay),
+    errors=(EmbeddingModelUnknown, ModelInUse, ModelMigrationInProgress),
     audited=True,
     status=202,
 )
-async def start_move(request: StartMove, actor: Actor, moves: Moves, embeddings: Embeddings) -> MoveInfo:
-    """Move searches to another embedding model without a gap: both are kept until the new one finds as much.
+async def start_model_migration(
+    request: StartModelMigration, actor: Actor, migrations: MigrationSteps, embeddings: Embeddings
+) -> ModelMigrationInfo:
+    """ModelMigration searches to another embedding model without a gap: both are kept until the new one finds as much.
 
-    Only then do searches use it, and the vectors of the old one are dropped. Otherwise nothing changes.
+    Then searches switch and the old vectors are deleted. Otherwise the migration is refused and nothing changes.
     """
     check_highest_clearance(actor)
-    model = usable_model(await moves.models.listed(), embeddings.models(), request.model)
-    return await _info(await moves.start(model, embeddings.models()), moves)
+    model = usable_model(await migrations.models.listed(), embeddings.models(), request.model)
+    return await _info(await migrations.start(model, embeddings.models()), migrations)
 
 
 @operation(
-    "knowledge.show_move",
+    "knowledge.show_model_migration",
     tool="knowledge",
-    action="show_move",
-    http="GET /v1/models/move",
+    action="show_model_migration",
+    http="GET /v1/models/migration",
     permission=Permission.ADMIN,
     rate=RateClass.ADMIN,
     effect=Effect.READ,
     audience=Audience.NOT_SUBAGENTS,
-    errors=(NoMove,),
+    errors=(ModelMigrationNotFound,),
 )
-async def show_move(_: ShowMove, actor: Actor, moves: Moves) -> MoveInfo:
-    """Show how far the last move to another embedding model is, and how the two compare."""
+async def show_model_migration(_: ShowModelMigration, actor: Actor, migrations: MigrationSteps) -> ModelMigrationInfo:
+    """Show the progress of the latest model migration, and how the two models compare."""
     check_highest_clearance(actor)
-    move = await moves.moves.find()
-    if move is None:
-        raise NoMove
-    return await _info(move, moves)
+    migration = await migrations.migrations.find()
+    if migration is None:
+        raise ModelMigrationNotFound
+    return await _info(migration, migrations)
 
 
 @operation(
-    "knowledge.cancel_move",
+    "knowledge.cancel_model_migration",
     tool="knowledge",
-    action="cancel_move",
-    http="DELETE /v1/models/move",
+    action="cancel_model_migration",
+    http="DELETE /v1/models/migration",
     permission=Permission.ADMIN,
     rate=RateClass.ADMIN,
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
-    errors=(NoMove,),
+    errors=(ModelMigrationNotFound,),
     audited=True,
 )
-async def cancel_move(_: CancelMove, actor: Actor, moves: Moves) -> MoveInfo:
-    """Stay with the embedding model that searches use now; what was made for the other is dropped."""
+async def cancel_model_migration(
+    _: CancelModelMigration, actor: Actor, migrations: MigrationSteps
+) -> ModelMigrationInfo:
+    """Cancel the model migration: searches keep their model, vectors of the other are deleted."""
     check_highest_clearance(actor)
-    return await _info(await moves.cancel(), moves)
+    return await _info(await migrations.cancel(), migrations)
 
 
-async def _info(move: Move, moves: Moves) -> MoveInfo:
-    return MoveInfo(
-        from_model=move.from_model,
-        to_model=move.to_model,
-        state=move.state,
-        started_by=move.started_by,
-        started_at=from_micros(move.started_at),
-        took_over_at=optional_datetime(move.took_over_at),
-        finished_at=optional_datetime(move.finished_at),
-        embedded=move.embedded,
-        chunks=await moves.chunks(),
-        comparison=move.comparison,
-        problem=move.problem,
+async def _info(migration: ModelMigration, migrations: MigrationSteps) -> ModelMigrationInfo:
+    return ModelMigrationInfo(
+        from_model=migration.from_model,
+        to_model=migration.to_model,
+        state=migration.state,
+        started_by=migration.started_by,
+        started_at=from_micros(migration.started_at),
+        switched_at=optional_datetime(migration.switched_at),
+        finished_at=optional_datetime(migration.finished_at),
+        embedded=migration.embedded,
+        chunks=await migrations.chunks(),
+        comparison=migration.comparison,
+        problem=migration.problem,
     )

@@ -1,4 +1,4 @@
-"""Moves between models in tests: an App that knows two, and words to see whose vectors there are."""
+"""Model migrations in tests: an App with two models, and ways to see whose vectors are stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SUBJECTS = {
 }
 
 
-def move_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def migrate_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing go on by itself."""
     monkeypatch.setattr("weft.jobs.model_migration._FIRST_LOOK_SECONDS", 3_600.0)
     monkeypatch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
@@ -37,7 +37,7 @@ def move_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
 async def with_service(world: World, service: EmbeddingService) -> App:
     """Open an App that knows the service's model beside the one of Weft's own."""
     app = await world.another_app(embedding_url=service.url, embedding_model="words", embedding_dimensions=DIMENSIONS)
-    app.moves.rest = app.following.rest = 0
+    app.model_migrations.rest = app.following.rest = 0
     return app
 
 
@@ -68,12 +68,12 @@ async def chunk_count(world: World) -> int:
     return (await world.rows("SELECT COUNT(*) FROM chunks WHERE tenant = $1", world.tenant))[0][0]
 
 
-async def moved(world: World, app: App) -> Any:
-    """Go on with the move to its end, the old vectors dropped, and return how it ended."""
-    await app.moves.look()
+async def finish_migration(world: World, app: App) -> Any:
+    """Go on with the migration to its end, the old vectors dropped, and return how it ended."""
+    await app.model_migrations.look()
     world.clock.advance(seconds=MORE_THAN_THE_GRACE)
-    await app.moves.look()
-    return await world.admin.at(app).call("knowledge.show_move")
+    await app.model_migrations.look()
+    return await world.admin.at(app).call("knowledge.show_model_migration")
 
 
 async def serving(world: World, app: App) -> str:

@@ -6,7 +6,7 @@ import pytest
 
 from weft.capabilities.indexing.collections.model import Chunk
 from weft.capabilities.indexing.model_migration.evaluation import Probe, ProbeResults, compare, probe_of
-from weft.capabilities.indexing.model_migration.model import ModelComparison, Move
+from weft.capabilities.indexing.model_migration.model import ModelComparison, ModelMigration
 
 pytestmark = pytest.mark.req("CE-F51")
 
@@ -29,9 +29,9 @@ def chunk(text: str, first_byte: int = 0) -> Chunk:
     )
 
 
-def move(**what: object) -> Move:
+def migration(**what: object) -> ModelMigration:
     given = {"from_model": "a", "to_model": "b", "state": "embedding", "comparable": True, "started_by": "x"}
-    return Move(**{**given, "started_at": 0, **what})  # type: ignore[arg-type]
+    return ModelMigration(**{**given, "started_at": 0, **what})  # type: ignore[arg-type]
 
 
 def answers(number: int | None, before: list[int], after: list[int]) -> ProbeResults:
@@ -79,22 +79,22 @@ def test_parity_leaves_room_for_chance_and_no_more(before: float, after: float, 
 
 
 def test_a_move_needs_the_models_that_it_asks_next() -> None:
-    assert move().asked_models == {"b"}
-    assert move(state="comparing").asked_models == {"a", "b"}
-    assert move(state="comparing", comparable=False).asked_models == {"b"}
-    assert move(state="dropping", took_over_at=1).asked_models == set()
+    assert migration().required_models == {"b"}
+    assert migration(state="comparing").required_models == {"a", "b"}
+    assert migration(state="comparing", comparable=False).required_models == {"b"}
+    assert migration(state="dropping", switched_at=1).required_models == set()
 
 
 def test_what_is_left_over_is_the_model_that_does_not_serve() -> None:
-    assert move().leftover is None
-    assert move(state="cancelled").leftover == "b"
-    assert move(state="refused").leftover == "b"
-    assert move(state="dropping", took_over_at=5).leftover == "a"
+    assert migration().leftover is None
+    assert migration(state="cancelled").leftover == "b"
+    assert migration(state="refused").leftover == "b"
+    assert migration(state="dropping", switched_at=5).leftover == "a"
 
 
 def test_searches_have_time_to_end_before_their_vectors_go() -> None:
     seconds = 1_000_000
-    dropping = move(state="dropping", took_over_at=100 * seconds)
+    dropping = migration(state="dropping", switched_at=100 * seconds)
     assert [dropping.may_be_dropped(moment * seconds) for moment in (100, 129, 130)] == [False, False, True]
-    assert move(state="cancelled").may_be_dropped(0)
-    assert not move().may_be_dropped(2**60)
+    assert migration(state="cancelled").may_be_dropped(0)
+    assert not migration().may_be_dropped(2**60)

@@ -12,7 +12,7 @@ import pytest
 
 from support.embedding_service import DIMENSIONS, Answer, EmbeddingService, embedding_service
 from support.knowledge import HANDBOOK, put
-from support.moving import (
+from support.model_migrations import (
     MINILM,
     MORE_THAN_THE_GRACE,
     SUBJECTS,
@@ -21,8 +21,8 @@ from support.moving import (
     caught_up,
     chunk_count,
     filled,
-    move_when_told,
-    moved,
+    finish_migration,
+    migrate_on_demand,
     serving,
     vectors,
     with_service,
@@ -54,7 +54,7 @@ class Guessing(list[Answer]):
 
 @pytest.fixture(autouse=True)
 def _by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
-    move_when_told(monkeypatch)
+    migrate_on_demand(monkeypatch)
 
 
 @pytest.fixture
@@ -71,12 +71,12 @@ async def app(world: World, service: EmbeddingService) -> App:
 
 
 async def start(world: World, app: App, model: str = WORDS) -> Any:
-    return await world.admin.at(app).call("knowledge.start_move", model=model)
+    return await world.admin.at(app).call("knowledge.start_model_migration", model=model)
 
 
 async def told(world: World) -> list[str]:
     events = (await world.admin.events())["events"]
-    return [event["type"] for event in events if event["type"].startswith("model_move.")]
+    return [event["type"] for event in events if event["type"].startswith("model_migration.")]
 
 
 async def test_a_move_ends_with_the_new_model_serving_and_the_old_vectors_gone(world: World, app: App) -> None:
@@ -85,17 +85,17 @@ async def test_a_move_ends_with_the_new_model_serving_and_the_old_vectors_gone(w
     begun = await start(world, app)
     assert (begun["state"], begun["from_model"], begun["to_model"]) == ("embedding", MINILM, WORDS)
     assert await serving(world, app) == MINILM
-    ended = await moved(world, app)
+    ended = await finish_migration(world, app)
     assert (ended["state"], ended["embedded"], ended["chunks"]) == ("done", chunks, chunks)
     assert ended["comparison"]["probes"] == chunks
     assert ended["comparison"]["recall_after"] == 1.0
     assert await vectors(world) == {WORDS: chunks}
     assert await serving(world, app) == WORDS
     assert await best(world, app, "vacation days a year") == "leave.txt"
-    assert await told(world) == [f"model_move.{what}" for what in ("started", "comparing", "took_over", "done")]
+    assert await told(world) == [f"model_migration.{what}" for what in ("started", "comparing", "switched", "done")]
     back = await start(world, app, MINILM)
     assert back["from_model"] == WORDS
-    assert (await moved(world, app))["state"] == "done"
+    assert (await finish_migration(world, app))["state"] == "done"
     assert await vectors(world) == {MINILM: chunks}
 
 
@@ -115,7 +115,7 @@ async def test_searches_find_the_same_all_the_while(world: World, app: App, serv
 
     searcher = asyncio.create_task(search())
     await start(world, app)
-    assert (await moved(world, app))["state"] == "done"
+    assert (await finish_migration(world, app))["state"] == "done"
     before = searches
     while searches < before + len(asked) and not searcher.done():  # noqa: ASYNC110 - nothing tells when it is
         await asyncio.sleep(0.01)
@@ -136,45 +136,45 @@ async def test_a_model_that_finds_less_is_refused_and_leaves_nothing(
     await caught_up(app)
     service.script = Guessing([Answer(change=Guesses())])
     await start(world, app)
-    ended = await moved(world, app)
+    ended = await finish_migration(world, app)
     assert ended["state"] == "refused"
     assert ended["finished_at"]
     assert ended["comparison"]["recall_after"] < ended["comparison"]["recall_before"] - 0.1
     assert await serving(world, app) == MINILM
     assert await vectors(world) == {MINILM: chunks + 40}
-    assert await told(world) == ["model_move.started", "model_move.comparing", "model_move.refused"]
+    assert await told(world) == ["model_migration.started", "model_migration.comparing", "model_migration.refused"]
     assert await best(world, app, "vacation days a year") in {"leave.txt", *(f"more/{n}" for n in range(0, 40, 6))}
 
 
 async def test_a_move_that_is_cancelled_leaves_nothing(world: World, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBEDDED_AT_ONCE", 2)
+    monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBED_BATCH", 2)
     chunks, admin = await chunk_count(world), world.admin.at(app)
     await start(world, app)
-    step, steps = app.moves._step, 0
+    step, steps = app.model_migrations._step, 0
 
     async def cancelling(lease: Any) -> bool:
         nonlocal steps
         steps += 1
         if steps == 3:
             assert (await vectors(world))[WORDS] == 4
-            assert (await admin.call("knowledge.cancel_move"))["state"] == "cancelled"
+            assert (await admin.call("knowledge.cancel_model_migration"))["state"] == "cancelled"
         return await step(lease)
 
-    monkeypatch.setattr(app.moves, "_step", cancelling)
-    ended = await moved(world, app)
+    monkeypatch.setattr(app.model_migrations, "_step", cancelling)
+    ended = await finish_migration(world, app)
     assert (ended["state"], ended["embedded"]) == ("cancelled", 4)
     assert await vectors(world) == {MINILM: chunks}
-    with refused("MODEL_MOVE_NOT_FOUND"):
-        await admin.call("knowledge.cancel_move")
+    with refused("MODEL_MIGRATION_NOT_FOUND"):
+        await admin.call("knowledge.cancel_model_migration")
     await start(world, app)
-    assert (await moved(world, app))["state"] == "done"
+    assert (await finish_migration(world, app))["state"] == "done"
 
 
 async def test_what_comes_and_goes_meanwhile_gets_both_vectors_or_none(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBEDDED_AT_ONCE", 2)
-    step, steps = app.moves._step, 0
+    monkeypatch.setattr("weft.capabilities.indexing.model_migration.migration._EMBED_BATCH", 2)
+    step, steps = app.model_migrations._step, 0
 
     async def disturbed(lease: Any) -> bool:
         nonlocal steps
@@ -188,25 +188,25 @@ async def test_what_comes_and_goes_meanwhile_gets_both_vectors_or_none(
             await world.admin.call("knowledge.delete_document", domain=HANDBOOK, document_id="keys.txt")
         return await step(lease)
 
-    monkeypatch.setattr(app.moves, "_step", disturbed)
+    monkeypatch.setattr(app.model_migrations, "_step", disturbed)
     await start(world, app)
-    await app.moves.look()
+    await app.model_migrations.look()
     assert steps >= 8
     chunks = await chunk_count(world)
     assert await vectors(world) == {MINILM: chunks, WORDS: chunks}
     world.clock.advance(seconds=MORE_THAN_THE_GRACE)
-    await app.moves.look()
+    await app.model_migrations.look()
     assert await vectors(world) == {WORDS: chunks}
     assert await best(world, app, "soup number 7") == "lunch.txt"
 
 
 async def test_searches_that_began_with_the_old_model_can_end_with_it(world: World, app: App) -> None:
     await start(world, app)
-    await app.moves.look()
-    shown = await world.admin.at(app).call("knowledge.show_move")
-    assert (shown["state"], shown["took_over_at"] is not None, shown["finished_at"]) == ("dropping", True, None)
+    await app.model_migrations.look()
+    shown = await world.admin.at(app).call("knowledge.show_model_migration")
+    assert (shown["state"], shown["switched_at"] is not None, shown["finished_at"]) == ("dropping", True, None)
     assert (await vectors(world)).keys() == {MINILM, WORDS}
-    with refused("MODEL_MOVE_UNDER_WAY"):
+    with refused("MODEL_MIGRATION_IN_PROGRESS"):
         await start(world, app, MINILM)
 
 
@@ -217,29 +217,29 @@ async def test_only_a_cleared_admin_moves_and_only_to_a_model_that_is_there(worl
         with refused("EMBEDDING_MODEL_UNKNOWN"):
             await start(world, app, model)
     with refused("PERMISSION_DENIED"):
-        await world.planner.at(app).call("knowledge.start_move", model=WORDS)
+        await world.planner.at(app).call("knowledge.start_model_migration", model=WORDS)
     helper = await world.admin.create_agent("helper", permissions=["read", "write", "admin"], clearance=4)
     with refused("PERMISSION_DENIED"):
-        await helper.at(app).call("knowledge.start_move", model=WORDS)
+        await helper.at(app).call("knowledge.start_model_migration", model=WORDS)
     # It counts the chunks of all domains there are.
     with refused("PERMISSION_DENIED"):
-        await helper.at(app).call("knowledge.show_move")
-    with refused("MODEL_MOVE_NOT_FOUND"):
-        await world.admin.at(app).call("knowledge.show_move")
+        await helper.at(app).call("knowledge.show_model_migration")
+    with refused("MODEL_MIGRATION_NOT_FOUND"):
+        await world.admin.at(app).call("knowledge.show_model_migration")
     await start(world, app)
-    with refused("MODEL_MOVE_UNDER_WAY"):
+    with refused("MODEL_MIGRATION_IN_PROGRESS"):
         await start(world, app)
 
 
 @pytest.mark.req("CE-F42")
 async def test_a_tenant_moves_alone(world: World, app: App) -> None:
     await start(world, app)
-    await moved(world, app)
+    await finish_migration(world, app)
     stranger = world.stranger.at(app)
     listed = (await stranger.call("knowledge.list_models"))["models"]
     assert {model["model"]: model["role"] for model in listed} == {MINILM: "serving", WORDS: "usable"}
-    with refused("MODEL_MOVE_NOT_FOUND"):
-        await stranger.call("knowledge.show_move")
+    with refused("MODEL_MIGRATION_NOT_FOUND"):
+        await stranger.call("knowledge.show_model_migration")
 
 
 async def test_what_stops_a_move_is_told_and_it_goes_on_afterwards(
@@ -247,19 +247,19 @@ async def test_what_stops_a_move_is_told_and_it_goes_on_afterwards(
 ) -> None:
     await start(world, app)
     service.script = [Answer(401)]
-    await app.moves.look()
-    shown = await world.admin.at(app).call("knowledge.show_move")
+    await app.model_migrations.look()
+    shown = await world.admin.at(app).call("knowledge.show_model_migration")
     assert (shown["state"], bool(shown["problem"])) == ("embedding", True)
-    ended = await moved(world, app)
+    ended = await finish_migration(world, app)
     assert (ended["state"], ended["problem"]) == ("done", None)
 
 
 async def test_a_process_that_does_not_know_the_new_model_leaves_the_work_to_others(world: World, app: App) -> None:
     await start(world, app)
-    await world.app.moves.look()
-    shown = await world.admin.at(app).call("knowledge.show_move")
+    await world.app.model_migrations.look()
+    shown = await world.admin.at(app).call("knowledge.show_model_migration")
     assert (shown["state"], shown["embedded"], shown["problem"]) == ("embedding", 0, None)
-    assert (await moved(world, app))["state"] == "done"
+    assert (await finish_migration(world, app))["state"] == "done"
 
 
 async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
@@ -282,7 +282,7 @@ async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
         assert sum(each["what"] == "documents waiting" for each in told) == number
         await caught_up(app)
         assert await chunk_count(world) == before + 2
-        assert (await moved(world, app))["state"] == "done"
+        assert (await finish_migration(world, app))["state"] == "done"
         assert await vectors(world) == {WORDS: before + 2}
 
 
@@ -290,10 +290,10 @@ async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
 async def test_while_the_new_model_is_away_everything_is_indexed_and_later_made_up_for(
     world: World, app: App, service: EmbeddingService, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    step, before = app.moves._step, await chunk_count(world)
+    step, before = app.model_migrations._step, await chunk_count(world)
 
     async def disturbed(lease: Any) -> bool:
-        shown = await world.admin.at(app).call("knowledge.show_move")
+        shown = await world.admin.at(app).call("knowledge.show_model_migration")
         if shown["state"] == when and await chunk_count(world) == before:
             service.script = Guessing([Answer(401)])
             await put(world.admin, "late.txt", "This was put while the new model was away.")
@@ -302,11 +302,11 @@ async def test_while_the_new_model_is_away_everything_is_indexed_and_later_made_
             service.script = []
         return await step(lease)
 
-    monkeypatch.setattr(app.moves, "_step", disturbed)
+    monkeypatch.setattr(app.model_migrations, "_step", disturbed)
     await start(world, app)
-    await app.moves.look()
+    await app.model_migrations.look()
     assert await vectors(world) == {MINILM: before + 2, WORDS: before + 2}
-    assert (await moved(world, app))["state"] == "done"
+    assert (await finish_migration(world, app))["state"] == "done"
     assert await vectors(world) == {WORDS: before + 2}
     assert await best(world, app, "put while the new model was away") == "late.txt"
 
@@ -328,13 +328,13 @@ async def test_a_model_that_is_gone_is_left_without_a_comparison(
     world: World, app: App, service: EmbeddingService
 ) -> None:
     await start(world, app)
-    await moved(world, app)
+    await finish_migration(world, app)
     # The service is given up: only the model of Weft's own is left.
     admin = world.admin
     assert (await admin.call("knowledge.list_models"))["models"][0]["model"] == MINILM
-    await admin.call("knowledge.start_move", model=MINILM)
+    await admin.call("knowledge.start_model_migration", model=MINILM)
     service.asked.clear()
-    ended = await moved(world, world.app)
+    ended = await finish_migration(world, world.app)
     assert (ended["state"], ended["comparison"]) == ("done", None)
     assert await vectors(world) == {MINILM: await chunk_count(world)}
     assert service.asked == []
@@ -343,23 +343,25 @@ async def test_a_model_that_is_gone_is_left_without_a_comparison(
 async def test_what_was_asked_meanwhile_is_asked_of_both_models_and_forgotten(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    step, asked = app.moves._step, "how many days of vacation"
+    step, asked = app.model_migrations._step, "how many days of vacation"
     await best(world, app, asked)
-    assert not app.moves._asked
+    assert not app.model_migrations._asked
 
     async def searching(lease: Any) -> bool:
         await best(world, app, asked)
         return await step(lease)
 
-    monkeypatch.setattr(app.moves, "_step", searching)
+    monkeypatch.setattr(app.model_migrations, "_step", searching)
     await start(world, app)
-    await app.moves.look()
-    assert {probe.text for probe in app.moves._asked[world.tenant]} == {asked}
-    ended = await moved(world, app)
-    await app.moves.look()
-    assert not app.moves._asked
+    await app.model_migrations.look()
+    assert {probe.text for probe in app.model_migrations._asked[world.tenant]} == {asked}
+    ended = await finish_migration(world, app)
+    await app.model_migrations.look()
+    assert not app.model_migrations._asked
     assert 0 < ended["comparison"]["agreement"] <= 1
-    assert asked not in json.dumps([await world.rows("SELECT problem, comparison FROM model_moves")], default=tuple)
+    assert asked not in json.dumps(
+        [await world.rows("SELECT problem, comparison FROM model_migrations")], default=tuple
+    )
 
 
 @pytest.mark.req("CE-F49")
@@ -373,7 +375,7 @@ async def test_an_admin_limits_a_tenant_to_some_models(world: World, app: App) -
         await admin.call("knowledge.allow_models", models=["none"])
     await admin.call("knowledge.allow_models", models=[MINILM, WORDS])
     await start(world, app)
-    await moved(world, app)
+    await finish_migration(world, app)
     models = (await admin.call("knowledge.list_models"))["models"]
     assert {model["model"]: model["role"] for model in models} == {WORDS: "serving", MINILM: "usable"}
     assert (await admin.call("knowledge.allow_models", models=[]))["limited"] is False

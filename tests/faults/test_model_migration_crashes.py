@@ -1,4 +1,4 @@
-"""Whoever dies while a tenant moves to another model: the next one goes on, and no vector is missing or left over."""
+"""A process that dies during a model migration: the next one continues, and no vector is missing or left over."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from support.crashing import MORE_THAN_A_LEASE, dies
 from support.hooks import until
 from support.knowledge import HANDBOOK, domain
-from support.mover import mover
-from support.moving import MORE_THAN_THE_GRACE, SMALL, chunk_count, move_when_told, vectors
+from support.migrating_process import mover
+from support.model_migrations import MORE_THAN_THE_GRACE, SMALL, chunk_count, move_when_told, vectors
 from support.processes import killed_when, process
 from weft.testing.embedder import WordEmbedder
 
@@ -37,12 +37,12 @@ async def filled(world: World, documents: int) -> int:
     ]
     await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
     await world.app.ingestion.catch_up()
-    world.app.moves.rest = 0
+    world.app.model_migrations.rest = 0
     return await chunk_count(world)
 
 
 async def state(world: World) -> str:
-    return (await world.admin.call("knowledge.show_move"))["state"]
+    return (await world.admin.call("knowledge.show_model_migration"))["state"]
 
 
 async def expect_served(world: World, chunks: int) -> None:
@@ -57,12 +57,12 @@ async def test_a_crash_at_any_statement_leaves_a_move_that_can_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chunks = await filled(world, 10)
-    await world.admin.call("knowledge.start_move", model="new")
+    await world.admin.call("knowledge.start_model_migration", model="new")
     statements: dict[str, int] = {}
     while (now := await state(world)) != "done":
         # Statement by statement in each state, from wherever the last one got to.
         statements[now] = statements.get(now, 0) + 1
-        await dies(world, monkeypatch, statements[now], lambda: world.app.moves.go_on(world.tenant))
+        await dies(world, monkeypatch, statements[now], lambda: world.app.model_migrations.go_on(world.tenant))
         await expect_served(world, chunks)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
     assert statements.keys() == {"embedding", "comparing", "dropping"}
@@ -72,7 +72,7 @@ async def test_a_crash_at_any_statement_leaves_a_move_that_can_go_on(
 
 async def test_a_move_survives_that_its_process_is_killed_at_every_stage(world: World) -> None:
     chunks = await filled(world, 60)
-    await world.admin.call("knowledge.start_move", model="new")
+    await world.admin.call("knowledge.start_model_migration", model="new")
 
     async def embedded_some() -> bool:
         return (await vectors(world)).get("new", 0) >= 12

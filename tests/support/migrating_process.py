@@ -1,4 +1,4 @@
-"""What a process of its own does that does nothing but move tenants to other models."""
+"""A process that only runs model migrations."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def mover(url: str, data: str, clock: Ahead) -> App:
         0.02  # as if it had run for long
     )
     weft.jobs.ingestion._FIRST_LOOK_SECONDS = 3_600.0
-    weft.capabilities.indexing.model_migration.migration._EMBEDDED_AT_ONCE = 4
-    weft.capabilities.indexing.model_migration.migration._DROPPED_AT_ONCE = 4
+    weft.capabilities.indexing.model_migration.migration._EMBED_BATCH = 4
+    weft.capabilities.indexing.model_migration.migration._DELETE_BATCH = 4
     weft.app.app.configured_embedders = embedders
     app = weft.app.app.App(Settings(database_url=url, data_dir=data, session_indexing="off"), clock=clock)
-    app.moves.rest = 0
+    app.model_migrations.rest = 0
     return app
