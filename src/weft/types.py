@@ -97,7 +97,7 @@ from weft.capabilities.history.verify import Bisected, Verified
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
 from weft.capabilities.indexing.model_migration.model import ModelComparison
-from weft.capabilities.indexing.model_migration.operations import ModelInfo, ModelList, MoveInfo
+from weft.capabilities.indexing.model_migration.operations import ModelInfo, ModelList, ModelMigrationInfo
 from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
 from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.documents import DocumentInfo
@@ -325,7 +325,7 @@ __all__ = [
     "ModelComparison",
     "ModelInfo",
     "ModelList",
-    "MoveInfo",
+    "ModelMigrationInfo",
     "NewDocument",
     "NotTaken",
     "OpenTelemetryMapping",

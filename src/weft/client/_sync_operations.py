@@ -71,7 +71,7 @@ from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, Snap
 from weft.capabilities.history.verify import Bisected, Verified
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
-from weft.capabilities.indexing.model_migration.operations import ModelList, MoveInfo
+from weft.capabilities.indexing.model_migration.operations import ModelList, ModelMigrationInfo
 from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
 from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
 from weft.capabilities.knowledge.documents import DocumentInfo
@@ -1168,27 +1168,27 @@ class SyncKnowledgeOperations:
         )
 
     def list_models(self) -> ModelList:
-        """List the embedding models that you may use, and which of them searches use."""
+        """List the embedding models that you may use, and which one searches use."""
         return self._caller.call("knowledge.list_models", {}, ModelList)
 
     def allow_models(self, models: Sequence[str]) -> ModelList:
-        """Say which embedding models the tenant may use; every model there is if none is named."""
+        """Restrict which embedding models the tenant may use; an empty list lifts the restriction."""
         return self._caller.call("knowledge.allow_models", {"models": models}, ModelList)
 
-    def start_move(self, model: str) -> MoveInfo:
-        """Move searches to another embedding model without a gap: both are kept until the new one finds as much.
+    def start_model_migration(self, model: str) -> ModelMigrationInfo:
+        """Migrate searches to another embedding model: both are kept until the new one is on par.
 
-        Only then do searches use it, and the vectors of the old one are dropped. Otherwise nothing changes.
+        Then searches switch and the old vectors are deleted. Otherwise the migration is refused and nothing changes.
         """
-        return self._caller.call("knowledge.start_move", {"model": model}, MoveInfo)
+        return self._caller.call("knowledge.start_model_migration", {"model": model}, ModelMigrationInfo)
 
-    def show_move(self) -> MoveInfo:
-        """Show how far the last move to another embedding model is, and how the two compare."""
-        return self._caller.call("knowledge.show_move", {}, MoveInfo)
+    def show_model_migration(self) -> ModelMigrationInfo:
+        """Show the progress of the latest model migration, and how the two models compare."""
+        return self._caller.call("knowledge.show_model_migration", {}, ModelMigrationInfo)
 
-    def cancel_move(self) -> MoveInfo:
-        """Stay with the embedding model that searches use now; what was made for the other is dropped."""
-        return self._caller.call("knowledge.cancel_move", {}, MoveInfo)
+    def cancel_model_migration(self) -> ModelMigrationInfo:
+        """Cancel the model migration: searches keep their model, vectors of the other are deleted."""
+        return self._caller.call("knowledge.cancel_model_migration", {}, ModelMigrationInfo)
 
 
 class SyncMemoryOperations:

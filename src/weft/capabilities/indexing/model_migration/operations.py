@@ -162,7 +162,7 @@ async def allow(
 async def start_model_migration(
     request: StartModelMigration, actor: Actor, migrations: MigrationSteps, embeddings: Embeddings
 ) -> ModelMigrationInfo:
-    """ModelMigration searches to another embedding model without a gap: both are kept until the new one finds as much.
+    """Migrate searches to another embedding model: both are kept until the new one is on par.
 
     Then searches switch and the old vectors are deleted. Otherwise the migration is refused and nothing changes.
     """
