@@ -1,1 +1,1 @@
-"""How fast Weft is, always as a ratio to a baseline measured in the same run."""
+"""Benchmarks: every speed is a ratio to a baseline measured in the same run."""

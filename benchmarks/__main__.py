@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME ...]``: run benchmarks, print a table, keep the results."""
+"""``python -m benchmarks [NAME ...]``: run benchmarks, print a table, store the results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NAMES = (
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of {', '.join(NAMES)}")
-    parser.add_argument("--quick", action="store_true", help="small sizes: shows that it works, not how fast it is")
+    parser.add_argument("--quick", action="store_true", help="small sizes: a smoke test, not a measurement")
     parser.add_argument("--results", type=Path, default=Path(".results"), help="where bench.json goes")
     options = parser.parse_args()
     names = list(dict.fromkeys(options.names)) or list(NAMES)

@@ -1,7 +1,7 @@
-"""What messages, search and memory cost as a tenant grows, and as one session does.
+"""CPU cost of messages, search and memory as a tenant grows, and as one session grows.
 
-A tenant of a thousand times as many messages has a thousand times as many sessions and agents. It should cost the same:
-the ratio is that of the larger tenant to the smallest one. One session that grows has no target, only a curve.
+A tenant with a thousand times the messages has a thousand times the sessions and agents. A call should cost the same:
+the ratio compares the larger tenant with the smallest. A growing session has no target, only a curve.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 _MOST = 1.5
 _PAGE = 50
 _MILLIS = 1_000
-# Coprime to every number of sessions and pages here: over all of them soon, to none twice before that.
+# Coprime to every number of sessions and pages: visits each of them once before repeating one.
 _STRIDE = 37
-# Who remembers is looked up once; which messages are read never repeats.
+# Agents are looked up once; message pages never repeat.
 _REMEMBERING = 100
 # Few enough for all of their indexes to stay in memory.
 _SEARCHED = 10
@@ -45,7 +45,7 @@ _SEARCHED = 10
 
 @dataclass(slots=True)
 class Tenant:
-    """One size of tenant, open, and the processor time that working on it takes."""
+    """An open tenant of one size, with the CPU clock of its process and database."""
 
     size: Size
     app: App
@@ -53,12 +53,12 @@ class Tenant:
     _turns: dict[str, Iterator[int]] = field(default_factory=dict)
 
     def clock(self) -> Callable[[], float]:
-        """Return a clock of the processor time that this process, and PostgreSQL's own for this tenant, have used."""
+        """Return a clock of the CPU time of this process and of PostgreSQL's processes for this tenant."""
         backends = _backends(self.database) if self.database else []
         return lambda: time.process_time() + cpu_seconds(*backends)
 
     def turns(self, name: str, calls: int) -> Iterator[int]:
-        """Yield turns that no earlier measurement of this name had."""
+        """Yield turn numbers that no earlier measurement of this name used."""
         return islice(self._turns.setdefault(name, count()), calls)
 
     def session(self, turn: int, among: int | None = None) -> str:
@@ -75,7 +75,7 @@ class Tenant:
         await self.call(operation, CallContext(Local(TENANT, agent)), **raw)
 
     async def forget_index(self, session_id: str) -> None:
-        """Make every index of the session stand for messages that are no more: the next search builds its own."""
+        """Invalidate the session's search indexes, so that the next search builds them again."""
         await self.app.database.write(
             Scope(TENANT),
             lambda tx: tx.run(
@@ -129,7 +129,7 @@ async def _leave_as_it_is(_tenant: Tenant, _turn: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A call, what goes before it unmeasured, and which share of the usual number of calls is enough."""
+    """A call, its unmeasured preparation, and its share of the usual number of calls."""
 
     name: str
     call: Callable[[Tenant, int], Awaitable[None]]
@@ -191,7 +191,7 @@ async def _sqlite_tenant(data: Path, size: Size) -> Tenant:
 
 
 async def _grown(where: str, measured: Measured, tenants: list[Tenant], rounds: int, calls: int) -> AsyncIterator[Row]:
-    """Measure one call on every tenant in turn, so that whatever else the machine does meets all alike."""
+    """Measure one call on all tenants in turn, so that other load on the machine affects all of them equally."""
     calls = max(round(calls * measured.share), 1)
     for tenant in tenants:
         await _cost(tenant, measured, calls)
@@ -225,7 +225,7 @@ def _backends(database: str) -> list[int]:
 
 
 def _one_session(messages: int) -> list[Row]:
-    """Fill and measure in processes of their own, so that what is resident is this session's and nothing else's."""
+    """Fill and measure in separate processes, so that resident memory is this session's only."""
     public, mixed = [Size(1, messages, private=private, memory=False) for private in (False, True)]
     rows: list[Row] = []
     with folder() as data, ProcessPoolExecutor(1, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
@@ -250,7 +250,7 @@ async def _long_session(path: str, size: Size, name: str) -> list[Row]:
 
 
 async def _pages(tenant: Tenant, name: str) -> list[Row]:
-    """Measure the ends of a long transcript; ``mixed`` means that some of it is not for the reader."""
+    """Measure both ends of a long transcript; ``mixed`` hides a part of it from the reader."""
     end = tenant.size.readable - _PAGE
     places: dict[str, Callable[[int], dict[str, int]]] = {
         "first_page": lambda turn: {"offset": turn},
@@ -273,8 +273,8 @@ async def _median_millis(tenant: Tenant, where: Callable[[int], dict[str, int]])
 
 
 async def _searches(tenant: Tenant) -> list[Row]:
-    """Measure the first search, which builds the index, and a few more, which have it if it could be kept."""
-    # What any first search loads is not this session's.
+    """Measure the first search, which builds the index, and more, which use it if it was cached."""
+    # Warm-up: modules that any first search loads are not counted.
     await tenant.call("search.context", session_id="template", query=query(0))
     before = _resident_megabytes("VmRSS")
     _forget_peak()

@@ -1,9 +1,9 @@
-"""What it takes to export a session of 10,000 events as one bundle, and to import it elsewhere: seconds and memory.
+"""Seconds and memory to export a session of 10,000 events as one bundle, and to import it elsewhere.
 
-Half of the events are versions of 500 keys, half are messages. The bundle goes through a file as it does for a server
-that streams it. Seconds are those of the quickest round, as whatever else the machine does only adds to them; beside
-them stands the CPU time, on PostgreSQL with that of its own processes. Memory is the peak of what Python allocates
-meanwhile, in a run of its own, against a session of a tenth as many events: it must not depend on how many there are.
+Half of the events are versions of 500 keys, half are messages. The bundle goes through a file, as in a server that
+streams it. Seconds are those of the fastest round, since other load only adds to them; the CPU time includes that of
+PostgreSQL's processes. Memory is the peak of Python's allocations in a separate run, compared with a session of a tenth
+of the events: it must not grow with the session.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _SOURCE = "source"
 
 
 class Sizes(NamedTuple):
-    """How much is measured, and how often."""
+    """Sizes and number of rounds."""
 
     rounds: int
     events: int
 
 
 class Moved(NamedTuple):
-    """What exporting one session and importing it elsewhere took."""
+    """Results of one export and import."""
 
     seconds: float
     cpu_seconds: float
@@ -119,7 +119,7 @@ async def _moved(database: str, source: App, events: int, rounds: int, made: Mad
 
 
 async def _work(app: App, session_id: str, events: int) -> None:
-    """Let a session have so many events."""
+    """Fill a session with a number of events."""
     config = {"max_total_tokens": 10_000_000}
     await call(app, "session.create", purpose="a benchmark", session_id=session_id, config=config)
 
@@ -152,7 +152,7 @@ async def _import(app: App, bundle: Path) -> None:
 
 
 def _spent(database: str) -> float:
-    """Return the CPU time spent so far: by this process, and by those that serve the database."""
+    """Return the CPU time of this process and of the database's processes so far."""
     return time.process_time() + (backend_seconds(_SOURCE) if database == "postgres" else 0.0)
 
 
@@ -163,7 +163,7 @@ async def _timed(work: Awaitable[None]) -> float:
 
 
 async def _peak(work: Awaitable[None]) -> float:
-    """Return the most memory that was in use at once beyond what was before, in KiB."""
+    """Return the peak of additional memory in KiB."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()

@@ -1,7 +1,6 @@
-"""What list_keys, read and write cost as the tenant grows: it should stay the same.
+"""Cost of list_keys, read and write as the tenant grows; it should stay constant.
 
-The small and the large installation hold the same measured sessions; the large one also holds filler, made by copying
-a measured session's rows in SQL.
+Both installations have the same measured sessions; the large one also has filler, copied from a session's rows in SQL.
 """
 
 from __future__ import annotations
@@ -92,7 +91,7 @@ async def _on_sqlite(rounds: int, calls: int, filler: int) -> list[Row]:
             rows.append(
                 result.row(f"flat_cost.sqlite.{name}", "us CPU/call", _with(len(_SESSIONS), "sessions"), at_most=_MOST)
             )
-        # One key written beyond the versions that history keeps, so that old values are dropped as new ones come.
+        # One key beyond its retained versions, so that each write also prunes an old value.
         costs = [process_cost(app, _rewrite, max(calls // 4, 1)) for app in (large, small)]
         result = await compare_warm(rounds, *costs)
         against = _with(len(_SESSIONS), "sessions")

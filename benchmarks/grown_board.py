@@ -1,4 +1,4 @@
-"""Boards that years of work have left long or wide, made by copying rows in SQL, and what a call on them costs."""
+"""Boards with a long history or many keys, made by copying rows in SQL, and the cost of a call on them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SELECT k.tenant, k.line_id, {last} + n, k.hash, k.author, k.principal_id, k.comm
 FROM numbers, commits k WHERE k.line_id = 'board:grown' AND k.seq = 1
 """
 _HEAD_OF_GROWN = "UPDATE lines SET seq = seq + $1 WHERE line_id = 'board:grown'"
-# A board of so many more entries.
+# Adds entries to a board.
 WIDE = (
     BLOBS,
     _COMMITS_OF_GROWN,
@@ -56,7 +56,7 @@ WIDE = (
     """,
     _HEAD_OF_GROWN,
 )
-# A board on which one key was written so many more times; values that history no longer keeps are pruned.
+# Adds versions of one key to a board; values beyond its retention are pruned.
 LONG = (
     _COMMITS_OF_GROWN,
     """
@@ -68,7 +68,7 @@ LONG = (
     _HEAD_OF_GROWN,
 )
 
-# A board whose changes go round a hundred keys; only its history is made, for looking back at.
+# Adds commits that cycle through a hundred keys; only the history is written, for reading old versions.
 SPREAD = (
     BLOBS,
     _COMMITS_OF_GROWN,
@@ -82,14 +82,14 @@ SPREAD = (
 
 
 async def compare_warm(rounds: int, ours: Cost, theirs: Cost) -> Compared:
-    """Compare once both have done it before."""
+    """Compare two boards after a warm-up of both."""
     await ours()
     await theirs()
     return await compare(rounds, ours, theirs)
 
 
 async def fill_boards(url: str, sessions: Sequence[str]) -> str:
-    """Make sessions with a few keys on each board; return a key to call with."""
+    """Create sessions with a few board keys each; return an API key."""
     token = await prepare(url, sessions)
     app = await open_app(url)
     for session_id in sessions:
@@ -137,7 +137,7 @@ def process_cost(app: App, operation: Calls, calls: int) -> Cost:
 
 
 def backend_cost(app: App, operation: Calls, calls: int, database: str) -> Cost:
-    """Measure what PostgreSQL's own processes spend on a database, which is where growth would show."""
+    """Measure the CPU of PostgreSQL's processes for a database, where growth would show."""
     turns = count()
 
     async def measure() -> float:
@@ -150,7 +150,7 @@ def backend_cost(app: App, operation: Calls, calls: int, database: str) -> Cost:
 
 
 def backend_seconds(database: str) -> float:
-    """Return the CPU time that the processes which serve a database have spent so far."""
+    """Return the CPU time of the backends of a database so far."""
     backends = [
         process.pid
         for process in psutil.process_iter(["name", "cmdline"])

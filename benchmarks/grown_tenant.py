@@ -1,7 +1,6 @@
-"""A tenant as years of work leave it: many sessions full of messages, and agents who remember as many things.
+"""A large tenant: many sessions full of messages, and as many agents with memory.
 
-One real message and one real entry of memory are copied in SQL, to the same rows in both databases, with every counter
-that goes with them.
+One real message and one real memory entry are copied in SQL, identically in both databases, with all counters.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _FILLING_CACHE_KIBIBYTES = 512 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """So many sessions with so many messages each, and as many agents with as many entries each."""
+    """Number of sessions and messages each, and the same numbers of agents and memory entries each."""
 
     owners: int
     each: int
@@ -45,7 +44,7 @@ class Size:
 
     @property
     def readable(self) -> int:
-        """Return how many of a session's messages are for everyone."""
+        """Return the number of a session's public messages."""
         return self.each - self.each // _PRIVATE_ONE_IN if self.private else self.each
 
 
@@ -90,7 +89,7 @@ _EACH_OWNER = (
     FROM numbers WHERE {readable} < {each}
     """,
 )
-# What an item says is three phrases, and a number that ten of them share.
+# The text of an item: three phrases, and a number shared by ten items.
 _ITEM = """
 , items AS (
     SELECT n, n / {each} AS owner, n % {each} AS place, n % 10 = {private_digit} AS private,
@@ -163,7 +162,7 @@ _PHRASE_TABLE = "CREATE TABLE phrases (place BIGINT PRIMARY KEY, text TEXT NOT N
 
 
 async def fill(url: str, size: Size) -> None:
-    """Make a tenant of that size in an empty database."""
+    """Create a tenant of a given size in an empty database."""
     await prepare(url, [_TEMPLATE])
     app = await open_app(url)
     await app.call(app.registry["message.add"], {"session_id": _TEMPLATE, "content": "the first"}, READER)
@@ -176,13 +175,13 @@ async def fill(url: str, size: Size) -> None:
 
 
 def query(turn: int) -> str:
-    """Return what somebody may look for: words of a phrase, and a number which makes it like no other query."""
+    """Return a query: words of a phrase, and a number that makes it unique."""
     return " ".join([*phrases()[turn % _PHRASES].split()[:4], f"ticket-{turn}"])
 
 
 @cache
 def phrases() -> tuple[str, ...]:
-    """Return the same phrases every time, in which some words are frequent and most are rare."""
+    """Return deterministic phrases with a few frequent and many rare words."""
     draw = Random(1)
     syllables = [consonant + vowel for consonant in "bdfgklmnprstvz" for vowel in "aeiou"]
     words = ["".join(draw.choices(syllables, k=draw.randint(2, 4))) for _ in range(_VOCABULARY)]
@@ -200,7 +199,7 @@ def _statements(size: Size, dialect: _Dialect) -> list[str]:
         "readable": size.readable,
         "private_digit": _PRIVATE_ONE_IN - 1 if size.private else _PRIVATE_ONE_IN,
         "text_bytes": dialect.text_bytes.format("i.text"),
-        # Odd numbers modulo a power of two: all different, and in no order, as hashes are.
+        # Odd multiples modulo a power of two: distinct and unordered, like hashes.
         "hash": dialect.hash.format("i.n * 2654435761 % 4294967296"),
         "value": value,
         "value_bytes": dialect.text_bytes.format(value),

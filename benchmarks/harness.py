@@ -1,4 +1,4 @@
-"""What every benchmark shares: rows of results, paired rounds, and the cost of a process."""
+"""Shared by all benchmarks: result rows, paired rounds, CPU time of processes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SECOND_IN_MICROS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """What a value is compared with."""
+    """The baseline of a value."""
 
     name: str
     value: float
@@ -50,7 +50,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Medians over rounds of ours and the baseline's cost, and of their ratio in each round."""
+    """Medians over rounds: our cost, the baseline's, and the ratio."""
 
     ours: float
     theirs: float
@@ -82,7 +82,7 @@ class Compared:
 async def compare(
     rounds: int, ours: Callable[[], Awaitable[float]], theirs: Callable[[], Awaitable[float]]
 ) -> Compared:
-    """Measure both in turn, so that whatever else the machine does meets both alike."""
+    """Measure both in turn, so that other load on the machine affects both equally."""
     pairs = [(await ours(), await theirs()) for _ in range(rounds)]
     return compared(pairs)
 
@@ -96,12 +96,12 @@ def compared(pairs: Sequence[tuple[float, float]]) -> Compared:
 
 
 def run_apart(name: str, *, quick: bool) -> list[Row]:
-    """Run one benchmark in a process of its own."""
+    """Run one benchmark in a subprocess."""
     return apart(_run_here, name, quick)
 
 
 def apart(measure: Callable[P, list[Row]], *args: P.args, **kwargs: P.kwargs) -> list[Row]:
-    """Measure in a process of its own, so that nothing leaves its heap or its caches to the next."""
+    """Measure in a subprocess, so that heap and caches do not carry over."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(measure, *args, **kwargs).result()
 
@@ -117,8 +117,8 @@ def limited(name: str, value: float, unit: str, *, below: float) -> Row:
 
 
 def cpu_seconds(*pids: int) -> float:
-    """Return the user and system time of whole processes, all their threads together, by the kernel's own clock."""
-    # The clock's number for a foreign process, as clock_getcpuclockid(3) makes it: finer than the ticks of /proc.
+    """Return the user and system time of processes with all their threads."""
+    # The clock id of another process, as clock_getcpuclockid(3) computes it: finer than the ticks in /proc.
     return sum(time.clock_gettime((~pid << 3) | 2) for pid in pids)
 
 
@@ -142,7 +142,7 @@ def machine() -> dict[str, Any]:
 
 
 def save(folder: Path, rows: Sequence[Row]) -> None:
-    """Write results down, keeping those of benchmarks that were not run this time."""
+    """Store results, keeping those of benchmarks that did not run this time."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "bench.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []

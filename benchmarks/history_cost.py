@@ -1,6 +1,6 @@
-"""What history costs: a write, a rollback and a branch on short and long lines, narrow and wide boards, and a diff.
+"""Cost of a write, a rollback, a branch and a diff on short and long histories and on narrow and wide boards.
 
-None but the diff may depend on how much there is: the ratio is that of the grown board to a fresh one.
+Only the diff may depend on the size: the ratio compares the grown board with a fresh one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MILLIS = 1_000
 
 
 class Sizes(NamedTuple):
-    """How much is measured, on boards of which size."""
+    """Sizes of boards and numbers of calls."""
 
     rounds: int
     calls: int
@@ -57,7 +57,7 @@ _FULL = Sizes(rounds=5, calls=60, commits=100_000, entries=10_000, apart=10_000)
 
 
 class Growth(NamedTuple):
-    """One way in which a board grows."""
+    """One dimension in which a board grows."""
 
     name: str
     statements: Sequence[str]
@@ -65,7 +65,7 @@ class Growth(NamedTuple):
 
 
 class Side(NamedTuple):
-    """A board that is measured, and the PostgreSQL database it is in, if it is in one."""
+    """A measured board, and its PostgreSQL database if any."""
 
     app: App
     database: str | None
@@ -110,7 +110,7 @@ async def _measured(database: str, sizes: Sizes, made: Callable[[str, Growth | N
     rows = []
     for growth in (Growth("commits", LONG, sizes.commits), Growth("entries", WIDE, sizes.entries)):
         rows += await _grown(database, sizes, growth, made)
-    # Where every commit has a key of its own the answer itself is long: the target is the same, and may be missed.
+    # With a different key in every commit the answer itself is long; the target is the same and may be missed.
     for growth in (Growth("100_keys", SPREAD, sizes.apart), Growth("as_many_keys", WIDE, sizes.apart)):
         side = await made(f"diff_{growth.name}", growth)
         await _diff(side.app, sizes.apart)
@@ -124,13 +124,13 @@ async def _measured(database: str, sizes: Sizes, made: Callable[[str, Growth | N
 async def _grown(
     database: str, sizes: Sizes, growth: Growth, made: Callable[[str, Growth | None], Awaitable[Side]]
 ) -> list[Row]:
-    # PostgreSQL plans longer once it has statistics, so what must not grow is compared with a board that has them too.
+    # PostgreSQL plans longer once it has statistics, so the baseline is a board with statistics too.
     few = growth.size // _FEWER
     large = await made(f"large_{growth.name}", growth)
     fresh = await made(f"fresh_{growth.name}", None)
     small = await made(f"small_{growth.name}", growth._replace(size=few))
     rows = []
-    # As many branches as a board may have, over all rounds and the one before them.
+    # The maximum number of branches of a board, over all rounds and the warm-up.
     branches = min(sizes.calls, MAX_BRANCHES // (sizes.rounds + 1))
     for name, operation, calls, other, number, most in (
         ("write", _write, sizes.calls, fresh, KEYS, _WRITE_MOST),
@@ -150,7 +150,7 @@ async def _write(app: App, turn: int) -> None:
 
 
 class _Rollbacks:
-    """Takes a board back by one commit, which the write or the rollback before it made."""
+    """Rolls a board back by one commit, made by the previous write or rollback."""
 
     def __init__(self) -> None:
         self._versions: dict[int, int] = {}

@@ -1,7 +1,7 @@
-"""What a board write takes on disk, against what it cannot do without: its value, and what its commit's hash covers.
+"""Disk space of a board write, against the minimum: its value, and the bytes that its commit's hash covers.
 
 Growth is counted in pages of the SQLite file. ``history`` is blobs, commits and changes with their indexes; ``all`` is
-the whole file: also the present entry, the event and what finds them.
+the whole file, including the current entry, the event and their indexes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Disk(NamedTuple):
-    """Bytes in the pages of a database."""
+    """Bytes of a database's pages."""
 
     history: int
     all: int
@@ -78,7 +78,7 @@ async def _write(path: Path, values: Iterator[str], writes: int) -> None:
 
 
 async def _commit_bytes(path: Path, writes: int) -> float:
-    """Return how many bytes the hash of each of the last commits covers."""
+    """Return the number of bytes that the hash of each of the last commits covers."""
     app = await open_app(str(path))
     commits = await _last_commits(app, writes + 1)
     await app.close()
@@ -109,7 +109,7 @@ def _disk(path: Path) -> Disk:
 
 
 def _copied(path: Path, values: Iterator[str], writes: int) -> float:
-    """Return what each write takes where every version holds the whole board."""
+    """Return the bytes of a write if every version copied the whole board."""
     connection = apsw.Connection(str(path))
     connection.execute("CREATE TABLE versions (seq INTEGER PRIMARY KEY, board BLOB NOT NULL)")
     board = {f"key_{number}": next(values) for number in range(_KEYS)}
@@ -123,7 +123,7 @@ def _copied(path: Path, values: Iterator[str], writes: int) -> float:
 
 
 def _texts(size: int) -> Iterator[str]:
-    """Yield texts of one length that are as hard to compress as prose."""
+    """Yield texts of one length that compress like prose."""
     random = Random(4)
     letters = "etaoinshrdlucmfwygpbvk"
     words = ["".join(random.choices(letters, k=random.randint(2, 9))) for _ in range(3_000)]

@@ -1,4 +1,4 @@
-"""Memory of a server that nobody calls."""
+"""Memory of an idle server."""
 
 from __future__ import annotations
 

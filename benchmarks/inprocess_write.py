@@ -1,7 +1,7 @@
-"""Durable board writes a second inside one process, against a raw group-commit loop that writes the same rows.
+"""Durable board writes per second in one process, against a raw group-commit loop that writes the same rows.
 
-Each round begins with two copies of one database. Weft writes to the first with 64 callers; the rows it made are then
-written to the second by a loop over apsw that knows them all beforehand and does nothing else.
+Each round starts with two copies of one database. Weft writes to the first with 64 callers; a loop over apsw, which is
+given the resulting rows, then writes them to the second.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ async def _write(path: Path, sessions: Sequence[str], calls: int) -> float:
 
 
 async def write_all(weft: Weft, sessions: Sequence[str], calls: int) -> float:
-    """Let one caller a session write; return the seconds it took."""
+    """Write with one caller per session; return the seconds."""
 
     async def write(caller: int, session_id: str) -> None:
         values = islice(texts(VALUE_CHARS - 4), calls)

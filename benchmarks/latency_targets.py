@@ -1,7 +1,7 @@
-"""How long a caller waits for each kind of call, over HTTP: alone, and as one of twenty agents.
+"""Latency of each kind of call over HTTP: for a single caller, and for one of twenty agents.
 
-Alone, one call follows the other. The twenty pause between calls, as agents do: what a server does when asked as fast
-as it answers is a matter of throughput, and ``thousand_agents`` shows that.
+The single caller sends one call after the other. The twenty pause between calls, as agents do; ``thousand_agents``
+measures throughput under full load.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOKEN_MILLIS = 5
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A kind of call, and what it may take."""
+    """A kind of call and its latency target."""
 
     name: str
     below_ms: float
@@ -45,7 +45,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How much to ask."""
+    """Numbers of calls."""
 
     rounds: int
     calls: int
@@ -90,7 +90,7 @@ def _cold(turn: int) -> str:
     return f"cold_{turn}"
 
 
-# No call repeats another, so that no answer comes from a cache of answers.
+# No call repeats another, so that no answer comes from a cache.
 _TARGETS = (
     Target("create_session", 10, _create_session),
     Target("add_message", 20, _add_message),
@@ -139,7 +139,7 @@ async def _fill(url: str, sessions: Sequence[str]) -> None:
 
 
 async def _latencies(load: Load, connections: Sequence[Connection], key: str) -> list[Row]:
-    """Ask alone and in a crowd by turns, so that whatever else the machine does meets both alike."""
+    """Alternate single calls and concurrent ones, so that other load affects both equally."""
     crowds = {"alone": (connections[:1], 0.0), "twenty": (connections, load.pause_seconds)}
     starts = count(_KEYS, load.calls)
     taken: dict[tuple[str, Target], list[list[float]]] = defaultdict(list)
@@ -161,7 +161,7 @@ async def _shared(connections: Sequence[Connection], requests: Sequence[bytes], 
 
 
 async def _timed(connection: Connection, requests: Sequence[bytes], pause: float = 0.0) -> list[float]:
-    """Return the milliseconds that each took, having paused up to so many seconds before it."""
+    """Return the milliseconds of each call, with a random pause before it."""
     taken = []
     for prepared in requests:
         await asyncio.sleep(random() * pause)
@@ -172,7 +172,7 @@ async def _timed(connection: Connection, requests: Sequence[bytes], pause: float
 
 
 async def _token_validation(connection: Connection, key: str, count: int) -> list[Row]:
-    """Compare the first call with a token, which validates it, with the same call once it is known."""
+    """Compare the first call with a token, which verifies it, with later calls, which use the cache."""
     tokens = [await _new_token(connection, key) for _ in range(count)]
     calls = [_get_memory(0, token) for token in tokens]
     first, known = await _timed(connection, calls), await _timed(connection, calls)

@@ -1,4 +1,4 @@
-"""A thousand MCP clients at once, on one session and on a session each: every write must be answered and kept."""
+"""A thousand concurrent MCP clients, on one session and on a session each: every write must be answered and stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WRITTEN = "board.written"
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the writes: those acknowledged, by session and key."""
+    """Acknowledged writes by session and key."""
 
     acknowledged: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
     failures: list[str] = field(default_factory=list)
@@ -94,7 +94,7 @@ async def _write_as(client: McpClient, number: int, session_id: str, writes: int
 
 
 async def _lost(path: Path, outcome: Outcome) -> int:
-    """Count acknowledged writes that are missing from the history or from the events, or hidden by a wrong version."""
+    """Count acknowledged writes that are missing from history or events, or that have a wrong version."""
     app = await open_app(str(path))
     try:
         lost = 0

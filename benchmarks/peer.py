@@ -1,4 +1,4 @@
-"""Weft beside the public shared-context-server, over MCP: the same client, the same calls, in turn."""
+"""Weft against the public shared-context-server, over MCP: the same client and calls, in turn."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _CPU_AT_LEAST = 30
 _SEARCH_AT_LEAST = 8
 _RATE_AT_LEAST = 50
 _RESIDENT_BELOW = 200
-# So far from the other era's turns that no call of one repeats a call of the other.
+# Offset between the protocol eras, so that no call repeats one of the other era.
 _MODERN_TURNS = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """Numbers of calls."""
 
     messages: int
     rounds: int
@@ -64,7 +64,7 @@ async def _run(sizes: Sizes, *, peer: bool) -> list[Row]:
             rows = await _operations(sizes, weft, other)
             rows.append(_resident(weft, other))
             crowds = [await crowd(party, sizes.writers, sizes.seconds) for party in (weft, other) if party]
-        # Read back by a server that has just started, so that only what was kept is there.
+        # Read back by a restarted server, so that only durable data counts.
         sides: list[tuple[Serve, Path, Access]] = [(quiet_weft, ours, access)]
         if other:
             sides.append((peer_server, theirs, other.access))
@@ -73,7 +73,7 @@ async def _run(sizes: Sizes, *, peer: bool) -> list[Row]:
 
 
 async def _peer(stack: ExitStack, data: Path) -> Party | None:
-    """Install and start the other server; where that cannot be done, say so and go on without."""
+    """Install and start the other server; if that fails, report it and continue without."""
     try:
         install()
         served = stack.enter_context(peer_server(data))
@@ -123,7 +123,7 @@ def _latency_rows(operation: str, seconds: Sequence[Sequence[float]]) -> list[Ro
 def _less(
     name: str, unit: str, ours: Sequence[float], theirs: Sequence[float] = (), *, at_least: float | None = None
 ) -> Row:
-    """Return a row that says how many times less we take than they do."""
+    """Return a row with the ratio of their cost to ours."""
     if not theirs:
         return Row(name, _rounded(median(ours)), unit)
     ratio = median(their / our for our, their in zip(ours, theirs, strict=True))

@@ -1,4 +1,4 @@
-"""What both servers are asked, word for word: single calls one after the other, and a crowd of writers."""
+"""The identical load of both servers: single calls in sequence, and many concurrent writers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = 50
 _MOST_A_PAGE = 1_000
 _CALL_SECONDS = 30
 _MILLIS = 1_000
-# From page to page: over all of the session soon, and to no page twice before that.
+# Step between pages: visits every page once before repeating one.
 _STRIDE = 37
 _WHO = ("planner", "reviewer", "researcher", "builder", "tester", "writer", "critic", "operator", "analyst", "editor")
 _DOES = ("moved", "measured", "rejected", "rewrote", "finished", "postponed", "checked", "split", "merged", "described")
@@ -46,13 +46,13 @@ def text(number: int) -> str:
 
 
 def query(number: int) -> str:
-    """Return a few words of a message with its number, which makes them like no other query."""
+    """Return a unique query: a few words of a message and its number."""
     return " ".join([*text(number).split()[2:7], str(number)])
 
 
 @dataclass(slots=True)
 class Access:
-    """How a server lets the benchmark in."""
+    """How the benchmark authenticates with a server."""
 
     token: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Access:
 
 @dataclass(slots=True)
 class Party:
-    """One server under one protocol era, with a session to read, one to write, and what its calls took."""
+    """One server under one protocol era, with a session to read, one to write, and the latencies of its calls."""
 
     served: Served
     access: Access
@@ -86,7 +86,7 @@ class Party:
         return (await client.connection.ask(self.request(client, tool, **arguments))).result()
 
     async def fill(self, messages: int) -> None:
-        """Make the session to read, with that many messages in it, and an empty one to write to."""
+        """Create a session with messages to read, and an empty one to write."""
         client = await self.client()
         self.messages = messages
         self.filled, self.open = [
@@ -97,8 +97,8 @@ class Party:
         await client.connection.close()
 
     async def cost(self, operation: str, calls: int) -> float:
-        """Return the server's CPU of one call in milliseconds, and note how long each took."""
-        # A connection of its own for each measurement: servers close those that wait while the others are measured.
+        """Return the server's CPU per call in milliseconds, and record the latencies."""
+        # A new connection per measurement: servers close idle ones while the others are measured.
         client = await self.client()
         turns = self._turns.setdefault(operation, count(self.first_turn))
         requests = [
@@ -114,7 +114,7 @@ class Party:
         return used / calls * _MILLIS
 
 
-# No call repeats another, so that no answer comes from a cache of results.
+# No call repeats another, so that no answer comes from a cache.
 OPERATIONS: dict[str, Callable[[Party, int], Arguments]] = {
     "create_session": lambda _party, turn: {"purpose": text(turn)},
     "add_message": lambda party, turn: {"session_id": party.open, "content": text(turn)},
@@ -131,7 +131,7 @@ OPERATIONS: dict[str, Callable[[Party, int], Arguments]] = {
 
 @dataclass(slots=True)
 class Crowd:
-    """What became of the messages that many writers sent to one session at once."""
+    """Results of many concurrent writers to one session."""
 
     session_id: str
     acknowledged: list[str] = field(default_factory=list)
@@ -166,7 +166,7 @@ async def _write(party: Party, client: McpClient, writer: int, deadline: float, 
         except Refused as error:
             result.failures.append(str(error))
         except (OSError, EOFError) as error:
-            # The connection is of no more use, and neither is a writer without one.
+            # The connection is broken; this writer stops.
             result.failures.append(repr(error))
             return
         else:
@@ -175,7 +175,7 @@ async def _write(party: Party, client: McpClient, writer: int, deadline: float, 
 
 
 async def lost(party: Party, result: Crowd) -> int:
-    """Count the acknowledged messages that the session does not show."""
+    """Count acknowledged messages that are missing from the session."""
     client = await party.client()
     kept: set[str] = set()
     for offset in count(0, _MOST_A_PAGE):

@@ -1,4 +1,4 @@
-"""The public server that Weft is compared with: installed on first use, in an environment of its own."""
+"""The public server that Weft is compared with, installed on first use in a separate virtual environment."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NAME = "shared-context-server 1.1.10"
 API_KEY = "an-api-key-of-at-least-32-characters"
 _HOME = Path(__file__).parents[1] / ".bench-peer"
 _REQUIREMENTS = Path(__file__).with_name("baselines") / "peer-requirements.txt"
-# Written last, so half an installation is never taken for a whole one.
+# Written last, so that a partial installation is not mistaken for a complete one.
 _INSTALLED = _HOME / "installed.txt"
 _INSTALL_SECONDS = 600
 _OPTIONS = ("--transport", "http", "--log-level", "ERROR")
-# With any of these it takes itself to be under test, and keeps its data elsewhere.
+# With any of these variables set it assumes that it runs under test, and stores its data elsewhere.
 _WITHOUT = (
     "env",
     "-u",
@@ -42,11 +42,11 @@ _WITHOUT = (
 
 
 class NoPeer(Exception):
-    """The other server is not to be had here."""
+    """The other server cannot be installed."""
 
 
 def install() -> None:
-    """Install what is pinned, unless that is there already."""
+    """Install the pinned version unless it is installed."""
     wanted = _REQUIREMENTS.read_text(encoding="utf-8")
     if _INSTALLED.exists() and _INSTALLED.read_text(encoding="utf-8") == wanted:
         return
@@ -71,7 +71,7 @@ def _last_line(error: Exception) -> str:
 
 @contextmanager
 def peer_server(data: Path) -> Iterator[Served]:
-    """Serve a data folder with the other server's production defaults, less its logs."""
+    """Serve a data folder with the other server's production defaults, without its logs."""
     with server([*_WITHOUT, str(_HOME / "bin" / "shared-context-server"), *_OPTIONS], _settings(data), "/health") as it:
         yield it
 
@@ -79,7 +79,7 @@ def peer_server(data: Path) -> Iterator[Served]:
 def _settings(data: Path) -> dict[str, str]:
     return {
         "ENVIRONMENT": "production",
-        # Its own default, every origin, is one that it refuses in production.
+        # It refuses its own default, every origin, in production.
         "CORS_ORIGINS": "http://127.0.0.1",
         "API_KEY": API_KEY,
         "JWT_SECRET_KEY": "a-signing-key-of-at-least-32-characters",

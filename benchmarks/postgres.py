@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own, with its default durability."""
+"""A temporary PostgreSQL server with default durability."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def postgres_server() -> Iterator[str]:
 
 
 async def postgres_database(server: str, name: str) -> str:
-    """Make an empty database and return its address."""
+    """Create an empty database and return its address."""
     connection = await asyncpg.connect(server)
     try:
         await connection.execute(f'CREATE DATABASE "{name}"')

@@ -1,6 +1,6 @@
-"""Board writes a second on PostgreSQL inside one process, against asyncpg alone writing the same rows.
+"""Board writes per second on PostgreSQL in one process, against asyncpg alone writing the same rows.
 
-Each round begins with two equal databases. Both sides have 64 callers, 16 connections and a transaction a write.
+Each round starts with two equal databases. Both sides have 64 callers, 16 connections and one transaction per write.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What records add to a board write and to a message: CPU with them, against the same code without them.
+"""CPU that records add to a board write and to a message, against the same code without records.
 
 A write's record is its event, so what is added is what makes events records: what a call is part of, stamped on them,
 and the indexes they are found by. The baseline is the same code on a database without those columns and indexes, with
@@ -43,7 +43,7 @@ _WITHOUT = "without records"
 _PART_OF = Correlation(
     turn_id="turn_0192f3a4-7c1e", task_id="task_0192f3a4", trace_id="0af7651916cd43dd8448eb211c80319c", span_id="b7" * 8
 )
-# As 0005_records.sql added them.
+# Added by 0005_records.sql.
 _COLUMNS = ("turn_id", "task_id", "tool_call_id", "runtime", "origin")
 _INDEXES = ("turn", "task", "tool_call", "actor", "subject", "time")
 _FORGET_RECORDS = (
@@ -69,7 +69,7 @@ FROM tenants WHERE tenant = $1
 
 
 class OutboxBefore(SqlOutbox):
-    """Writes events as it was done before they were records."""
+    """An outbox that writes events without the columns of records."""
 
     __slots__ = ()
 
@@ -93,7 +93,7 @@ class OutboxBefore(SqlOutbox):
 
 
 class Sizes(NamedTuple):
-    """How much is measured, behind a log of how many events."""
+    """Numbers of calls, and the length of the log."""
 
     rounds: int
     calls: int
@@ -101,14 +101,14 @@ class Sizes(NamedTuple):
 
 
 class Side(NamedTuple):
-    """One of the two that are compared, and the PostgreSQL database it is in, if it is in one."""
+    """One side of the comparison, and its PostgreSQL database if any."""
 
     app: App
     outbox: type[SqlOutbox]
     database: str | None
 
     def cost(self, operation: str, part_of: Correlation, calls: int) -> Callable[[], Awaitable[float]]:
-        """Return what measures the CPU of one call, in microseconds."""
+        """Return a function that measures the CPU of one call in microseconds."""
         arrival = msgspec.structs.replace(ADMIN, correlation=part_of)
         numbers, asked = count(), _ASKED[operation]
 

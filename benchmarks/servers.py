@@ -1,4 +1,4 @@
-"""Server processes to measure: Weft itself, and the bare servers it is compared with."""
+"""Server processes to measure: Weft and the baseline servers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _SERVE = (
     "from weft.settings import Settings; from weft.transports.server import serve; serve(Settings.from_environment())"
 )
-# Limits are counted as always, they are just never reached.
+# Rate limits are active but never reached.
 _RATES = " ".join(f"{name}=100000000/minute" for name in RateClass if name is not RateClass.AUTHENTICATION)
 _START_SECONDS = 30
 ROOMY = {"max_total_tokens": 10_000_000}
@@ -39,7 +39,7 @@ AGENT = "benchmark"
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A server that answers."""
+    """A running server."""
 
     pid: int
     port: int
@@ -63,7 +63,7 @@ async def open_app(url: str) -> App:
 
 
 async def prepare(url: str, sessions: Sequence[str], **config: Any) -> str:  # noqa: ANN401 - JSON
-    """Make a tenant with an agent and sessions in it; return the agent's API key."""
+    """Create an agent and sessions; return the agent's API key."""
     app = await open_app(url)
     try:
         await app.tenants.create(TENANT)
@@ -98,7 +98,7 @@ def bare_server(module: str, *arguments: str) -> Iterator[Served]:
 
 @contextmanager
 def server(command: Sequence[str], settings: dict[str, str], path: str) -> Iterator[Served]:
-    """Run a server on a port of its own, told in every name it may look for, until it is no longer needed."""
+    """Run a server on a free port, passed in every environment variable that a server may read."""
     port = free_port()
     environment = {**os.environ, **settings} | dict.fromkeys(("WEFT_PORT", "HTTP_PORT", "PORT"), str(port))
     started = time.monotonic()
@@ -141,4 +141,4 @@ def _wait_until_ready(process: subprocess.Popen[bytes], port: int, path: str) ->
         except OSError:
             pass
         time.sleep(0.005)
-    raise TimeoutError("the server did not get ready")
+    raise TimeoutError("the server did not become ready")

@@ -1,4 +1,4 @@
-"""A thousand agents at work at once, each with a key of its own: nothing may be refused or lost, nobody kept waiting.
+"""A thousand concurrent agents, each with its own API key: no call may be refused, lost or slow.
 
 First at the pace of agents, which call every few seconds, under the default rate limits; then as fast as the server
 answers, without limits.
@@ -57,7 +57,7 @@ _page = msgspec.json.Decoder(_Page)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request, and what its answer means to the agent."""
+    """A request, and how the agent handles its answer."""
 
     name: str
     request: bytes
@@ -66,7 +66,7 @@ class Call:
 
 @dataclass(slots=True)
 class Agent:
-    """One agent: what it does next, and what it was told is kept."""
+    """One agent: its next request, and its acknowledged writes."""
 
     number: int
     token: str
@@ -134,7 +134,7 @@ class Agent:
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of the calls."""
+    """Results of the calls."""
 
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     refused: Counter[str] = field(default_factory=Counter)
@@ -151,7 +151,7 @@ class Outcome:
         return sum(self.refused.values()) - self.refused[_RATE_LIMITED]
 
     def millis(self, share: float, name: str | None = None) -> float:
-        """Return what so large a share of the calls took at most."""
+        """Return a percentile of the latencies."""
         taken = sorted(chain(*self.seconds.values()) if name is None else self.seconds[name])
         return round(taken[min(int(len(taken) * share), len(taken) - 1)] * _MILLIS, 1)
 
@@ -208,7 +208,7 @@ async def _work(served: Served, agents: Sequence[Agent], seconds: float, pace: f
 
 
 async def _accepted(port: int) -> Connection:
-    """Open a connection and have it answered once: until then it may be the kernel alone that knows of it."""
+    """Open a connection and wait for one answer: before that it may exist only in the kernel's backlog."""
     connection = await Connection.open(port)
     await connection.ask(request("GET", "/health", None))
     return connection
@@ -238,7 +238,7 @@ async def _ask(asked: Call, connection: Connection, outcome: Outcome) -> None:
 
 
 def _lost(path: str, agents: Sequence[Agent]) -> int:
-    """Count acknowledged writes that the database does not hold."""
+    """Count acknowledged writes that are missing from the database."""
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     said = {row[0].decode() for row in connection.execute("SELECT content FROM messages")}
     memory = dict(connection.execute("SELECT principal_id, version FROM memory_entries"))

@@ -1,4 +1,4 @@
-"""A client that costs next to nothing: requests are bytes made beforehand, answers are checked and thrown away."""
+"""A minimal HTTP client: requests are prepared bytes, answers are checked and discarded."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _REFUSALS = (b'"isError":true', b'"error":{"code"', b'"success":false')
 
 
 class Refused(Exception):
-    """The server did not do what it was asked."""
+    """The server did not answer with success."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     head: bytes
@@ -47,12 +47,12 @@ class Answer:
         return None
 
     def check(self) -> None:
-        """Raise unless this is a success, by HTTP and by MCP."""
+        """Raise unless this is a success in HTTP and in MCP."""
         if self.status >= 300 or any(sign in self.body for sign in _REFUSALS):
             raise Refused(f"{self.status} {self.body[:500]!r}")
 
     def result(self) -> Any:  # noqa: ANN401 - JSON
-        """Return what a tool answered, from a plain body or from the one event of a stream."""
+        """Return a tool's answer, from a JSON body or from the single event of a stream."""
         text = self.body if self.body.startswith(b"{") else self.body[self.body.index(b"data: {") + 6 :]
         message, _ = json.JSONDecoder().raw_decode(text.decode())
         return message["result"]["structuredContent"]
