@@ -53,7 +53,7 @@ def test_one_record_is_shown_with_what_it_says_and_what_names_it(worked: Command
     shown = worked.run("records", "show", "board:launch/goal/1.1", "--with-content").stdout
     assert shown.startswith("context_item board:launch/goal/1.1\n\n")
     assert re.search(r"^digest: +sha256:[0-9a-f]{64}$", shown, re.MULTILINE)
-    assert re.search(r"^named by: +context_envelope turn-7$", shown, re.MULTILINE)
+    assert re.search(r"^referenced by: +context_envelope turn-7$", shown, re.MULTILINE)
     assert shown.endswith("ship\non Friday\n")
     kept = worked.run("records", "show", "turn-7").stdout
     assert re.search(r"^recorded: +\S+ \S+Z by human:admin$", kept, re.MULTILINE)

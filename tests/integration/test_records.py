@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from support.records import during, envelope, everything, ids, listed, told
 from support.world import refused
 from weft.capabilities.history.model import blob_hash
-from weft.capabilities.record_log import list_records as listing
+from weft.capabilities.record_log import list_records
 from weft.capabilities.records.validation import check_record
 from weft.kernel.correlation import Correlation
 
@@ -219,7 +219,7 @@ async def test_an_item_is_found_with_the_records_that_name_it(world: World) -> N
     assert await ids(world.planner, item_id="board:s1/goal/7.7") == []
     assert await ids(world.planner, session_id="s1", item_id="c1") == []
     shown = await world.planner.call("records.show", record_id=item)
-    assert [named["id"] for named in shown["named_by"]] == ["c1"]
+    assert [named["id"] for named in shown["referenced_by"]] == ["c1"]
 
 
 @pytest.mark.req("AC-13")
@@ -265,7 +265,7 @@ async def test_pages_hold_as_many_as_asked_for_and_go_on_where_they_ended(world:
 async def test_a_page_is_never_larger_than_what_an_answer_should_be(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_MOST_BYTES", 3_000)
+    monkeypatch.setattr(list_records, "_MAX_PAGE_BYTES", 3_000)
     records = [envelope(f"c{n}", metadata={"text": "x" * 1_400}) for n in range(6)]
     await world.planner.call("records.add", session_id="s1", records=records)
     page = await listed(world.planner, session_id="s1", types=["context_envelope"])
@@ -276,9 +276,9 @@ async def test_a_page_is_never_larger_than_what_an_answer_should_be(
 async def test_looking_for_what_is_rare_takes_several_short_pages(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listing, "_EVENTS_AT_ONCE", 2)
-    monkeypatch.setattr(listing, "_LOOK_THROUGH", 2)
-    monkeypatch.setattr(listing, "_WINDOW", 2)
+    monkeypatch.setattr(list_records, "_EVENT_BATCH", 2)
+    monkeypatch.setattr(list_records, "_MAX_EVENT_BATCHES", 2)
+    monkeypatch.setattr(list_records, "_SCAN_WINDOW", 2)
     for _ in range(9):
         await world.planner.write("goal")
     await world.planner.call("records.add", session_id="s1", records=[envelope("c1")])

@@ -83,8 +83,8 @@ async def test_a_framework_tells_of_its_own_selection_assembly_injection_and_com
         "context.summary.created",
     ]
     assert [event["data"]["record_type"] for event in events] == list(records)
-    assert [named["id"] for named in (await shown(world.planner, goal))["named_by"]] == ["a", "k", "y"]
-    assert [named["id"] for named in (await shown(world.planner, goal))["named_by"]] == ["a", "k", "y"]
+    assert [named["id"] for named in (await shown(world.planner, goal))["referenced_by"]] == ["a", "k", "y"]
+    assert [named["id"] for named in (await shown(world.planner, goal))["referenced_by"]] == ["a", "k", "y"]
 
 
 @pytest.mark.req("AC-13")

@@ -139,7 +139,7 @@ async def test_records_that_name_an_item_are_told_to_those_who_may_read_them(wor
     )
     await world.planner.call("records.add", session_id="s1", records=[envelope("open", item_refs=[goal])])
     shown = await world.analysis.call("records.show", record_id=goal)
-    assert [named["id"] for named in shown["named_by"]] == ["open"]
+    assert [named["id"] for named in shown["referenced_by"]] == ["open"]
     assert await ids(world.analysis, session_id="s1", item_id=goal) == [goal, "open"]
 
 

@@ -46,7 +46,7 @@ async def test_a_passage_of_a_board_is_exact_then_moved_then_lost(world: World) 
     assert await resolved(world.analysis, ref) == ("lost", None)
     await world.planner.delete("plan")
     gone = await world.analysis.call("records.resolve", source_ref=ref)
-    assert gone["reason"] == "The source is not there (any more), or not for you."
+    assert gone["reason"] == "The source does not exist (any more), or you may not read it."
 
 
 async def test_an_earlier_version_says_what_it_said(world: World) -> None:
@@ -148,7 +148,7 @@ async def test_an_outside_source_is_resolved_against_what_the_caller_brings(worl
     ref = source("https://example.com/plan", QUOTE)
     with refused("SOURCE_ELSEWHERE") as caught:
         await world.planner.call("records.resolve", source_ref=ref)
-    assert "fetches nothing" in caught.value.hint
+    assert "does not fetch" in caught.value.hint
     assert await resolved(world.planner, ref, against=PLAN) == ("exact", "ship on Friday")
     css = source("https://example.com/plan", {"type": "css", "selector": "li:nth-of-type(2)"}, QUOTE)
     page = "<ul><li>no</li><li>ship on <i>Friday</i></li></ul>"

@@ -1715,10 +1715,10 @@ class RecordsOperations:
         limit: int = 50,
         after: str | None = None,
     ) -> Records:
-        """See what was done as portable records, in the order of the log: by session, agent, turn, task, item or time.
+        """List what happened as portable records, in log order: by session, agent, turn, task, item or time.
 
-        Versions of keys and messages are context items, sessions are surfaces, and what agents recorded is shown as
-        they said it. You see what you may read by the rules of now.
+        Key versions and messages are context items, sessions are surfaces; records added by agents are listed
+        unchanged. Only records that you may read now are listed.
         """
         return await self._caller.call(
             "records.list",
@@ -1763,9 +1763,9 @@ class RecordsOperations:
         with_content: bool = False,
         session_id: str | None = None,
     ) -> RecordShown:
-        """Look at one record by its id, whether it is kept as such or follows from what the engine keeps.
+        """Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.
 
-        Of an item it also says which records name it, and what was redacted of it; what was redacted is not shown.
+        For an item, the answer includes the records that reference it and its redaction; redacted content is not shown.
         """
         return await self._caller.call(
             "records.show",
@@ -1783,10 +1783,10 @@ class RecordsOperations:
         replacement: str | None = None,
         session_id: str | None = None,
     ) -> ItemRedacted:
-        """Stop showing what an item says: in records, in exports and in what is told of it, but not where it is kept.
+        """Redact the content of an item in records, exports and events. The stored content stays.
 
-        An item is one version of a key, one message, or one recorded item, summary or assembly; its author may redact
-        it, and admins. To take something off the board or the transcript itself, delete the key or change the message's
+        An item is one version of a key, one message, or one recorded item, summary or assembly. Its author and admins
+        may redact it. To remove content from the board or the transcript, delete the key or change the message's
         visibility.
         """
         return await self._caller.call(
@@ -1809,9 +1809,9 @@ class RecordsOperations:
         media_type: str | None = None,
         session_id: str | None = None,
     ) -> SourceResolved:
-        """Find the passage that a source ref means in what its source says now: exact, moved or lost.
+        """Find the passage of a source ref in the current text of its source: exact, moved or lost.
 
-        Exact only if it is where it was and says what it said. Nothing is fetched from outside Weft.
+        Exact means the same text at the same position. Weft fetches nothing from outside.
         """
         return await self._caller.call(
             "records.resolve",

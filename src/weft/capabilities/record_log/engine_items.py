@@ -1,7 +1,7 @@
-"""What the engine keeps anyway, as the records it is: versions of keys and messages are items, a session is a surface.
+"""Records derived from engine data: key versions and messages as context items, sessions as surfaces.
 
-Nothing is stored twice for this. An item is one version, which never changes, so its id and digest say all there is to
-say; ``metadata.weft`` carries what it takes to make the same version again elsewhere.
+They are built on demand and never stored. An item is one immutable version, identified by its id and digest;
+``metadata.weft`` carries what an import needs to restore the same version.
 """
 
 from __future__ import annotations
@@ -27,17 +27,15 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
 
 Sensitivity = Literal["internal", "restricted", "private"]
-# What is larger is named by its digest, and stands in a line of its own where it is carried along.
+# Larger content is referenced by its digest; a bundle carries it in a separate entry.
 INLINE_BYTES = 2_048
-_KINDS = {
+_ITEM_KINDS = {
     "board": "board_entry",
     "memory": "memory_entry",
     "context": "persistent_memory",
     "agent": "agent_definition",
 }
-
-
-_SOURCES = {
+_SOURCE_KINDS = {
     "board": "weft_board",
     "session": "weft_transcript",
     "memory": "weft_memory",
@@ -47,7 +45,7 @@ _SOURCES = {
 
 
 class EngineItem(NamedTuple):
-    """An item, and what it says where that may be carried along."""
+    """A context item with its content, if that is available."""
 
     record: ContextItem
     text: str | None
@@ -58,21 +56,21 @@ def digest_of(text: str) -> str:
 
 
 def version_item(line_id: str, version: Version) -> EngineItem:
-    """Return one version of a key as an item. What was removed, pruned, or is private says nothing but that it was."""
+    """Return a key version as an item. Deleted, pruned and object-stored versions have no content."""
     change, meta = version.change, version.change.meta
-    sort = line_id.partition(":")[0]
+    kind = line_id.partition(":")[0]
     removed = change.act is not ChangeKind.WRITE
     readers = ANYONE if meta.readable_by is None else meta.readable_by
     name = VersionId(line_id, change.key, change.life, change.version, removed)
-    sensitivity = sensitivity_of(readers) if sort == "board" else "private"
+    sensitivity = sensitivity_of(readers) if kind == "board" else "private"
     item = ContextItem(
         schema_version=SCHEMA_VERSION,
         item_id=str(name),
-        context_kind=_KINDS[sort],
+        context_kind=_ITEM_KINDS[kind],
         content_mode="opaque",
         visibility=readers,
         title=change.key,
-        mime_type=meta.media_type or ("text/plain" if sort == "board" else "application/json"),
+        mime_type=meta.media_type or ("text/plain" if kind == "board" else "application/json"),
         source_refs=(str(source_of(line_id)),),
         token_estimate=meta.tokens or UNSET,
         byte_size=meta.size or UNSET,
@@ -81,15 +79,14 @@ def version_item(line_id: str, version: Version) -> EngineItem:
         sensitivity=sensitivity,
         redaction_state="none",
         created_at=from_micros(version.committed_at),
-        metadata=_of_version(line_id, version),
+        metadata=_version_metadata(line_id, version),
     )
     if removed or version.value is None or meta.outside:
-        return EngineItem(_named(item, change.blob_hash), None)
+        return EngineItem(_with_digest(item, change.blob_hash), None)
     return with_content(item, version.value)
 
 
 def message_item(session_id: str, message: Message) -> EngineItem:
-    """Return a message as an item."""
     item = ContextItem(
         schema_version=SCHEMA_VERSION,
         item_id=str(MessageItemId(session_id, message.message_id)),
@@ -123,7 +120,7 @@ def message_item(session_id: str, message: Message) -> EngineItem:
 
 
 def session_surface(session: Session) -> ContextSurface:
-    """Return a session as what it is to those who work in it: all the context they can choose from."""
+    """Return a session as a surface: all the context its participants can select from."""
     return ContextSurface(
         schema_version=SCHEMA_VERSION,
         surface_id=f"session:{session.session_id}",
@@ -138,28 +135,27 @@ def session_surface(session: Session) -> ContextSurface:
 
 
 def sources_in(session_id: str) -> tuple[EngineSourceId, ...]:
-    """Return where what a session holds comes from: its board and its transcript."""
+    """Return the sources of a session's items: its board and its transcript."""
     return EngineSourceId("board", session_id), EngineSourceId("session", session_id)
 
 
 def source_of(line_id: str) -> EngineSourceId:
-    """Return where the versions of a line come from: a board, whatever its branch, or a part of what an agent has."""
-    sort, _, owner = line_id.partition(":")
-    if sort == "board":
+    """Return the source of a line's versions: a board (of any branch), or one line of an agent."""
+    kind, _, owner = line_id.partition(":")
+    if kind == "board":
         return EngineSourceId("board", session_of(line_id))
-    return EngineSourceId("agent", owner.partition(":")[0].partition("@")[0], sort)
+    return EngineSourceId("agent", owner.partition(":")[0].partition("@")[0], kind)
 
 
 def source_record(name: EngineSourceId) -> ContextSourceRef:
-    """Return a source that the engine itself keeps as the record it is."""
     uri = str(name)
     return ContextSourceRef(
-        schema_version=SCHEMA_VERSION, source_id=uri, uri=uri, source_kind=_SOURCES[name.part or name.place]
+        schema_version=SCHEMA_VERSION, source_id=uri, uri=uri, source_kind=_SOURCE_KINDS[name.part or name.place]
     )
 
 
 def by_reference(item: ContextItem, text: str) -> ContextItem:
-    """Return an item that names what it says instead of saying it."""
+    """Replace an item's inline content by a reference with its digest."""
     return structs.replace(
         item,
         content_mode="ref",
@@ -169,12 +165,12 @@ def by_reference(item: ContextItem, text: str) -> ContextItem:
 
 
 def trust_of(participant: str) -> str:
-    """Return how far what somebody says is to be trusted: as what a person, an agent or the system itself says."""
+    """Return the trust level of a participant's content: human, system or agent."""
     return {"human": "human", "system": "system"}.get(participant.partition(":")[0], "agent")
 
 
 def with_content(item: ContextItem, text: str) -> EngineItem:
-    """Return an item that says something: itself, or beside it where that is long or not for everyone."""
+    """Add content to an item: inline, or by reference if it is long or restricted."""
     size = len(text.encode())
     sized = structs.replace(item, byte_size=size)
     if size > INLINE_BYTES or item.sensitivity != "internal":
@@ -182,15 +178,15 @@ def with_content(item: ContextItem, text: str) -> EngineItem:
     return EngineItem(structs.replace(sized, content_mode="inline", content=text), text)
 
 
-def _named(item: ContextItem, blob_hash: bytes | None) -> ContextItem:
-    """Return an item whose words are not here with their digest, if it is known."""
+def _with_digest(item: ContextItem, blob_hash: bytes | None) -> ContextItem:
+    """Add a reference with the digest of content that is not available, if the digest is known."""
     if blob_hash is None:
         return item
     return structs.replace(item, content_ref=Link(kind="content", id=item.item_id, digest=f"sha256:{blob_hash.hex()}"))
 
 
-def _of_version(line_id: str, version: Version) -> dict[str, Any]:
-    """Return what it takes to make the same version again."""
+def _version_metadata(line_id: str, version: Version) -> dict[str, Any]:
+    """Return what an import needs to restore the version."""
     change, meta = version.change, version.change.meta
     return _native(
         line=line_id,
@@ -211,9 +207,9 @@ def _of_version(line_id: str, version: Version) -> dict[str, Any]:
     )
 
 
-def _native(**told: object) -> dict[str, Any]:
-    """Return metadata that says what the engine knows of something, and nothing of what it does not."""
-    return {"weft": {name: value for name, value in told.items() if value is not None}}
+def _native(**fields: object) -> dict[str, Any]:
+    """Return engine metadata without unset fields."""
+    return {"weft": {name: value for name, value in fields.items() if value is not None}}
 
 
 def sensitivity_of(readers: tuple[str, ...]) -> Sensitivity:

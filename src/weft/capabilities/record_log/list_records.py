@@ -1,4 +1,4 @@
-"""Listing records: the event log, told in records to whoever may see them."""
+"""Operation records.list: the event log as records, filtered by what the caller may read."""
 
 from __future__ import annotations
 
@@ -37,56 +37,56 @@ if TYPE_CHECKING:
 
 ParticipantOrAgent = Annotated[str, msgspec.Meta(min_length=1, max_length=300, pattern=r"^[A-Za-z0-9_:-]+\Z")]
 Cursor = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,15}(\.[0-9]{1,6})?\Z")]
-# So many events are read at a time, and so many times: a page may be short, but is never long in coming.
-_EVENTS_AT_ONCE = 200
-_LOOK_THROUGH = 20
-# Where most events are passed over unread, so many are at a time.
-_WINDOW = 100_000
-# So many records are looked up at a time, and a page has no more bytes of them, unless the first one has.
-_RECORDS_AT_ONCE = 100
-_MOST_BYTES = 2 * 2**20
-_MOST_OF_ITEM = 500
-_BEHIND_ALL = 2**31
-# An event follows what it tells of within its transaction, which no clock stretches by this much.
-_APART_MICROS = 3_600_000_000
+# Bounds the work of one call: a page may be short, but comes quickly.
+_EVENT_BATCH = 200
+_MAX_EVENT_BATCHES = 20
+# Sequence numbers scanned per batch where the index skips most events.
+_SCAN_WINDOW = 100_000
+_RECORD_BATCH = 100
+# A page ends at this size, unless its first record alone is larger.
+_MAX_PAGE_BYTES = 2 * 2**20
+_MAX_EVENTS_OF_ITEM = 500
+_AFTER_ALL = 2**31
+# An event is published in the transaction of the change it reports; clocks may differ by less than this.
+_MAX_EVENT_DELAY_MICROS = 3_600_000_000
 
 
 class ListRecords(Request):
-    """Which records: all that match everything that is said here."""
+    """Filters, combined with AND."""
 
     session_id: Annotated[
-        SessionId | None, msgspec.Meta(description="Records of this session; of all you may see if left out.")
+        SessionId | None, msgspec.Meta(description="Records of this session. Default: all you may see.")
     ] = None
     agent: Annotated[
         ParticipantOrAgent | None,
         msgspec.Meta(
-            description="What this participant did, by the name events show, such as subagent:review; or by an agent's "
-            "id, which stands for the name it goes by. Orchestrators share one name.",
+            description="Records of this participant, by the name that events show, such as subagent:review, or by an "
+            "agent's id. Orchestrators share one name.",
         ),
     ] = None
-    turn_id: Annotated[NativeId | None, msgspec.Meta(description="What was done in this turn.")] = None
-    task_id: Annotated[NativeId | None, msgspec.Meta(description="What was done for this task.")] = None
-    tool_call_id: Annotated[NativeId | None, msgspec.Meta(description="What was done by this tool call.")] = None
-    item_id: Annotated[RecordId | None, msgspec.Meta(description="This item, and the records that name it.")] = None
+    turn_id: Annotated[NativeId | None, msgspec.Meta(description="Records of this turn.")] = None
+    task_id: Annotated[NativeId | None, msgspec.Meta(description="Records of this task.")] = None
+    tool_call_id: Annotated[NativeId | None, msgspec.Meta(description="Records of this tool call.")] = None
+    item_id: Annotated[RecordId | None, msgspec.Meta(description="This item and the records that reference it.")] = None
     types: Annotated[
         tuple[RecordType, ...],
         msgspec.Meta(
             max_length=13,
-            description="Only these types of records. Name context_event to see the events themselves as well.",
+            description="Record types. Include context_event to list the events themselves too.",
         ),
     ] = ()
-    since: Annotated[Moment | None, msgspec.Meta(description="From this time on, in ISO 8601.")] = None
+    since: Annotated[Moment | None, msgspec.Meta(description="From this time on (ISO 8601).")] = None
     until: Annotated[Moment | None, msgspec.Meta(description="Before this time; a date alone is that whole day.")] = (
         None
     )
-    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="At most this many.")] = 50
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum records.")] = 50
     after: Annotated[
-        Cursor | None, msgspec.Meta(description="next_after of the page before, or the number of an event.")
+        Cursor | None, msgspec.Meta(description="next_after of the previous page, or the seq of an event.")
     ] = None
 
 
 class ListedRecord(Response):
-    """A record, and the event that tells of it. ``digest`` is that of what an item says."""
+    """A record and the event it belongs to. ``digest`` is the digest of an item's content."""
 
     seq: int
     at: datetime
@@ -97,9 +97,9 @@ class ListedRecord(Response):
 
 
 class Records(Response, kw_only=True, omit_defaults=False):
-    """Records in the order of the log. There may be more as long as there is a next_after, even behind an empty page.
+    """Records in log order. There may be more while next_after is set, even after an empty page.
 
-    What has a life is told of at every step of it, as it stands now.
+    A record with a lifecycle is listed once for every change of it, each time in its current state.
     """
 
     records: list[ListedRecord]
@@ -109,32 +109,32 @@ class Records(Response, kw_only=True, omit_defaults=False):
 
 
 class RecordCursor(NamedTuple):
-    """A place in the list: an event, and which of the records it stands for."""
+    """A position in the list: an event, and the index among the records of that event."""
 
     seq: int
-    number: int = _BEHIND_ALL
+    number: int = _AFTER_ALL
 
     def __str__(self) -> str:
-        return str(self.seq) if self.number == _BEHIND_ALL else f"{self.seq}.{self.number}"
+        return str(self.seq) if self.number == _AFTER_ALL else f"{self.seq}.{self.number}"
 
     @classmethod
     def parse(cls, text: str | None) -> RecordCursor:
         seq, dot, number = (text or "0").partition(".")
-        return cls(int(seq), int(number) if dot else _BEHIND_ALL)
+        return cls(int(seq), int(number) if dot else _AFTER_ALL)
 
 
-class _Made(msgspec.Struct):
-    """When an item was made."""
+class _CreatedAt(msgspec.Struct):
+    """Decodes only the creation time of an item."""
 
     created_at: datetime | None = None
 
 
-class _Listed(NamedTuple):
-    """A record that an event names, and its place."""
+class _ListEntry(NamedTuple):
+    """A record of an event, and its position in the list."""
 
-    place: RecordCursor
+    cursor: RecordCursor
     recorded: StoredEvent
-    named: RecordRef
+    ref: RecordRef
 
 
 @operation(
@@ -149,31 +149,31 @@ class _Listed(NamedTuple):
     heavy=True,
 )
 async def list_records(request: ListRecords, finder: RecordFinder, access: AccessStore) -> Records:
-    """See what was done as portable records, in the order of the log: by session, agent, turn, task, item or time.
+    """List what happened as portable records, in log order: by session, agent, turn, task, item or time.
 
-    Versions of keys and messages are context items, sessions are surfaces, and what agents recorded is shown as they
-    said it. You see what you may read by the rules of now.
+    Key versions and messages are context items, sessions are surfaces; records added by agents are listed unchanged.
+    Only records that you may read now are listed.
     """
     _check_session(request, finder)
-    wanted = await _wanted(request, access)
-    page = _Page(request, await finder.look(request.session_id), RecordCursor.parse(request.after))
-    if wanted is not None and request.item_id is None:
-        await page.fill_from_log(wanted)
-    elif wanted is not None:
-        await page.fill(await _of_item(parse_item_id(request.item_id or ""), wanted, page))
+    query = await _query(request, access)
+    page = _PageBuilder(request, await finder.look(request.session_id), RecordCursor.parse(request.after))
+    if query is not None and request.item_id is None:
+        await page.fill_from_log(query)
+    elif query is not None:
+        await page.fill(await _of_item(parse_item_id(request.item_id or ""), query, page))
     return page.answer()
 
 
 def _check_session(request: ListRecords, finder: RecordFinder) -> None:
     if request.session_id is None and finder.actor.is_subagent:
         raise PermissionDenied(
-            "A sub-agent sees the records of the session it works in, not all there are.",
-            hint="Pass the session_id you were given.",
+            "A sub-agent may list the records of its session only.",
+            hint="Pass the session_id of your session.",
         )
 
 
-async def _wanted(request: ListRecords, access: AccessStore) -> EventQuery | None:
-    """Return which events to look at; None if there can be none."""
+async def _query(request: ListRecords, access: AccessStore) -> EventQuery | None:
+    """Return the matching event query; None if nothing can match."""
     actor = request.agent if request.agent is None else await _participant(request.agent, access)
     if request.agent is not None and actor is None:
         return None
@@ -194,7 +194,7 @@ async def _wanted(request: ListRecords, access: AccessStore) -> EventQuery | Non
 
 
 async def _participant(agent: str, access: AccessStore) -> str | None:
-    """Return the name that events show of an agent; None if there is no such agent."""
+    """Return the participant name of an agent in events; None if there is no such agent."""
     if ":" in agent or agent in {"orchestrator", "system"}:
         return agent
     principal = await access.principal(agent)
@@ -205,8 +205,8 @@ async def _participant(agent: str, access: AccessStore) -> str | None:
     )
 
 
-class _Page:
-    """A page of the list while it is filled."""
+class _PageBuilder:
+    """Collects the records of one page."""
 
     def __init__(self, request: ListRecords, look: RecordLookup, after: RecordCursor) -> None:
         self.look = look
@@ -219,53 +219,53 @@ class _Page:
 
     @property
     def is_full(self) -> bool:
-        # One more than asked for, to know whether there is more.
-        return len(self._entries) > self._limit or self._size > _MOST_BYTES
+        # One more than requested, to know whether there are more.
+        return len(self._entries) > self._limit or self._size > _MAX_PAGE_BYTES
 
-    async def fill_from_log(self, wanted: EventQuery) -> None:
-        """Go through the events that match, as far as one call should."""
+    async def fill_from_log(self, query: EventQuery) -> None:
+        """Scan the matching events, within the work limit of one call."""
         events, end = self.look.finder.events, await self.look.finder.events.last_seq()
-        # The event that the page before ended in may stand for more than what was shown of it.
-        position = self.after.seq if self.after.number == _BEHIND_ALL else self.after.seq - 1
-        for _ in range(_LOOK_THROUGH):
-            upto = end if wanted.items else min(end, position + _WINDOW)
-            some = await events.find(replace(wanted, upto=upto), position, _EVENTS_AT_ONCE)
+        # The last event of the previous page may have further records.
+        position = self.after.seq if self.after.number == _AFTER_ALL else self.after.seq - 1
+        for _ in range(_MAX_EVENT_BATCHES):
+            upto = end if query.items else min(end, position + _SCAN_WINDOW)
+            some = await events.find(replace(query, upto=upto), position, _EVENT_BATCH)
             await self.fill(await self.listed(some))
-            position = some[-1].event.seq if len(some) == _EVENTS_AT_ONCE else upto
+            position = some[-1].event.seq if len(some) == _EVENT_BATCH else upto
             if self.is_full or position >= end:
                 return
         self._reached = RecordCursor(position)
 
-    async def listed(self, events: Sequence[StoredEvent]) -> list[_Listed]:
-        """Return the records of the types asked for that events stand for, without looking them up."""
-        told = [recorded for recorded in events if self.look.may_be_told(recorded)]
-        named = await self.look.named_in(told, events="context_event" in self._types)
+    async def listed(self, events: Sequence[StoredEvent]) -> list[_ListEntry]:
+        """Return the records of events, filtered by type, without loading them."""
+        visible = [recorded for recorded in events if self.look.may_see_event(recorded)]
+        refs = await self.look.records_of(visible, events="context_event" in self._types)
         return [
-            _Listed(RecordCursor(recorded.event.seq, number), recorded, each)
-            for recorded, of_event in zip(told, named, strict=True)
+            _ListEntry(RecordCursor(recorded.event.seq, number), recorded, each)
+            for recorded, of_event in zip(visible, refs, strict=True)
             for number, each in enumerate(of_event)
             if not self._types or each.type in self._types
         ]
 
-    async def fill(self, listed: Sequence[_Listed]) -> None:
-        """Show what is behind the page before, until the page is full."""
-        left = iter([each for each in listed if each.place > self.after])
-        while not self.is_full and (some := list(islice(left, _RECORDS_AT_ONCE))):
-            for each, found in zip(some, await self.look.records([each.named for each in some]), strict=True):
+    async def fill(self, entries: Sequence[_ListEntry]) -> None:
+        """Load records after the cursor until the page is full."""
+        left = iter([each for each in entries if each.cursor > self.after])
+        while not self.is_full and (some := list(islice(left, _RECORD_BATCH))):
+            for each, found in zip(some, await self.look.records([each.ref for each in some]), strict=True):
                 if found is not None and not self.is_full:
                     self._add(each, found)
 
-    def _add(self, listed: _Listed, found: FoundRecord) -> None:
-        event = listed.recorded.event
-        entry = ListedRecord(
+    def _add(self, entry: _ListEntry, found: FoundRecord) -> None:
+        event = entry.recorded.event
+        listed = ListedRecord(
             seq=event.seq,
             at=event.at,
-            type=listed.named.type,
-            id=listed.named.id,
+            type=entry.ref.type,
+            id=entry.ref.id,
             record=msgspec.json.decode(found.body),
             digest=found.digest,
         )
-        self._entries.append((listed.place, entry))
+        self._entries.append((entry.cursor, listed))
         self._size += len(found.body)
 
     def answer(self) -> Records:
@@ -279,39 +279,39 @@ class _Page:
         )
 
 
-async def _of_item(item: RecordRef, wanted: EventQuery, page: _Page) -> list[_Listed]:
-    """Return an item and the records that name it, each with the event that tells of it, in the order of the log."""
+async def _of_item(item: RecordRef, query: EventQuery, page: _PageBuilder) -> list[_ListEntry]:
+    """Return an item and the records that reference it, with their events, in log order."""
     finder = page.look.finder
-    naming = {(kept.type, kept.record_id): kept.seq for kept in await finder.records.of_item(item.id)}
-    events = [*await _about(item, page.look), *await finder.events.numbered(list(naming.values()))]
-    matching = {recorded.event.seq: recorded for recorded in events if _matches(recorded, wanted)}
+    referencing = {(kept.type, kept.record_id): kept.seq for kept in await finder.records.of_item(item.id)}
+    events = [*await _about(item, page.look), *await finder.events.numbered(list(referencing.values()))]
+    matching = {recorded.event.seq: recorded for recorded in events if _matches(recorded, query)}
     listed = await page.listed([matching[seq] for seq in sorted(matching)])
-    return [each for each in listed if _is_about(each.named, item) or (each.named.type, each.named.id) in naming]
+    return [each for each in listed if _is_about(each.ref, item) or (each.ref.type, each.ref.id) in referencing]
 
 
 async def _about(item: RecordRef, look: RecordLookup) -> list[StoredEvent]:
-    """Return the events that an item itself came, changed and went by."""
+    """Return the events about an item itself."""
     found = await look.record(item)
-    if found is None or found.kept is not None:
+    if found is None or found.stored is not None:
         return []
-    made = _made_at(found.body)
+    made = _created_at(found.body)
     subject, session_id = event_subject_of(item)
     lasts = isinstance(item.origin, MessageItemId)
     of_itself = EventQuery(
         subject=subject,
         session_id=session_id,
-        since=None if made is None else made - _APART_MICROS,
-        until=None if made is None or lasts else made + _APART_MICROS,
+        since=None if made is None else made - _MAX_EVENT_DELAY_MICROS,
+        until=None if made is None or lasts else made + _MAX_EVENT_DELAY_MICROS,
     )
     events = look.finder.events
     return [
-        *await events.find(of_itself, 0, _MOST_OF_ITEM),
-        *await events.find(EventQuery(subject=item.id), 0, _MOST_OF_ITEM),
+        *await events.find(of_itself, 0, _MAX_EVENTS_OF_ITEM),
+        *await events.find(EventQuery(subject=item.id), 0, _MAX_EVENTS_OF_ITEM),
     ]
 
 
-def _made_at(body: bytes) -> int | None:
-    made = msgspec.json.decode(body, type=_Made).created_at
+def _created_at(body: bytes) -> int | None:
+    made = msgspec.json.decode(body, type=_CreatedAt).created_at
     return None if made is None else to_micros(made)
 
 
@@ -319,16 +319,15 @@ def _is_about(named: RecordRef, item: RecordRef) -> bool:
     return named.id == item.id or (isinstance(named.origin, EventOrigin) and subject_item_id(named.origin) == item.id)
 
 
-def _matches(recorded: StoredEvent, wanted: EventQuery) -> bool:
-    """Tell whether an event is one of those that are asked for."""
+def _matches(recorded: StoredEvent, query: EventQuery) -> bool:
     event, during = recorded.event, recorded.during
-    asked = (
-        (wanted.session_id, event.session_id),
-        (wanted.actor, event.actor),
-        (wanted.turn_id, during.turn_id),
-        (wanted.task_id, during.task_id),
-        (wanted.tool_call_id, during.tool_call_id),
+    pairs = (
+        (query.session_id, event.session_id),
+        (query.actor, event.actor),
+        (query.turn_id, during.turn_id),
+        (query.task_id, during.task_id),
+        (query.tool_call_id, during.tool_call_id),
     )
     at = to_micros(event.at)
-    in_time = (wanted.since is None or at >= wanted.since) and (wanted.until is None or at < wanted.until)
-    return in_time and all(one is None or one == other for one, other in asked)
+    in_time = (query.since is None or at >= query.since) and (query.until is None or at < query.until)
+    return in_time and all(one is None or one == other for one, other in pairs)

@@ -1,7 +1,7 @@
-"""Looking records up for one caller: those that are kept, and those that other tables are the source of.
+"""Record lookup for one caller: stored records, and records derived from other tables.
 
-Many are looked up together, a few statements for each line or session they are of, whatever their number. Who may see
-them is decided by the rules of now.
+Lookups are batched: a few statements for each line or session, whatever the number of records. Visibility follows the
+current ACLs.
 """
 
 from __future__ import annotations
@@ -74,28 +74,25 @@ _item = msgspec.json.Decoder(ContextItem).decode
 
 
 class FoundRecord(NamedTuple):
-    """A record as the caller may see it: its JSON, and what an item says if that is at hand.
+    """A record as the caller may see it: its JSON, an item's content if available, and the row of a stored record."""
 
-    ``kept`` if the record is kept as such.
-    """
-
-    named: RecordRef
+    ref: RecordRef
     body: bytes
     digest: str | None = None
     text: str | None = None
-    kept: StoredRecord | None = None
+    stored: StoredRecord | None = None
     redaction: Redaction | None = None
 
 
-class _Hidden:
-    """Stands for what is there, but not for the caller."""
+class _Forbidden:
+    """Marks an item that exists, but that the caller may not read."""
 
 
-_HIDDEN: Final = _Hidden()
+_FORBIDDEN: Final = _Forbidden()
 
 
 class RecordFinder(msgspec.Struct, frozen=True):
-    """Everything that looking records up needs, gathered for the caller of one operation."""
+    """The stores that record lookup needs, bound to the caller of one operation."""
 
     actor: Actor
     sessions: SessionStore
@@ -107,10 +104,7 @@ class RecordFinder(msgspec.Struct, frozen=True):
     timelines: History
 
     async def look(self, session_id: str | None) -> RecordLookup:
-        """Begin to look: what is found out of lines and sessions on the way is known for as long as this lasts.
-
-        If a session is named there is no other one.
-        """
+        """Start a lookup, which caches lines and sessions. With a session id it sees no other session."""
         if session_id is not None:
             await find_session(session_id, self.actor, self.sessions)
         return RecordLookup(self, session_id)
@@ -118,20 +112,22 @@ class RecordFinder(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class RecordLookup:
-    """One look at many records: at those of one session and of none, if ``only`` names one."""
+    """One batch lookup; ``only_session`` restricts it to the records of one session and of none."""
 
     finder: RecordFinder
-    only: str | None = None
+    only_session: str | None = None
     _sessions: dict[str, Session | None] = field(default_factory=dict)
     _lines: dict[str, OpenLine | None] = field(default_factory=dict)
     _source: str | None = None
 
-    async def named_in(self, told: Sequence[StoredEvent], *, events: bool) -> list[list[RecordRef]]:
-        """Return, for each event, the records it stands for: in an order that stays, and itself last if wanted."""
-        pushes = {recorded.event.seq: push for recorded in told if (push := bulk_commit_of(recorded.event)) is not None}
+    async def records_of(self, published: Sequence[StoredEvent], *, events: bool) -> list[list[RecordRef]]:
+        """Return the records of each event in a stable order, with the event's own record last if ``events``."""
+        pushes = {
+            recorded.event.seq: push for recorded in published if (push := bulk_commit_of(recorded.event)) is not None
+        }
         pushed = await self._pushed(pushes.values())
         named = []
-        for recorded in told:
+        for recorded in published:
             direct = records_of_event(recorded)
             itself = [await self._itself(recorded, direct)] if events else []
             push = pushes.get(recorded.event.seq)
@@ -141,7 +137,7 @@ class RecordLookup:
         return named
 
     async def records(self, named: Sequence[RecordRef]) -> list[FoundRecord | None]:
-        """Return these records, in the same order; None where there is none for the caller."""
+        """Return these records in the same order; None where there is none, or the caller may not read it."""
         origins = [each.origin for each in named]
         origins += [origin.about for origin in origins if isinstance(origin, EventOrigin) and origin.about is not None]
         items = {
@@ -158,8 +154,8 @@ class RecordLookup:
         return found
 
     async def session(self, session_id: str) -> Session | None:
-        """Return a session if the caller takes part in it."""
-        if self.only not in (None, session_id):
+        """Return a session if the caller is a participant."""
+        if self.only_session not in (None, session_id):
             return None
         if session_id not in self._sessions:
             found = await self.finder.sessions.find(session_id) if is_name(session_id) else None
@@ -167,17 +163,16 @@ class RecordLookup:
         return self._sessions[session_id]
 
     async def may_read(self, kept: StoredRecord) -> bool:
-        """Tell whether a record that is kept is there for the caller."""
         if not self.finder.actor.matches(kept.readable_by):
             return False
         return kept.session_id is None or await self.session(kept.session_id) is not None
 
-    def may_be_told(self, recorded: StoredEvent) -> bool:
-        is_here = self.only is None or recorded.event.session_id in (None, self.only)
+    def may_see_event(self, recorded: StoredEvent) -> bool:
+        is_here = self.only_session is None or recorded.event.session_id in (None, self.only_session)
         return is_here and EventFilter().covers(recorded, self.finder.actor)
 
-    async def _may_know(self, source: EngineSourceId) -> bool:
-        """Tell whether a source is there for the caller: a session's for who takes part, an agent's for itself."""
+    async def _may_see_source(self, source: EngineSourceId) -> bool:
+        """Tell whether the caller may see a source: participants a session's, an agent its own."""
         if source.place != "agent":
             return await self.session(source.owner) is not None
         if source.part == "agent":
@@ -199,7 +194,7 @@ class RecordLookup:
     async def _found(
         self,
         named: RecordRef,
-        items: Mapping[object, EngineItem | _Hidden],
+        items: Mapping[object, EngineItem | _Forbidden],
         stored: Mapping[StoredRecordId, StoredRecord],
         redaction: Redaction | None,
         parts: Mapping[PullOrigin, Mapping[str, PartAt]],
@@ -210,36 +205,38 @@ class RecordLookup:
                 return _shown(named, item, redaction) if isinstance(item, EngineItem) else None
             case StoredRecordId():
                 kept = stored.get(named.origin)
-                return None if kept is None else _as_kept(named, kept, redaction)
+                return None if kept is None else _stored_record(named, kept, redaction)
             case SurfaceId(session_id):
                 session = await self.session(session_id)
-                return None if session is None else _made(named, session_surface(session))
+                return None if session is None else _derived(named, session_surface(session))
             case EngineSourceId():
-                return _made(named, source_record(named.origin)) if await self._may_know(named.origin) else None
+                return (
+                    _derived(named, source_record(named.origin)) if await self._may_see_source(named.origin) else None
+                )
             case PullOrigin():
                 taken = parts.get(named.origin)
-                return None if taken is None else _made(named, _pulled(named, named.origin, taken))
+                return None if taken is None else _derived(named, _pulled(named, named.origin, taken))
             case EventOrigin(recorded, about):
                 record = context_event(recorded, await self.source())
-                is_hidden = items.get(about) is _HIDDEN
-                return None if record is None or is_hidden else _made(named, record)
+                is_forbidden = items.get(about) is _FORBIDDEN
+                return None if record is None or is_forbidden else _derived(named, record)
 
-    async def _versions(self, wanted: set[VersionOrigin]) -> dict[object, EngineItem | _Hidden]:
+    async def _versions(self, wanted: set[VersionOrigin]) -> dict[object, EngineItem | _Forbidden]:
         by_line: dict[str, dict[VersionOrigin, Version]] = defaultdict(dict)
         for version_at, version in (await self._changes(wanted)).items():
             by_line[version_at.name.line_id][version_at] = version
-        seen: dict[object, EngineItem | _Hidden] = {}
+        seen: dict[object, EngineItem | _Forbidden] = {}
         for line_id, versions in by_line.items():
             line = await self._line(line_id)
             shown = [] if line is None else await line.visible(versions.values())
             visible = {(version.seq, version.change.key): version for version in shown}
             for version_at, version in versions.items():
                 known = visible.get((version.seq, version.change.key))
-                seen[version_at] = _HIDDEN if known is None else version_item(line_id, known)
+                seen[version_at] = _FORBIDDEN if known is None else version_item(line_id, known)
         return seen
 
     async def _changes(self, wanted: set[VersionOrigin]) -> dict[VersionOrigin, Version]:
-        """Return what history has of these versions: by their commits, or by their numbers where that is not enough."""
+        """Find versions in history by their commits, or by their numbers where the commit is unknown or has moved."""
         spots = {
             each: ChangeRef(each.name.line_id, each.name.key, each.commit) for each in wanted if each.commit is not None
         }
@@ -247,7 +244,7 @@ class RecordLookup:
         found: dict[VersionOrigin, Version] = {}
         for each in wanted:
             version = at.get(spots[each]) if each in spots else None
-            if version is None or not _is_meant(version, each):
+            if version is None or not _is_version(version, each):
                 version = await self._numbered(each) if each.commit is None or each.moved else None
             if version is not None:
                 found[each] = version
@@ -255,7 +252,7 @@ class RecordLookup:
 
     async def _numbered(self, wanted: VersionOrigin) -> Version | None:
         changes = await numbered_here(wanted.name, self.finder.lines)
-        return next((change for change in changes if _is_meant(change, wanted)), None)
+        return next((change for change in changes if _is_version(change, wanted)), None)
 
     async def _line(self, line_id: str) -> OpenLine | None:
         if line_id not in self._lines:
@@ -271,17 +268,17 @@ class RecordLookup:
         except NotFound:
             return None
 
-    async def _messages(self, wanted: set[MessageItemId]) -> dict[object, EngineItem | _Hidden]:
+    async def _messages(self, wanted: set[MessageItemId]) -> dict[object, EngineItem | _Forbidden]:
         by_session: dict[str, list[int]] = defaultdict(list)
         for name in sorted(wanted):
             by_session[name.session_id].append(name.message_id)
         audiences = audiences_of(self.finder.actor)
-        seen: dict[object, EngineItem | _Hidden] = {}
+        seen: dict[object, EngineItem | _Forbidden] = {}
         for session_id, numbers in by_session.items():
             session = await self.session(session_id)
             for message in [] if session is None else await self.finder.messages.find_several(session_id, numbers):
                 name = MessageItemId(session_id, message.message_id)
-                seen[name] = message_item(session_id, message) if message.audience in audiences else _HIDDEN
+                seen[name] = message_item(session_id, message) if message.audience in audiences else _FORBIDDEN
         return seen
 
     async def _stored(self, wanted: set[StoredRecordId]) -> dict[StoredRecordId, StoredRecord]:
@@ -290,17 +287,17 @@ class RecordLookup:
         return {StoredRecordId(kept.type, kept.record_id): kept for kept in shown}
 
     async def _parts(self, pulls: set[PullOrigin]) -> dict[PullOrigin, Mapping[str, PartAt]]:
-        """Return what each pull took, by part; what is left of a branch that was deleted since is nothing."""
-        moments = {(pull.context_id, pull.name.version) for pull in pulls}
+        """Return the parts that each pull read; none if its branch was deleted since."""
+        points = {(pull.context_id, pull.name.version) for pull in pulls}
         at = {
             (line_id, seq): await ContextAt(self.finder.lines, Point(line_id, seq, b"")).parts()
-            for line_id, seq in moments
+            for line_id, seq in points
         }
         found = {pull: at[pull.context_id, pull.name.version] for pull in pulls}
         return {pull: parts for pull, parts in found.items() if parts or pull.name.version == 0}
 
     async def _pushed(self, pushes: Collection[BulkCommit]) -> dict[BulkCommit, list[tuple[VersionId, int]]]:
-        """Return the entries that each push changed, with the commits of the parts they are in."""
+        """Return the entries that each push changed, with the commits of their parts."""
         lines = self.finder.lines
         wholes = {push for push in pushes if push.is_of_whole}
         roots = await lines.versions_of([*wholes]) if wholes else {}
@@ -322,9 +319,9 @@ class RecordLookup:
 
 
 async def numbered_here(name: VersionId, lines: LineStore) -> list[Version]:
-    """Return the changes that a name means: those of its own line, not of what that line goes on from.
+    """Return the versions with this id that were made on its own line.
 
-    There they have other names, and what is redacted or closed is so under those.
+    Versions inherited from a parent line have other ids, under which redactions and ACLs apply.
     """
     base = (await lines.past(name.line_id, LATEST))[0].after
     changes = await lines.numbered(name.line_id, name.key, name.life, name.version)
@@ -332,7 +329,7 @@ async def numbered_here(name: VersionId, lines: LineStore) -> list[Version]:
 
 
 def session_of_line(line_id: str) -> str | None:
-    """Return the session that a line belongs to, if it is of one."""
+    """Return the session of a line, if it has one."""
     if line_id.startswith("board:"):
         return session_of(line_id)
     memory = scope_of(line_id)
@@ -342,32 +339,31 @@ def session_of_line(line_id: str) -> str | None:
 def _shown(
     named: RecordRef, item: EngineItem, redaction: Redaction | None, kept: StoredRecord | None = None
 ) -> FoundRecord:
-    """Return an item as it may be shown: with nothing of what was redacted."""
     record, text = item if redaction is None else redacted_item(item, redaction, Masker())
     return FoundRecord(named, _encode(record), _digest(record), text, kept, redaction)
 
 
-def _as_kept(named: RecordRef, kept: StoredRecord, redaction: Redaction | None) -> FoundRecord:
+def _stored_record(named: RecordRef, kept: StoredRecord, redaction: Redaction | None) -> FoundRecord:
     if kept.type != ContextItem.type:
-        return FoundRecord(named, kept.body, kept=kept, redaction=redaction)
+        return FoundRecord(named, kept.body, stored=kept, redaction=redaction)
     item = _item(kept.body)
     if redaction is not None:
         return _shown(named, EngineItem(item, None), redaction, kept)
-    return FoundRecord(named, kept.body, _digest(item), kept=kept)
+    return FoundRecord(named, kept.body, _digest(item), stored=kept)
 
 
-def _made(named: RecordRef, record: Record) -> FoundRecord:
+def _derived(named: RecordRef, record: Record) -> FoundRecord:
     return FoundRecord(named, _encode(record))
 
 
 def _digest(record: ContextItem) -> str | None:
-    """Return the digest of what an item says, where it says anything."""
+    """Return the digest of an item's content, if it has any."""
     if isinstance(record.content_ref, Link):
         return record.content_ref.digest or None
     return digest_of(record.content) if isinstance(record.content, str) else None
 
 
-def _is_meant(version: Version, wanted: VersionOrigin) -> bool:
+def _is_version(version: Version, wanted: VersionOrigin) -> bool:
     change, name = version.change, wanted.name
     is_same = (change.life, change.version, change.act is not ChangeKind.WRITE) == (
         name.life,
@@ -378,9 +374,9 @@ def _is_meant(version: Version, wanted: VersionOrigin) -> bool:
 
 
 def _parts_in(named: Sequence[Version], texts: Mapping[bytes, str]) -> list[BulkCommit]:
-    """Return the commits of the parts that a commit of the whole context names."""
-    said = [texts.get(version.change.blob_hash or b"") for version in named]
-    at = [msgspec.json.decode(text, type=PartAt) for text in said if text is not None]
+    """Return the commits of the parts that a commit of the whole context refers to."""
+    encoded = [texts.get(version.change.blob_hash or b"") for version in named]
+    at = [msgspec.json.decode(text, type=PartAt) for text in encoded if text is not None]
     return [BulkCommit(part.line, part.seq) for part in at]
 
 
@@ -423,7 +419,7 @@ def _pulled(named: RecordRef, pull: PullOrigin, parts: Mapping[str, PartAt]) -> 
 
 
 def _block(part: str, at: PartAt) -> Block:
-    """Return a part of a context by the version it stood at; the hash of a commit stands for all before it."""
+    """Return a context part as a block that refers to its version; the commit hash covers all commits before it."""
     kind = "agent_definition" if part == DEFINITION else "persistent_memory"
     return Block(
         block_id=part,

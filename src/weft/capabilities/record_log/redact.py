@@ -1,6 +1,6 @@
-"""Redacting an item, a summary or an assembly: it is not shown any more in records and exports, but still kept.
+"""Operation records.redact: hides the content of an item, summary or assembly in records and exports.
 
-The board and the transcript stay as they are: what must go from there is deleted there, or given to other readers.
+The stored content stays, and so do board and transcript: delete the key, or change the message's visibility there.
 """
 
 from __future__ import annotations
@@ -35,41 +35,41 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
 
 _METHODS = {
-    "none": "shown again",
+    "none": "redaction removed",
     "masked": "secrets and personal data masked",
     "removed": "content removed",
     "summarized": "content replaced by a summary",
-    "encrypted_ref": "content named by its digest",
-    "policy_blocked": "content withheld by policy",
+    "encrypted_ref": "content replaced by its digest",
+    "policy_blocked": "content blocked by policy",
 }
-# Of which nothing can be found out that was hidden before.
-_SHOW_NOTHING = frozenset({"removed", "policy_blocked"})
+# States that reveal nothing of the content.
+_HIDE_ALL = frozenset({"removed", "policy_blocked"})
 _item = msgspec.json.Decoder(ContextItem).decode
 
 
 class RedactItem(Request):
-    """Which item, summary or assembly, and what becomes of what it says."""
+    """The item, summary or assembly to redact, and how."""
 
     item_id: RecordId
     state: Annotated[
         Literal["none", "masked", "removed", "summarized", "encrypted_ref", "policy_blocked"],
         msgspec.Meta(
-            description="masked: secrets and personal data are masked; removed, policy_blocked: nothing is shown; "
-            "summarized: the replacement is; encrypted_ref: only the digest; none: shown again. Only admins may "
-            "show more than was shown since it was redacted."
+            description="masked: secrets and personal data are masked; removed, policy_blocked: no content; "
+            "summarized: only the replacement; encrypted_ref: only the digest; none: not redacted. Only admins may "
+            "make a redacted item show more."
         ),
     ]
-    reason: Annotated[ShortText, msgspec.Meta(min_length=1, description="Why; admins see it in the audit log.")]
-    method: Annotated[ShortText | None, msgspec.Meta(description="How, in a few words.")] = None
+    reason: Annotated[ShortText, msgspec.Meta(min_length=1, description="Why. Visible to admins in the audit log.")]
+    method: Annotated[ShortText | None, msgspec.Meta(description="How it was redacted, in a few words.")] = None
     replacement: Annotated[
         Annotated[str, msgspec.Meta(min_length=1, max_length=10_000)] | None,
-        msgspec.Meta(description="With summarized: what is shown instead."),
+        msgspec.Meta(description="The text shown instead; required with summarized."),
     ] = None
     session_id: OfSession = None
 
 
 class ItemRedacted(Response):
-    """How an item is shown from now on."""
+    """The redaction of an item."""
 
     item_id: str
     redaction_state: str
@@ -78,21 +78,18 @@ class ItemRedacted(Response):
     redacted_at: datetime
 
 
-class _Owned(NamedTuple):
-    """An item as those who may change it know it: whose it is, where it stands and who may be told of it.
+class _Redactable(NamedTuple):
+    """A record to redact: whether the caller wrote it and whether it is redacted already, its session and readers."""
 
-    ``redacted`` if something was redacted of it before.
-    """
-
-    named: RecordRef
-    author: bool
-    redacted: bool
+    ref: RecordRef
+    is_author: bool
+    is_redacted: bool
     session: Session | None
     readers: tuple[str, ...]
 
 
 class Redactions(msgspec.Struct, frozen=True):
-    """Everything that redacting needs, gathered for the caller of one operation."""
+    """The stores that redaction needs, bound to the caller of one operation."""
 
     actor: Actor
     finder: RecordFinder
@@ -101,73 +98,75 @@ class Redactions(msgspec.Struct, frozen=True):
     outbox: Outbox
     clock: Clock
 
-    async def owned(self, item_id: str, session_id: str | None) -> _Owned:
-        """Return what must be known of an item to redact it; to whoever may not see it there is none."""
+    async def open(self, item_id: str, session_id: str | None) -> _Redactable:
+        """Find and lock the record; RecordNotFound if the caller may not read it."""
         found = await self._found(item_id, session_id)
         session = await self._lock(found)
         if session is not None:
-            # Before the lock, the session may have gone and another of its name come.
+            # Before the lock, the session may have been deleted and another created under its id.
             found = await self._found(item_id, session.session_id)
-        readers = await self._readers(found, found.named.id)
-        return _Owned(found.named, self._is_author(found), found.redaction is not None, session, readers)
+        readers = await self._readers(found, found.ref.id)
+        return _Redactable(found.ref, self._is_author(found), found.redaction is not None, session, readers)
 
     async def _found(self, item_id: str, session_id: str | None) -> FoundRecord:
-        """Return what says something under an id: an item or, where there is none, a summary or an assembly."""
+        """Return the item with this id or, if there is none, the summary or assembly."""
         look = await self.finder.look(session_id)
         named = [parse_item_id(item_id), *(RecordRef(kind, item_id, StoredRecordId(kind, item_id)) for kind in QUOTING)]
         found = next((each for each in await look.records(named) if each is not None), None)
         if found is None:
-            raise _no_item(item_id)
+            raise _not_found(item_id)
         return found
 
     async def _lock(self, found: FoundRecord) -> Session | None:
-        """Return the session of an item, which nobody deletes or redacts in until the transaction ends."""
-        session_id = _session_of(found, found.named.id)
+        """Lock the session of an item until the transaction ends."""
+        session_id = _session_of(found, found.ref.id)
         if session_id is None:
             return None
         try:
             session, _ = await lock_session(session_id, self.actor, self.finder.sessions)
         except SessionNotFound as error:
-            raise _no_item(found.named.id) from error
+            raise _not_found(found.ref.id) from error
         return session
 
-    def check(self, request: RedactItem, owned: _Owned) -> None:
+    def check(self, request: RedactItem, target: _Redactable) -> None:
         if request.state == "none" and not self.actor.is_admin:
-            raise PermissionDenied("Showing again what was redacted needs the permission 'admin'.")
-        if owned.redacted and request.state not in _SHOW_NOTHING and not self.actor.is_admin:
+            raise PermissionDenied("Removing a redaction needs the permission 'admin'.")
+        if target.is_redacted and request.state not in _HIDE_ALL and not self.actor.is_admin:
             raise PermissionDenied(
-                "Showing more of what was redacted needs the permission 'admin'.",
-                hint=f"Without it, redact it further: {' or '.join(sorted(_SHOW_NOTHING))}.",
+                "Changing a redaction to show more needs the permission 'admin'.",
+                hint=f"Without it, use a state that shows less: {' or '.join(sorted(_HIDE_ALL))}.",
             )
-        if not (owned.author or self.actor.is_admin):
+        if not (target.is_author or self.actor.is_admin):
             raise PermissionDenied(
-                "An item is redacted by whoever wrote it, or by an admin.",
-                hint="Ask its author, or an admin of your tenant, and name the item_id.",
+                "Only the author of an item or an admin may redact it.",
+                hint="Ask the author or an admin of your tenant to redact this item_id.",
             )
         if (request.state == "summarized") != (request.replacement is not None):
-            raise InvalidInput("replacement: goes with the state summarized, and only with that", field="replacement")
+            raise InvalidInput(
+                "replacement: required with the state summarized, and not allowed with any other", field="replacement"
+            )
         if request.replacement is not None:
             encode_given("replacement", request.replacement)
 
-    async def take_off(self, item_id: str) -> None:
-        """Take an item off its collection at once: nothing that a search tells may depend on it any more."""
-        standing = standing_of(item_id)
-        if standing is None:
+    async def unindex(self, item_id: str) -> None:
+        """Remove an item from the search index at once, so that no result depends on its content."""
+        location = standing_of(item_id)
+        if location is None:
             return
-        collection, place, item = standing.subject.collection, standing.subject.place, standing.subject.item
+        collection, place, item = location.subject.collection, location.subject.place, location.subject.item
         await self.collections.lock(collection)
         await self.collections.remove(
-            collection, await self.collections.numbers_of(collection, place, item, standing.version)
+            collection, await self.collections.numbers_of(collection, place, item, location.version)
         )
 
-    async def tell(self, redaction: Redaction, owned: _Owned) -> None:
+    async def publish(self, redaction: Redaction, target: _Redactable) -> None:
         event = NewEvent(
             type="context.redaction.applied",
             session_id=redaction.session_id,
             subject=redaction.record_id,
             actor=self.actor.participant,
-            participants=owned.session.audience if owned.session else ANYONE,
-            readable_by=owned.readers,
+            participants=target.session.audience if target.session else ANYONE,
+            readable_by=target.readers,
             data={
                 "redaction_state": redaction.state,
                 "redaction_method": redaction.method,
@@ -177,15 +176,15 @@ class Redactions(msgspec.Struct, frozen=True):
         await self.outbox.publish(event)
 
     def _is_author(self, found: FoundRecord) -> bool:
-        if found.kept is not None:
-            return found.kept.is_by(self.actor)
+        if found.stored is not None:
+            return found.stored.is_by(self.actor)
         native = _item(found.body).metadata.get("weft", {})
         return bool(native.get("principal_id", native.get("sender")) == self.actor.principal_id)
 
     async def _readers(self, found: FoundRecord, item_id: str) -> tuple[str, ...]:
-        """Return who may be told: those who may read the item now, and whoever redacts it."""
+        """Return the readers of the event: the current readers of the item, and the caller."""
         own, version = f"{PRINCIPAL}{self.actor.principal_id}", VersionId.parse(item_id)
-        readers = found.kept.readable_by if found.kept is not None else _item(found.body).visibility
+        readers = found.stored.readable_by if found.stored is not None else _item(found.body).visibility
         if version is not None and version.line_id.startswith("board:"):
             name = (version.line_id, version.key, version.life, version.version)
             versions = (await self.finder.lines.numbered(*name))[:1]
@@ -209,29 +208,28 @@ class Redactions(msgspec.Struct, frozen=True):
     errors=(RecordNotFound, SessionNotFound, PermissionDenied),
 )
 async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedacted:
-    """Stop showing what an item says: in records, in exports and in what is told of it, but not where it is kept.
+    """Redact the content of an item in records, exports and events. The stored content stays.
 
-    An item is one version of a key, one message, or one recorded item, summary or assembly; its author may redact it,
-    and admins. To take something off the board or the transcript itself, delete the key or change the message's
-    visibility.
+    An item is one version of a key, one message, or one recorded item, summary or assembly. Its author and admins may
+    redact it. To remove content from the board or the transcript, delete the key or change the message's visibility.
     """
-    owned = await redactions.owned(request.item_id, request.session_id)
-    redactions.check(request, owned)
+    target = await redactions.open(request.item_id, request.session_id)
+    redactions.check(request, target)
     redaction = Redaction(
-        record_id=owned.named.id,
-        session_id=owned.session.session_id if owned.session else None,
+        record_id=target.ref.id,
+        session_id=target.session.session_id if target.session else None,
         state=request.state,
         method=request.method or _METHODS[request.state],
         reason=request.reason,
         redacted_by=redactions.actor.participant,
         redacted_at=to_micros(redactions.clock.now()),
         replacement=request.replacement,
-        type=owned.named.type,
+        type=target.ref.type,
     )
     await redactions.records.redact(redaction)
     if redaction.state != "none":
-        await redactions.take_off(redaction.record_id)
-    await redactions.tell(redaction, owned)
+        await redactions.unindex(redaction.record_id)
+    await redactions.publish(redaction, target)
     return ItemRedacted(
         item_id=redaction.record_id,
         redaction_state=redaction.state,
@@ -241,14 +239,14 @@ async def redact_item(request: RedactItem, redactions: Redactions) -> ItemRedact
     )
 
 
-def _no_item(item_id: str) -> RecordNotFound:
+def _not_found(item_id: str) -> RecordNotFound:
     shown = item_id[:100]
     return RecordNotFound(f"There is no item '{shown}'.", resource_type="record", resource_id=shown)
 
 
 def _session_of(found: FoundRecord, item_id: str) -> str | None:
-    if found.kept is not None:
-        return found.kept.session_id
+    if found.stored is not None:
+        return found.stored.session_id
     message, version = MessageItemId.parse(item_id), VersionId.parse(item_id)
     if message is not None:
         return message.session_id
@@ -256,5 +254,5 @@ def _session_of(found: FoundRecord, item_id: str) -> str | None:
 
 
 def _owner_of(line_id: str) -> str:
-    """Return whose memory, context or definition a line is."""
+    """Return the agent that owns a line of memory, persistent memory or definition."""
     return line_id.partition(":")[2].partition("@")[0].partition(":")[0]

@@ -1,7 +1,7 @@
-"""Items of which something must not be shown: as they look then, wherever they are shown.
+"""Redacted items: how an item looks in every record, export and answer after a redaction.
 
-What is hidden must not be found out by other ways. A digest of something short can be tried, a size narrows it down,
-and words that came with it may repeat it; so an item shows the digest and the size of what it shows, and nothing else.
+Redacted content must not leak by other ways: the digest of a short text can be guessed, its size narrows the guess, and
+metadata may repeat it. So a redacted item has the digest and the size of the content that it still shows.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from weft.capabilities.records.vocabulary import RedactionState
     from weft.capabilities.redaction.masker import Masker
 
-# What the engine says of its own items that is no more than where they stand and whose they are.
+# Engine metadata without free text: position, author and ACL.
 _OF_VERSION = ("line", "key", "life", "version", "act", "seq", "author", "principal_id", "committed_at", "step")
 _OF_READERS = ("expires_at", "readable_by", "writable_by", "audience", "visibility", "recipient_id")
 _OF_MESSAGE = ("message_id", "sender", "sender_type", "message_type", "category", "parent_message_id", "sent_at")
-_PLAIN_FACTS = frozenset((*_OF_VERSION, *_OF_READERS, *_OF_MESSAGE))
-_LONGEST_REASON = 200
+_PLAIN_FIELDS = frozenset((*_OF_VERSION, *_OF_READERS, *_OF_MESSAGE))
+_MAX_REASON = 200
 
 
 def redacted_item(item: EngineItem, redaction: Redaction, mask: Masker) -> EngineItem:
-    """Return an item as it is shown since it was redacted: the same in every record, export and answer."""
+    """Apply a redaction to an item."""
     if redaction.state == "none":
         return item
     match redaction.state:
-        case "masked" if redaction.came_with is not None and _is_at_hand(item):
+        case "masked" if redaction.came_with is not None and _has_content(item):
             shown = item
         case "masked":
-            shown = masked_item(item, mask) if _is_at_hand(item) else EngineItem(without_content(item.record), None)
+            shown = masked_item(item, mask) if _has_content(item) else EngineItem(without_content(item.record), None)
         case "summarized" if redaction.replacement is not None:
             shown = _replaced(item, redaction.replacement)
         case "encrypted_ref":
@@ -52,20 +52,19 @@ def redacted_item(item: EngineItem, redaction: Redaction, mask: Masker) -> Engin
 
 
 def with_redaction_state(record: ContextItem, state: RedactionState, method: str, by: Ref) -> ContextItem:
-    """Return an item that says what was done to it, how and by whom."""
     return structs.replace(record, redaction_state=state, redaction_method=method, redacted_by=by)
 
 
 def masked_item(item: EngineItem, mask: Masker) -> EngineItem:
-    """Return an item without what a mask takes away, wherever it says it."""
+    """Mask the content, metadata and text fields of an item."""
     record, text = item
     shown = None if text is None else mask.text(text)
-    masked = _masked_facts(record, mask) if is_engine_item(record.item_id) else _masked_words(record, mask)
-    return EngineItem(masked if shown is None or shown == text else _saying(masked, shown), shown)
+    masked = _masked_metadata(record, mask) if is_engine_item(record.item_id) else _masked_text_fields(record, mask)
+    return EngineItem(masked if shown is None or shown == text else _set_content(masked, shown), shown)
 
 
 def without_content(record: ContextItem) -> ContextItem:
-    """Return no more of an item than that it is there, of which kind, where it stands and whose it is."""
+    """Reduce an item to its id, kind, ACL and, for engine items, position and author."""
     of_engine = is_engine_item(record.item_id)
     return ContextItem(
         schema_version=record.schema_version,
@@ -81,12 +80,11 @@ def without_content(record: ContextItem) -> ContextItem:
         sensitivity=record.sensitivity,
         created_at=record.created_at,
         policy_refs=record.policy_refs if of_engine else (),
-        metadata=_plain_facts(record) if of_engine else {},
+        metadata=_plain_metadata(record) if of_engine else {},
     )
 
 
-def _is_at_hand(item: EngineItem) -> bool:
-    """Tell whether what an item says is here, to be looked through."""
+def _has_content(item: EngineItem) -> bool:
     return item.text is not None or item.record.content is not UNSET
 
 
@@ -103,7 +101,7 @@ def _replaced(item: EngineItem, replacement: str) -> EngineItem:
 
 
 def _by_digest(item: EngineItem) -> ContextItem:
-    """Return an item that names what it said by its digest, for those who hold it and can compare."""
+    """Replace the content by its digest, for readers who have the content and want to compare."""
     record, text = item
     digest = digest_of(text) if text is not None else _digest(record)
     if digest is None:
@@ -118,8 +116,8 @@ def _digest(record: ContextItem) -> str | None:
     return ref.digest or None if isinstance(ref, Link) else None
 
 
-def _saying(record: ContextItem, text: str) -> ContextItem:
-    """Return an item that says something else: the engine's own as if it had always said that."""
+def _set_content(record: ContextItem, text: str) -> ContextItem:
+    """Set new content; an engine item then looks as if it had always had it."""
     native = record.metadata.get("weft")
     if is_engine_item(record.item_id) and isinstance(native, dict) and "tokens" in native:
         record = structs.replace(record, metadata={"weft": {**native, "tokens": max(1, approximate_tokens(text))}})
@@ -129,41 +127,43 @@ def _saying(record: ContextItem, text: str) -> ContextItem:
             structs.replace(sized, content_mode="opaque", content=UNSET, content_ref=UNSET), text
         ).record
     if isinstance(record.content, str):
-        return structs.replace(sized, content=text, content_ref=_undigested(record.content_ref))
+        return structs.replace(sized, content=text, content_ref=_without_digest(record.content_ref))
     kind = record.content_ref.kind if isinstance(record.content_ref, Link) else "content"
     return structs.replace(sized, content_ref=Link(kind=kind, id=record.item_id, digest=digest_of(text)))
 
 
-def _undigested(ref: Maybe[Ref]) -> Maybe[Ref]:
+def _without_digest(ref: Maybe[Ref]) -> Maybe[Ref]:
     return structs.replace(ref, digest=UNSET) if isinstance(ref, Link) else ref
 
 
-def _masked_facts(record: ContextItem, mask: Masker) -> ContextItem:
-    """Mask what came with a version or a message: why it was written, what its sender added, how it was redacted."""
+def _masked_metadata(record: ContextItem, mask: Masker) -> ContextItem:
+    """Mask the metadata of a key version or message: reason, sender's metadata, redaction method."""
     native = record.metadata.get("weft", {})
     words = {name: mask.value(native[name]) for name in ("reason", "metadata") if native.get(name)}
     words |= {name: mask.name(native[name]) for name in ("step", "message_type", "category") if native.get(name)}
     if isinstance(record.redaction_method, str):
-        record = structs.replace(record, redaction_method=mask.text(record.redaction_method)[:_LONGEST_REASON])
+        record = structs.replace(record, redaction_method=mask.text(record.redaction_method)[:_MAX_REASON])
     if all(words[name] == native[name] for name in words):
         return record
     if "reason" in words:
-        words["reason"] = words["reason"][:_LONGEST_REASON]
+        words["reason"] = words["reason"][:_MAX_REASON]
     return structs.replace(record, metadata={"weft": {**native, **words}})
 
 
-def _masked_words(record: ContextItem, mask: Masker) -> ContextItem:
-    """Mask all that somebody may have written into an item."""
+def _masked_text_fields(record: ContextItem, mask: Masker) -> ContextItem:
+    """Mask all free text of a recorded item."""
     content = mask.value(record.content)
     masked = record_text.mask_record(structs.replace(record, content=UNSET, content_mode="opaque"), mask)
-    said = structs.replace(masked, content=content, content_mode=record.content_mode)
+    result = structs.replace(masked, content=content, content_mode=record.content_mode)
     if content == record.content:
-        return said
-    return structs.replace(said, content_ref=_undigested(said.content_ref), byte_size=UNSET, token_estimate=UNSET)
+        return result
+    return structs.replace(
+        result, content_ref=_without_digest(result.content_ref), byte_size=UNSET, token_estimate=UNSET
+    )
 
 
-def _plain_facts(record: ContextItem) -> dict[str, Any]:
+def _plain_metadata(record: ContextItem) -> dict[str, Any]:
     native = record.metadata.get("weft", {})
-    facts = {name: value for name, value in native.items() if name in _PLAIN_FACTS}
-    # A message says that it has none, rather than nothing.
-    return {"weft": {**facts, "metadata": {}} if "message_id" in facts else facts}
+    fields = {name: value for name, value in native.items() if name in _PLAIN_FIELDS}
+    # A message always has a metadata object.
+    return {"weft": {**fields, "metadata": {}} if "message_id" in fields else fields}

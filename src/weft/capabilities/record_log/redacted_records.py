@@ -1,6 +1,6 @@
-"""Records that say themselves what items say: with nothing of what was redacted since, of the items or of themselves.
+"""Redaction of records that quote items (assemblies, summaries) and of the injections of such assemblies.
 
-They still name it, and say no more of it.
+Quotes of redacted items are replaced by references.
 """
 
 from __future__ import annotations
@@ -30,93 +30,92 @@ Key = tuple[str, str]
 
 _encode = msgspec.json.Encoder().encode
 _injection = msgspec.json.Decoder(ContextInjection).decode
-# What says itself what items say.
-_quoting: dict[str, Callable[[bytes], Quoting]] = {
+# Record types that quote items.
+_decoders: dict[str, Callable[[bytes], Quoting]] = {
     ContextAssembly.type: msgspec.json.Decoder(ContextAssembly).decode,
     ContextSummary.type: msgspec.json.Decoder(ContextSummary).decode,
 }
-QUOTING = tuple(_quoting)
+QUOTING = tuple(_decoders)
 
 
 async def redact_quotes(kept: Sequence[StoredRecord], records: RecordStore) -> list[StoredRecord]:
-    """Return records as they are shown: with nothing of what was redacted of the items they put together."""
+    """Apply redactions to stored records: their own, and those of the items they quote."""
     injected = {_injection(each.body).assembly_id for each in kept if each.type == ContextInjection.type}
-    quoting = [each for each in kept if each.type in _quoting]
+    quoting = [each for each in kept if each.type in _decoders]
     wanted = {(ContextAssembly.type, name) for name in injected} - {(each.type, each.record_id) for each in quoting}
     if wanted:
         quoting += await records.find_several(sorted(wanted))
-    named = {(each.type, each.record_id): items_of(_quoting[each.type](each.body)) for each in quoting}
+    named = {(each.type, each.record_id): items_of(_decoders[each.type](each.body)) for each in quoting}
     items = {item_id for of_record in named.values() for item_id in of_record}
     redacted = (await records.redactions(sorted(items))).keys() if items else frozenset()
     touched = {name for name, of_record in named.items() if not redacted.isdisjoint(of_record)}
-    hidden = _Hidden(redacted, touched, await redactions_of(named, records))
-    return [hidden.shown(each) for each in kept] if touched or hidden.themselves else list(kept)
+    redactions = _QuoteRedactions(redacted, touched, await redactions_of(named, records))
+    return [redactions.apply(each) for each in kept] if touched or redactions.of_records else list(kept)
 
 
-class _Hidden(NamedTuple):
-    """What was redacted: items, the records that quote these, and records themselves."""
+class _QuoteRedactions(NamedTuple):
+    """Redacted items, the records that quote them, and redactions of the quoting records themselves."""
 
     items: Collection[str]
     touched: Collection[Key]
-    themselves: Mapping[Key, Redaction]
+    of_records: Mapping[Key, Redaction]
 
-    def shown(self, kept: StoredRecord) -> StoredRecord:
+    def apply(self, kept: StoredRecord) -> StoredRecord:
         key = (kept.type, kept.record_id)
-        if key in self.touched or key in self.themselves:
-            return structs.replace(kept, body=_encode(self._quoting(_quoting[kept.type](kept.body), key)))
+        if key in self.touched or key in self.of_records:
+            return structs.replace(kept, body=_encode(self._redacted(_decoders[kept.type](kept.body), key)))
         if kept.type == ContextInjection.type:
             injection = _injection(kept.body)
             assembly = (ContextAssembly.type, injection.assembly_id)
-            if assembly in self.touched or assembly in self.themselves:
+            if assembly in self.touched or assembly in self.of_records:
                 return structs.replace(kept, body=_encode(without_hash(injection)))
         return kept
 
-    def _quoting(self, record: Quoting, key: Key) -> Quoting:
+    def _redacted(self, record: Quoting, key: Key) -> Quoting:
         shown = without_quotes(record, self.items) if key in self.touched else record
-        redaction = self.themselves.get(key)
+        redaction = self.of_records.get(key)
         return shown if redaction is None else redacted_record(shown, redaction)
 
 
 def redacted_record(record: Quoting, redaction: Redaction) -> Quoting:
-    """Return a summary or an assembly as it is shown since it was itself redacted."""
-    shown = _left_of(record, redaction)
+    """Apply a redaction to a summary or an assembly itself."""
+    shown = _reduced(record, redaction)
     state = cast("RedactionState", redaction.state)
-    told = {"redaction_state": state, "redaction_method": redaction.method, "redacted_by": redaction.redacted_by}
-    return structs.replace(shown, **told)
+    fields = {"redaction_state": state, "redaction_method": redaction.method, "redacted_by": redaction.redacted_by}
+    return structs.replace(shown, **fields)
 
 
-def _left_of(record: Quoting, redaction: Redaction) -> Quoting:
+def _reduced(record: Quoting, redaction: Redaction) -> Quoting:
     if redaction.state == "masked":
         return record_text.mask_record(record, Masker())
     if isinstance(record, ContextSummary):
-        return _left_of_summary(record, redaction)
-    return _left_of_assembly(record, redaction)
+        return _reduced_summary(record, redaction)
+    return _reduced_assembly(record, redaction)
 
 
-def _left_of_summary(summary: ContextSummary, redaction: Redaction) -> ContextSummary:
-    wordless = _wordless(summary)
+def _reduced_summary(summary: ContextSummary, redaction: Redaction) -> ContextSummary:
+    stripped = _without_text(summary)
     if redaction.replacement is not None:
-        return structs.replace(wordless, content=redaction.replacement, content_ref=UNSET)
-    return structs.replace(wordless, content_ref=_by_digest(summary).content_ref) if _tells(redaction) else wordless
+        return structs.replace(stripped, content=redaction.replacement, content_ref=UNSET)
+    return (
+        structs.replace(stripped, content_ref=_by_digest(summary).content_ref)
+        if redaction.state == "encrypted_ref"
+        else stripped
+    )
 
 
-def _left_of_assembly(assembly: ContextAssembly, redaction: Redaction) -> ContextAssembly:
-    wordless = _wordless(assembly)
+def _reduced_assembly(assembly: ContextAssembly, redaction: Redaction) -> ContextAssembly:
+    stripped = _without_text(assembly)
     if redaction.replacement is not None:
-        return structs.replace(wordless, ordered_blocks=(Block(kind="summary", content=redaction.replacement),))
-    if not _tells(redaction):
-        return wordless
-    blocks = zip(wordless.ordered_blocks, _by_digest(assembly).ordered_blocks, strict=True)
+        return structs.replace(stripped, ordered_blocks=(Block(kind="summary", content=redaction.replacement),))
+    if redaction.state != "encrypted_ref":
+        return stripped
+    blocks = zip(stripped.ordered_blocks, _by_digest(assembly).ordered_blocks, strict=True)
     named = tuple(structs.replace(block, content_ref=by_digest.content_ref) for block, by_digest in blocks)
-    return structs.replace(wordless, ordered_blocks=named)
+    return structs.replace(stripped, ordered_blocks=named)
 
 
-def _tells(redaction: Redaction) -> bool:
-    """Tell whether those who hold what was said may know by its digest that this is it."""
-    return redaction.state == "encrypted_ref"
-
-
-def _wordless(record: Q) -> Q:
+def _without_text(record: Q) -> Q:
     return record_text.strip_text(record_text.replace_quotes(record, lambda _: True, digests=False))
 
 
@@ -125,7 +124,7 @@ def _by_digest(record: Q) -> Q:
 
 
 async def redactions_of(named: Collection[Key], records: RecordStore) -> dict[Key, Redaction]:
-    """Return what was redacted of records that are named by their types and ids."""
+    """Return the redactions of records given by type and id."""
     found: dict[Key, Redaction] = {}
     for kind in (ITEM, *QUOTING):
         ids = sorted(record_id for record_type, record_id in named if record_type == kind)
@@ -134,23 +133,23 @@ async def redactions_of(named: Collection[Key], records: RecordStore) -> dict[Ke
     return found
 
 
-def without_quotes(record: Quoting, hidden: Collection[str]) -> Quoting:
-    """Return an assembly or a summary of some items that names them, and does not say what they say."""
+def without_quotes(record: Quoting, redacted_ids: Collection[str]) -> Quoting:
+    """Replace the quotes of redacted items in an assembly or a summary by references."""
     if isinstance(record, ContextSummary):
-        return _wordless(record)
-    of_all = not _ids(record.source_item_refs).isdisjoint(hidden)
+        return _without_text(record)
+    of_all = not _ids(record.source_item_refs).isdisjoint(redacted_ids)
 
     def is_quote(part: Block | ContextSummary) -> bool:
         if not isinstance(part, Block):
             return False
-        # What does not say whose words it has may have those of every item the whole is made of.
-        return not _ids(part.item_refs).isdisjoint(hidden) or (of_all and not part.item_refs)
+        # A block without item refs may quote any source item of the assembly.
+        return not _ids(part.item_refs).isdisjoint(redacted_ids) or (of_all and not part.item_refs)
 
     return record_text.replace_quotes(record, is_quote, digests=False)
 
 
 def without_hash(injection: ContextInjection) -> ContextInjection:
-    """Return an injection that does not give away what was shown: the rest of it being known, its hash would."""
+    """Remove the hash of an injection: with the rest of the text known, redacted parts could be guessed from it."""
     ref = injection.final_ref
     named = structs.replace(ref, digest=UNSET) if isinstance(ref, Link) else ref
     return structs.replace(injection, hash=UNSET, final_ref=named)

@@ -1,4 +1,4 @@
-"""Resolving a source ref: what its source says now, as its caller may read it, and what became of the passage there."""
+"""Operation records.resolve: finds the passage of a source ref in the current text of its source."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -44,7 +44,6 @@ from weft.kernel.transactions import Transactions
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Version
 
-T = TypeVar("T")
 Content = Annotated[str, msgspec.Meta(max_length=4 * 2**20)]
 _WORD = "[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*"
 MediaType = Annotated[
@@ -52,62 +51,64 @@ MediaType = Annotated[
 ]
 _ENTRY = re.compile(r"board://([^/?#]+)/([^/?#]+)(?:\?([^#]*))?\Z")
 _MESSAGE = re.compile(r"session://([^/?#]+)#message-([0-9]{1,15})\Z")
-_GONE = "The source is not there (any more), or not for you."
-# Threads of its own: those that all share are for what is soon done.
-_COMPARING = ThreadPoolExecutor(max_workers=2, thread_name_prefix="weft-resolve")
-_NO_TEXT = "This is where many items come from, and no text: name one of them, as in board://SESSION/KEY."
+_GONE = "The source does not exist (any more), or you may not read it."
+# A separate pool: the shared threads are for short work.
+_RESOLVE_POOL = ThreadPoolExecutor(max_workers=2, thread_name_prefix="weft-resolve")
+_NO_TEXT = "This source holds many items and has no text: name one of them, as in board://SESSION/KEY."
 _item = msgspec.json.Decoder(ContextItem).decode
 _source_ref = msgspec.json.Decoder(ContextSourceRef).decode
 
 
 class SourceElsewhere(Rejected):
-    """The source is none that Weft keeps."""
+    """Weft does not store this source."""
 
     code = "SOURCE_ELSEWHERE"
-    hint = "Weft fetches nothing from elsewhere: read the source yourself and send what it says now as against."
+    hint = "Weft does not fetch external sources: read the source yourself and send its current text as 'against'."
     related = ("context_records",)
 
 
 class ResolveSource(Request):
-    """Which source ref, and what its source says now if Weft does not know that."""
+    """A source ref, and the current text of its source unless Weft stores it."""
 
     source_id: Annotated[
-        RecordId | None, msgspec.Meta(description="A source ref that was recorded, or an address as below.")
+        RecordId | None, msgspec.Meta(description="Id of a recorded source ref, or a URI as listed under against.")
     ] = None
-    source_ref: Annotated[dict[str, Any] | None, msgspec.Meta(description="Or a source ref itself.")] = None
+    source_ref: Annotated[
+        dict[str, Any] | None, msgspec.Meta(description="The source ref itself, instead of source_id.")
+    ] = None
     against: Annotated[
         Content | None,
         msgspec.Meta(
-            description="What the source says now. May be left out for what Weft keeps: board://SESSION/KEY (with "
-            "?version=N, ?branch=NAME), session://SESSION#message-N, knowledge://DOMAIN/DOCUMENT and ids of items.",
+            description="The current text of the source. Not needed for sources that Weft stores: board://SESSION/KEY "
+            "(with ?version=N, ?branch=NAME), session://SESSION#message-N, knowledge://DOMAIN/DOCUMENT, item ids.",
         ),
     ] = None
     media_type: Annotated[
-        MediaType | None, msgspec.Meta(description="What that is, such as text/html; told by itself if left out.")
+        MediaType | None, msgspec.Meta(description="Media type of that text, such as text/html. Default: detected.")
     ] = None
     session_id: OfSession = None
 
 
 class SourceResolved(PassageResolution, kw_only=True):
-    """What became of the passage that a source ref means."""
+    """Where the passage of a source ref is now."""
 
     source_id: str
     uri: str
 
 
-class _Said(NamedTuple):
-    """What a source says now; if nothing, ``why`` not."""
+class _SourceText(NamedTuple):
+    """The current text of a source, or the reason why there is none."""
 
     text: str | None
     media_type: str | None = None
-    why: str = _GONE
+    missing_reason: str = _GONE
 
 
-class _Asked(NamedTuple):
-    """What is to be resolved, and against what."""
+class _ResolutionInput(NamedTuple):
+    """A source ref and the text to resolve it against."""
 
     ref: ContextSourceRef
-    said: _Said
+    source: _SourceText
 
 
 @operation(
@@ -127,30 +128,32 @@ async def resolve_source(
     markup: MarkupReader,
     retriever: Retriever,
 ) -> SourceResolved:
-    """Find the passage that a source ref means in what its source says now: exact, moved or lost.
+    """Find the passage of a source ref in the current text of its source: exact, moved or lost.
 
-    Exact only if it is where it was and says what it said. Nothing is fetched from outside Weft.
+    Exact means the same text at the same position. Weft fetches nothing from outside.
     """
-    given = _given(request)
-    ref, said = await lookups.read(actor, lambda finder: _asked(request, given, finder))
-    if said.text is None and request.against is None:
-        # Documents and memories are no records of anything that happened.
-        said = said._replace(text=await retriever.libraries.read(actor, lambda library: text_at(ref.uri, library)))
-    if said.text is None:
-        return _told(ref, lost(said.why))
-    # Outside of any transaction: comparing takes as long as the source is long.
+    given = _request_ref(request)
+    ref, source = await lookups.read(actor, lambda finder: _resolution_input(request, given, finder))
+    if source.text is None and request.against is None:
+        # Documents and memories are not records; they are read through search.
+        source = source._replace(text=await retriever.libraries.read(actor, lambda library: text_at(ref.uri, library)))
+    if source.text is None:
+        return _resolved(ref, lost(source.missing_reason))
+    # Outside of any transaction: the time grows with the length of the source.
     loop = asyncio.get_running_loop()
-    return _told(ref, await loop.run_in_executor(_COMPARING, resolve, ref, said.text, said.media_type, markup))
+    return _resolved(
+        ref, await loop.run_in_executor(_RESOLVE_POOL, resolve, ref, source.text, source.media_type, markup)
+    )
 
 
-def _told(ref: ContextSourceRef, resolution: PassageResolution) -> SourceResolved:
+def _resolved(ref: ContextSourceRef, resolution: PassageResolution) -> SourceResolved:
     return SourceResolved(source_id=ref.source_id, uri=ref.uri, **structs.asdict(resolution))
 
 
-def _given(request: ResolveSource) -> ContextSourceRef | None:
-    """Return the source ref that a request brings with it."""
+def _request_ref(request: ResolveSource) -> ContextSourceRef | None:
+    """Parse and validate the source ref of the request."""
     if (request.source_id is None) == (request.source_ref is None):
-        raise InvalidInput("source_ref: give either source_id or source_ref", field="source_ref")
+        raise InvalidInput("source_ref: pass either source_id or source_ref", field="source_ref")
     if request.source_ref is None:
         return None
     try:
@@ -158,44 +161,46 @@ def _given(request: ResolveSource) -> ContextSourceRef | None:
     except Misfit as error:
         path = f"source_ref{error.path.removeprefix('$')}"
         raise InvalidInput(f"{path}: {error.reason}", field=path) from None
-    assert isinstance(record, ContextSourceRef)  # noqa: S101 - of the type that was asked for
+    assert isinstance(record, ContextSourceRef)  # noqa: S101 - check_record checks the type
     return record
 
 
-async def _asked(request: ResolveSource, given: ContextSourceRef | None, finder: RecordFinder) -> _Asked:
+async def _resolution_input(
+    request: ResolveSource, given: ContextSourceRef | None, finder: RecordFinder
+) -> _ResolutionInput:
     look = await finder.look(request.session_id)
-    if given is None and _is_address(request.source_id or ""):
-        return await _addressed(request, look)
-    ref = given or await _recorded(request.source_id or "", look)
+    if given is None and _is_weft_uri(request.source_id or ""):
+        return await _uri_input(request, look)
+    ref = given or await _recorded_ref(request.source_id or "", look)
     if request.against is not None:
-        return _Asked(ref, _Said(request.against, request.media_type))
-    said = await _said_now(ref.uri, look)
-    return _Asked(ref, said._replace(media_type=request.media_type or said.media_type))
+        return _ResolutionInput(ref, _SourceText(request.against, request.media_type))
+    source = await _current_text(ref.uri, look)
+    return _ResolutionInput(ref, source._replace(media_type=request.media_type or source.media_type))
 
 
-async def _addressed(request: ResolveSource, look: RecordLookup) -> _Asked:
-    """Return what is at an address of Weft itself: it means whatever stands there, so it is exact unless it is gone."""
+async def _uri_input(request: ResolveSource, look: RecordLookup) -> _ResolutionInput:
+    """Resolve a URI of Weft itself: it has no digest, so its current text counts as exact."""
     uri = request.source_id or ""
-    said = await _said_now(uri, look)
+    source = await _current_text(uri, look)
     ref = ContextSourceRef(
         schema_version=SCHEMA_VERSION,
         source_id=uri,
         uri=uri,
         source_kind="weft_item",
-        digest=UNSET if said.text is None else digest_of(said.text),
+        digest=UNSET if source.text is None else digest_of(source.text),
     )
-    if request.against is None or said.text is None:
-        return _Asked(ref, said)
-    return _Asked(ref, _Said(request.against, request.media_type))
+    if request.against is None or source.text is None:
+        return _ResolutionInput(ref, source)
+    return _ResolutionInput(ref, _SourceText(request.against, request.media_type))
 
 
-def _is_address(source_id: str) -> bool:
-    """Tell whether an id says itself where its source is: Weft gives such ids to nothing else."""
+def _is_weft_uri(source_id: str) -> bool:
+    """Tell whether an id is a URI or item id of Weft, which are reserved."""
     is_uri = _ENTRY.match(source_id) or _MESSAGE.match(source_id) or EngineSourceId.parse(source_id)
     return is_uri is not None or is_engine_item(source_id)
 
 
-async def _recorded(source_id: str, look: RecordLookup) -> ContextSourceRef:
+async def _recorded_ref(source_id: str, look: RecordLookup) -> ContextSourceRef:
     kind = ContextSourceRef.type
     found = await look.record(RecordRef(kind, source_id, StoredRecordId(kind, source_id)))
     if found is None:
@@ -204,25 +209,25 @@ async def _recorded(source_id: str, look: RecordLookup) -> ContextSourceRef:
     return _source_ref(found.body)
 
 
-async def _said_now(uri: str, look: RecordLookup) -> _Said:
-    """Return what a source that Weft keeps says now, as the caller may read it."""
+async def _current_text(uri: str, look: RecordLookup) -> _SourceText:
+    """Return the current text of a source that Weft stores and the caller may read."""
     if EngineSourceId.parse(uri) is not None:
-        return _Said(None, why=_NO_TEXT)
+        return _SourceText(None, missing_reason=_NO_TEXT)
     if is_address_of_document(uri):
-        return _Said(None)
+        return _SourceText(None)
     entry, message = _ENTRY.match(uri), _MESSAGE.match(uri)
     if entry is not None:
         name = await _entry(entry[1], entry[2], _query(entry[3] or ""), look)
-        return _Said(None) if name is None else _of_item(await look.record(parse_item_id(str(name))))
+        return _SourceText(None) if name is None else _of_item(await look.record(parse_item_id(str(name))))
     item_id = uri if message is None else str(MessageItemId(message[1], int(message[2])))
     named = parse_item_id(item_id)
     if isinstance(named.origin, StoredRecordId):
-        raise SourceElsewhere(f"Weft does not keep what '{uri[:200]}' says.", uri=uri[:200])
+        raise SourceElsewhere(f"Weft does not store the source '{uri[:200]}'.", uri=uri[:200])
     return _of_item(await look.record(named))
 
 
 async def _entry(session_id: str, key: str, query: dict[str, str], look: RecordLookup) -> VersionId | None:
-    """Return the version of a board's key that an address means: the one that stands, or an earlier one of its life."""
+    """Return the version of a board key: the current one, or the numbered one of its current incarnation."""
     timelines, lines = look.finder.timelines, look.finder.lines
     line_id = line_name(line_of(session_id), query.get("branch"))
     with contextlib.suppress(NotFound):
@@ -238,26 +243,28 @@ async def _entry(session_id: str, key: str, query: dict[str, str], look: RecordL
 
 
 async def _named(line_id: str, version: Version, look: RecordLookup) -> VersionId:
-    """Return what a version is called on the line that it was made on, which may be what a branch came from."""
+    """Return the id of a version on the line where it was made: a branch inherits versions of its parent."""
     past = await look.finder.lines.past(line_id, version.seq)
     change = version.change
     return VersionId(past[0].line_id if past else line_id, change.key, change.life, change.version)
 
 
-def _of_item(found: FoundRecord | None) -> _Said:
+def _of_item(found: FoundRecord | None) -> _SourceText:
     if found is None:
-        return _Said(None)
+        return _SourceText(None)
     if found.redaction is not None and found.text is None:
-        return _Said(None, why=f"What it says was redacted ({found.redaction.state}).")
+        return _SourceText(None, missing_reason=f"Its content was redacted ({found.redaction.state}).")
     if found.text is None:
-        return _Said(None, why="What it said is not kept here (any more); send it as against if you have it.")
+        return _SourceText(
+            None, missing_reason="Its content is not stored (any more); if you have it, send it as 'against'."
+        )
     media_type = _item(found.body).mime_type
-    return _Said(found.text, media_type if isinstance(media_type, str) else None)
+    return _SourceText(found.text, media_type if isinstance(media_type, str) else None)
 
 
 def _query(text: str) -> dict[str, str]:
     query = dict(parse_qsl(text, keep_blank_values=True))
     version = query.get("version", "1")
-    if query.keys() - {"version", "branch"} or not (version.isascii() and version.isdigit() and len(version) < 16):  # noqa: PLR2004 - as many digits as a number keeps
-        raise InvalidInput("uri: an entry takes version=NUMBER and branch=NAME", field="source_ref.uri")
+    if query.keys() - {"version", "branch"} or not (version.isascii() and version.isdigit() and len(version) < 16):  # noqa: PLR2004 - fits a 64-bit integer
+        raise InvalidInput("uri: only version=NUMBER and branch=NAME are allowed", field="source_ref.uri")
     return query

@@ -1,4 +1,4 @@
-"""Showing one record: what it says, what an item says, which records name it and what was redacted of it."""
+"""Operation records.show: one record with its content, the records that reference it, and its redaction."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ _item = msgspec.json.Decoder(ContextItem).decode
 
 
 class ShowRecord(Request):
-    """Which record, and how much of it."""
+    """The record to show."""
 
     record_id: RecordId
     type: Annotated[
-        RecordType | None, msgspec.Meta(description="Its type; needed only if records of several types have this id.")
+        RecordType | None, msgspec.Meta(description="Its type; needed only if records of several types share the id.")
     ] = None
     with_content: Annotated[
-        bool, msgspec.Meta(description="Also what an item says that is kept by reference, if you may read it.")
+        bool, msgspec.Meta(description="Include an item's content even if it is stored by reference.")
     ] = False
     session_id: OfSession = None
 
 
 class ReferencingRecord(Response):
-    """A record that names the item."""
+    """A record that references the item."""
 
     type: str
     id: str
@@ -58,7 +58,7 @@ class ReferencingRecord(Response):
 
 
 class RedactionInfo(Response):
-    """What was redacted, how and by whom; why is for admins to know."""
+    """A redaction; only admins see the reason."""
 
     state: str
     method: str
@@ -68,9 +68,9 @@ class RedactionInfo(Response):
 
 
 class RecordShown(Response):
-    """One record. ``content`` is what an item says, ``base64`` the same if that is no text.
+    """One record. ``content`` is an item's content, ``base64`` the same if it is not text.
 
-    Who recorded it, and when, is told of records that are kept as such; all others follow from what they are about.
+    ``recorded_by``, ``recorded_at``, ``changed_at`` and ``seq`` are set for stored records only, not for derived ones.
     """
 
     type: str
@@ -79,7 +79,7 @@ class RecordShown(Response):
     digest: str | None = None
     content: Any = msgspec.UNSET
     base64: bytes | None = None
-    named_by: tuple[ReferencingRecord, ...] = ()
+    referenced_by: tuple[ReferencingRecord, ...] = ()
     redaction: RedactionInfo | None = None
     recorded_by: str | None = None
     recorded_at: datetime | None = None
@@ -98,32 +98,32 @@ class RecordShown(Response):
     errors=(RecordNotFound, SessionNotFound),
 )
 async def show_record(request: ShowRecord, finder: RecordFinder) -> RecordShown:
-    """Look at one record by its id, whether it is kept as such or follows from what the engine keeps.
+    """Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.
 
-    Of an item it also says which records name it, and what was redacted of it; what was redacted is not shown.
+    For an item, the answer includes the records that reference it and its redaction; redacted content is not shown.
     """
     look = await finder.look(request.session_id)
     found = await _find(request, look)
     shown = _shown(found, finder.actor)
-    if found.named.type != ContextItem.type:
+    if found.ref.type != ContextItem.type:
         return shown
     return msgspec.structs.replace(
         shown,
-        named_by=await _naming(found, look),
+        referenced_by=await _referencing(found, look),
         **(await _content(found, finder) if request.with_content else {}),
     )
 
 
 async def _find(request: ShowRecord, look: RecordLookup) -> FoundRecord:
     found: list[FoundRecord] = []
-    for named in (await _derived(request.record_id, look), _kept(request.record_id)):
-        wanted = [each for each in named if request.type in {None, each.type}]
+    for refs in (await _derived(request.record_id, look), _stored(request.record_id)):
+        wanted = [each for each in refs if request.type in {None, each.type}]
         found = found or [each for each in await look.records(wanted) if each is not None]
     if len(found) > 1:
         raise InvalidInput(
-            "type: records of several types have this id; say which one you mean",
+            "type: records of several types have this id; pass the type",
             field="type",
-            types=[each.named.type for each in found],
+            types=[each.ref.type for each in found],
         )
     if not found:
         shown = request.record_id[:100]
@@ -132,38 +132,38 @@ async def _find(request: ShowRecord, look: RecordLookup) -> FoundRecord:
 
 
 async def _derived(record_id: str, look: RecordLookup) -> list[RecordRef]:
-    """Return what an id means that the engine itself has given."""
+    """Return the derived records with this id."""
     candidates = (parse_item_id(record_id), parse_surface_id(record_id), parse_source_id(record_id))
     derived = [each for each in candidates if not isinstance(each.origin, StoredRecordId)]
-    return derived or await _told(record_id, look)
+    return derived or await _of_events(record_id, look)
 
 
-def _kept(record_id: str) -> list[RecordRef]:
-    """Return records of every type that can have an id; what was imported keeps the one that it had."""
+def _stored(record_id: str) -> list[RecordRef]:
+    """Return candidates of every type: imported records keep ids that Weft would otherwise derive."""
     return [RecordRef(kind, record_id, StoredRecordId(kind, record_id)) for kind in RECORD_TYPES]
 
 
-async def _told(record_id: str, look: RecordLookup) -> list[RecordRef]:
-    """Return what an event of the log is called by this id: itself, or what a pull put together and showed."""
+async def _of_events(record_id: str, look: RecordLookup) -> list[RecordRef]:
+    """Return the records with this id that belong to an event: the event itself, or the assembly of a pull."""
     finder, pull = look.finder, PullId.parse(record_id)
     if pull is not None:
-        moment = EventQuery(session_id=pull.session_id, subject=pull.owner, since=pull.at, until=pull.at + 1)
-        events = [recorded for recorded in await finder.events.find(moment, 0, 10) if look.may_be_told(recorded)]
+        at_pull = EventQuery(session_id=pull.session_id, subject=pull.owner, since=pull.at, until=pull.at + 1)
+        events = [recorded for recorded in await finder.events.find(at_pull, 0, 10) if look.may_see_event(recorded)]
         named = {each.id: each for recorded in events for each in records_of_event(recorded)}
         return [named[record_id]] if record_id in named else []
     number = event_seq_of(record_id, await look.source())
     if number is None:
         return []
-    events = [recorded for recorded in await finder.events.numbered([number]) if look.may_be_told(recorded)]
-    of_events = await look.named_in(events, events=True)
+    events = [recorded for recorded in await finder.events.numbered([number]) if look.may_see_event(recorded)]
+    of_events = await look.records_of(events, events=True)
     return [each for named in of_events for each in named if each.id == record_id]
 
 
 def _shown(found: FoundRecord, actor: Actor) -> RecordShown:
-    kept = found.kept
+    kept = found.stored
     return RecordShown(
-        type=found.named.type,
-        id=found.named.id,
+        type=found.ref.type,
+        id=found.ref.id,
         record=msgspec.json.decode(found.body),
         digest=found.digest,
         redaction=None if found.redaction is None else _redaction(found.redaction, actor),
@@ -184,25 +184,25 @@ def _redaction(redaction: Redaction, actor: Actor) -> RedactionInfo:
     )
 
 
-async def _naming(found: FoundRecord, look: RecordLookup) -> tuple[ReferencingRecord, ...]:
-    """Return the records that name an item, but for itself, as far as the caller may see them."""
-    naming = await look.finder.records.of_item(found.named.id)
-    others = [kept for kept in naming if (kept.type, kept.record_id) != (found.named.type, found.named.id)]
+async def _referencing(found: FoundRecord, look: RecordLookup) -> tuple[ReferencingRecord, ...]:
+    """Return the other records that reference an item and that the caller may read."""
+    referencing = await look.finder.records.of_item(found.ref.id)
+    others = [kept for kept in referencing if (kept.type, kept.record_id) != (found.ref.type, found.ref.id)]
     shown = [kept for kept in others if await look.may_read(kept)]
     return tuple(ReferencingRecord(type=kept.type, id=kept.record_id, seq=kept.seq) for kept in shown)
 
 
 async def _content(found: FoundRecord, finder: RecordFinder) -> dict[str, Any]:
-    """Return what an item says, if that is here: of what the engine keeps, or of what was recorded with it."""
+    """Return an item's content, if it is available."""
     is_redacted = found.redaction is not None and found.redaction.state != "none"
-    if found.kept is None or is_redacted:
+    if found.stored is None or is_redacted:
         return {} if found.text is None else {"content": found.text}
     item = _item(found.body)
-    content = await stored_content(item, found.kept.session_id, finder.records)
-    return {} if content is None else _said(content, item)
+    content = await stored_content(item, found.stored.session_id, finder.records)
+    return {} if content is None else _decoded(content, item)
 
 
-def _said(content: bytes, item: ContextItem) -> dict[str, Any]:
+def _decoded(content: bytes, item: ContextItem) -> dict[str, Any]:
     if isinstance(item.content_ref, Link) and item.content_ref.kind == JSON_CONTENT:
         return {"content": msgspec.json.decode(content)}
     try:

@@ -357,7 +357,7 @@ class ExportCollector:
         look = await self.sources.finder.look(None if self.session is None else self.session.session_id)
         named = [
             (each, recorded.readable_by)
-            for recorded, of_event in zip(told, await look.named_in(told, events=False), strict=True)
+            for recorded, of_event in zip(told, await look.records_of(told, events=False), strict=True)
             for each in of_event
             if isinstance(each.origin, PullOrigin | VersionOrigin)
         ]

@@ -72,7 +72,7 @@ def _render_record(shown: RecordShown) -> str:
         "changed": cell(shown.changed_at),
         "digest": shown.digest or "",
         "redaction": _redaction(shown),
-        "named by": ", ".join(f"{each.type} {harmless(each.id)}" for each in shown.named_by),
+        "referenced by": ", ".join(f"{each.type} {harmless(each.id)}" for each in shown.referenced_by),
     }
     title = click.style(f"{shown.type} {harmless(shown.id)}", fg="yellow")
     record = msgspec.json.format(msgspec.json.encode(shown.record), indent=2).decode()
