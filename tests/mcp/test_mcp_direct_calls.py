@@ -14,6 +14,7 @@ from mcp.client.client import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from support.team import soon
+from weft.kernel.guards import Guard, GuardedCall
 from weft.transports.http.application import HttpApplication
 
 if TYPE_CHECKING:
@@ -466,9 +467,13 @@ async def test_a_call_holds_its_connection_open_and_starts_its_idle_time_anew(wo
         key = world.planner.credential
         transport = lane.application.mcp._manager._server_instances[await lane.connection(key)]
         during = []
-        world.app.guards.append(
-            lambda *_: during.append((transport._requests_in_flight, transport.idle_scope.deadline))
-        )
+
+        class Watch(Guard):
+            async def before(self, call: GuardedCall) -> Any:
+                during.append((transport._requests_in_flight, transport.idle_scope.deadline))
+                return call.request
+
+        world.app.guards.install(Watch())
         early = transport.idle_scope.deadline = asyncio.get_running_loop().time() + 60
         assert (await lane.call(key, LEGACY, {"action": "list_keys", "session_id": "$"})).status_code == 200
         assert during == [(1, float("inf"))]

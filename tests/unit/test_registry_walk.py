@@ -24,9 +24,9 @@ each_operation = pytest.mark.parametrize("operation", list(REGISTRY), ids=lambda
 def test_every_need_of_every_operation_is_met(tmp_path: Path) -> None:
     container = App(Settings(data_dir=str(tmp_path)))._container
     for operation in REGISTRY:
-        container.prepare(operation.needs)
-        if operation.prepare is not None:
-            container.prepare(operation.prepare.needs)
+        preparation = operation.prepare.needs if operation.prepare is not None else ()
+        for need in (*operation.needs, *preparation):
+            assert container.source(need)
 
 
 @each_operation

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,7 +13,7 @@ from weft.app.allowed_operations import RegisteredOffers
 from weft.app.audit_writer import Auditor
 from weft.app.authentication import Authenticator
 from weft.app.caches import Cache, CacheFigures
-from weft.app.dispatch import CallContext, Dispatcher
+from weft.app.dispatch import CallContext, Dispatcher, authorise
 from weft.app.event_feed import LiveFeed
 from weft.app.injection import Container, Singletons
 from weft.app.metrics import Metrics
@@ -29,8 +30,8 @@ from weft.app.transfer import Transfers
 from weft.app.uploads import Uploads
 from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.agent_context.model import ContextLimits
-from weft.capabilities.events.model import SESSION_END_EVENTS
-from weft.capabilities.events.operations import ReadEvents
+from weft.capabilities.events.model import SESSION_END_EVENTS, EventPage
+from weft.capabilities.events.operations import Events, ReadEvents
 from weft.capabilities.knowledge.document_operations import DocumentWrites
 from weft.capabilities.knowledge.quotas import KnowledgeLimits
 from weft.capabilities.knowledge.sources.model import HookRefused
@@ -53,6 +54,7 @@ from weft.jobs.source_sync import SourceSyncJob
 from weft.jobs.webhook_delivery import WebhookDelivery
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
+from weft.kernel.guards import GuardedCall, Guards
 from weft.kernel.operation import RateClass
 from weft.providers.documents.reader import IsolatedDocumentReader
 from weft.providers.embedders.factory import configured_embedders
@@ -70,8 +72,7 @@ from weft.storage.sql.unit_of_work import CallerTransactions
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from weft.app.dispatch import Guard
-    from weft.capabilities.events.model import EventFilter, EventPage
+    from weft.capabilities.events.model import EventFilter
     from weft.capabilities.knowledge.sources.hooks import HookAnswer
     from weft.kernel.clock import Clock
     from weft.kernel.identity import Actor
@@ -96,7 +97,6 @@ class App:
         self.registry = all_operations()
         self.metrics = Metrics(self.clock)
         self.caches = CacheFigures()
-        self.guards: list[Guard] = []
         self.database = connect(settings.storage_url)
         self.measuring = MetricsSnapshot(self.database, self.metrics, self.caches, self.clock)
         self.tenants = Tenants(self.database, self.clock)
@@ -105,6 +105,7 @@ class App:
         self._tally = BufferedTally()
         self._feed = LiveFeed(self.database)
         self._auditor = Auditor(self.database, self.clock)
+        self.guards = Guards(self._auditor)
         self._objects = Objects(self.database, connect_objects(settings), self.clock)
         self._codec = JwtCodec()
         self._container = Container(self.database, self.clock)
@@ -118,8 +119,12 @@ class App:
             container=self._container,
             guards=self.guards,
         )
-        self.transfers = Transfers(self.database, self._container, self._dispatcher, settings.import_limit_mb)
-        self.uploads = Uploads(self._dispatcher, CallerTransactions(self.database, self._container, DocumentWrites))
+        self.transfers = Transfers(
+            self.database, self._container, self._dispatcher, self.guards, settings.import_limit_mb
+        )
+        self.uploads = Uploads(
+            self._dispatcher, self.guards, CallerTransactions(self.database, self._container, DocumentWrites)
+        )
         self.pruner = HistoryPruner(JobRunner(self.database, self.clock), self._container)
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
@@ -157,6 +162,7 @@ class App:
             self.database,
             self.clock,
             self._container,
+            self.guards,
             NamedFolders(settings.readable_folders),
             settings.fetch_private_hosts.split(),
         )
@@ -222,7 +228,7 @@ class App:
 
     async def identify(self, arrival: CallContext) -> Actor:
         """Return who is calling, for faces that must know before there is an operation."""
-        return await self._dispatcher.identify(arrival, now=True)
+        return await self._dispatcher.identify(arrival, fresh=True)
 
     async def follow(self, arrival: CallContext, interest: EventFilter, after: int | None) -> AsyncIterator[EventPage]:
         """Yield pages of events, an empty one as a sign of life when nothing happens.
@@ -322,9 +328,19 @@ class App:
             personal=interest.personal,
             after=after,
         )
-        return await self._dispatcher.permitted(
-            self.registry["events.read"],
-            actor,
-            lambda: request,
-            lambda _: self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on),
-        )
+        operation = self.registry["events.read"]
+        try:
+            authorise(operation, actor)
+            call = await self.guards.before(GuardedCall(operation, request, actor, "follow"))
+            page = await self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on)
+            return await self._guarded_page(call, page) if self.guards else page
+        except WeftError as error:
+            await self._dispatcher.audit_denial(operation, actor, error)
+            raise
+
+    async def _guarded_page(self, call: GuardedCall, page: EventPage) -> EventPage:
+        """Let guards see a page as the answer of events.read; they may drop or change events."""
+        answer = await self.guards.after(call, Events(events=page.events, next_after=page.reached))
+        shown = {event.seq: event for event in answer.events}
+        kept = [recorded for recorded in page.recorded if recorded.event.seq in shown]
+        return EventPage([replace(recorded, event=shown[recorded.event.seq]) for recorded in kept], page.reached)

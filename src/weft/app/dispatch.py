@@ -1,6 +1,6 @@
-"""The one path of every call, whichever face it came by.
+"""The path of every call, from every interface.
 
-authenticate → tenant → rate limit → authorise → validate → guard → transaction (state, history, audit, event) → meter
+identify → rate limit → authorise → parse → guard → run (transaction: state, history, audit, event) → guard → meter
 """
 
 from __future__ import annotations
@@ -8,11 +8,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
-from msgspec import structs
+from msgspec.structs import replace
 from opentelemetry import trace
 
 from weft.app.injection import CallScope
@@ -22,13 +21,14 @@ from weft.capabilities.access.operations import AuthenticateAgent
 from weft.capabilities.sessions.model import ALL_SESSIONS
 from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.errors import AuthenticationError, InternalError, InvalidApiKey, PermissionDenied, WeftError
+from weft.kernel.guards import GuardedCall
 from weft.kernel.operation import Audience, Effect, RateClass
 from weft.storage.sql.access import SqlAccessStore
 from weft.storage.sql.database import AccessChanged, Scope
 from weft.storage.sql.unit_of_work import log_changes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from opentelemetry.context import Context
@@ -38,25 +38,22 @@ if TYPE_CHECKING:
     from weft.app.injection import Container
     from weft.app.metrics import Metrics
     from weft.app.rate_limits import RateLimits
+    from weft.kernel.guards import EntryPoint, Guards
     from weft.kernel.identity import Actor
-    from weft.kernel.operation import Operation, Request, Response
+    from weft.kernel.operation import Operation
     from weft.storage.sql.database import Database, Transaction
 
-    Guard = Callable[[Actor, Operation, Request], None]
-    Work = Callable[[Actor, Any], Awaitable[Any]]
-
-T = TypeVar("T")
 
 _log = logging.getLogger("weft.calls")
 _tracer = trace.get_tracer("weft")
-_TRIES = 5
+_MAX_TRIES = 5
 _no_span = contextlib.nullcontext()
 
 
 class CallContext(msgspec.Struct, frozen=True):
-    """How a call came in: with which credential, from where if it came over a network, and as a part of what.
+    """Where a call comes from: its credential, its network peer and its correlation ids.
 
-    ``sampled`` is whether the trace it is part of is kept where it began.
+    ``sampled`` is the sampling flag of the trace it is part of.
     """
 
     credential: Credential | None
@@ -65,11 +62,19 @@ class CallContext(msgspec.Struct, frozen=True):
     sampled: bool = True
 
     def __repr__(self) -> str:
-        return f"Arrival(peer={self.peer!r})"  # a credential has no place in a log or a traceback
+        return f"CallContext(peer={self.peer!r})"  # keeps the credential out of logs and tracebacks
+
+
+class Handler(Protocol):
+    """Runs a call in place of its operation, for content that streams in or out."""
+
+    async def run(self, call: GuardedCall) -> Any:  # noqa: ANN401 - a response of the operation
+        """Return the answer. Called again if the caller's access rules changed meanwhile."""
+        ...
 
 
 class Dispatcher:
-    """Performs operations. Nothing else opens a transaction on a caller's behalf."""
+    """Performs operations for callers."""
 
     def __init__(
         self,
@@ -80,7 +85,7 @@ class Dispatcher:
         auditor: Auditor,
         metrics: Metrics,
         container: Container,
-        guards: Sequence[Guard],
+        guards: Guards,
     ) -> None:
         self._database = database
         self._callers = callers
@@ -88,27 +93,27 @@ class Dispatcher:
         self._auditor = auditor
         self._metrics = metrics
         self._container = container
-        self._arguments: dict[tuple[type, ...], Callable[[CallScope], list[Any]]] = {}
         self._guards = guards
 
     async def call(
         self,
         operation: Operation,
         raw: Mapping[str, Any],
-        arrival: CallContext,
+        context: CallContext,
         *,
-        strict: bool,
-        work: Work | None = None,
-    ) -> Any:  # noqa: ANN401 - the operation's response, or what the work gives
-        """Perform an operation for whoever the credential proves the caller to be; by other ``work`` if it is given."""
+        strict: bool = True,
+        entry: EntryPoint = "call",
+        handler: Handler | None = None,
+    ) -> Any:  # noqa: ANN401 - the operation's response
+        """Perform an operation for the caller that the credential proves, and meter it."""
         started = time.perf_counter()
         outcome, actor = "ok", None
         try:
-            with _span(operation, arrival):
+            with _span(operation, context):
                 if operation.audience is Audience.ANONYMOUS:
-                    return await self._perform_anonymously(operation, raw, arrival, strict=strict)
-                actor = await self.identify(arrival)
-                return await self._perform(operation, raw, arrival, actor, strict=strict, work=work)
+                    return await self._perform_anonymously(operation, raw, context, strict=strict)
+                actor = await self.identify(context)
+                return await self._perform(operation, raw, context, actor, strict=strict, entry=entry, handler=handler)
         except WeftError as error:
             outcome = error.code
             raise
@@ -117,160 +122,154 @@ class Dispatcher:
             _log.exception("operation failed", extra={"fields": {"operation": operation.name}})
             raise InternalError from error
         finally:
-            seconds = time.perf_counter() - started
             session_id = raw.get("session_id")
             named = session_id if isinstance(session_id, str) and session_id != ALL_SESSIONS else None
-            self._metrics.record(operation, outcome, seconds, actor, named)
-
-    async def identify(self, arrival: CallContext, *, now: bool = False) -> Actor:
-        """Return who is calling; ``now`` if there will be no transaction to find out that this has changed.
-
-        A credential that proves nobody is put on record, and may be tried only so often.
-        """
-        if arrival.credential is None:
-            raise AuthenticationError
-        identify = self._callers.identify_now if now else self._callers.identify
-        try:
-            return await identify(arrival.credential)
-        except AuthenticationError as error:
-            await self._rates.check(RateClass.AUTHENTICATION, arrival.peer)
-            with contextlib.suppress(AuthenticationError):
-                tenant = self._callers.claimed_tenant(arrival.credential)
-                await self._auditor.denied(tenant, None, "authenticate", error)
-            raise
-
-    def forget(self, arrival: CallContext) -> None:
-        """Look the caller up again before its next call."""
-        if arrival.credential is not None:
-            self._callers.forget(arrival.credential)
-
-    async def permitted(
-        self,
-        operation: Operation,
-        actor: Actor,
-        ask: Callable[[], Request],
-        work: Callable[[Request], Awaitable[T]],
-    ) -> T:
-        """Do the work if the caller may have it done; if not, put the refusal on record."""
-        try:
-            authorise(operation, actor)
-            request = ask()
-            for guard in self._guards:
-                guard(actor, operation, request)
-            return await work(request)
-        except WeftError as error:
-            if error.denial:
-                await self._auditor.denied(actor.tenant, actor, operation.name, error)
-            raise
+            self._metrics.record(operation, outcome, time.perf_counter() - started, actor, named)
 
     async def _perform(
         self,
         operation: Operation,
         raw: Mapping[str, Any],
-        arrival: CallContext,
+        context: CallContext,
         actor: Actor,
         *,
         strict: bool,
-        work: Work | None,
+        entry: EntryPoint,
+        handler: Handler | None,
     ) -> Any:  # noqa: ANN401 - as above
+        """Rate limit, authorise, parse, guard, run, guard; again from authorising if access rules changed meanwhile."""
         await self._rates.check(operation.rate, actor.tenant, actor.principal_id)
-        for _ in range(_TRIES):
-            acting = actor if arrival.correlation is UNRELATED else structs.replace(actor, during=arrival.correlation)
-            scope = Scope(actor.tenant, actor.epoch)
-            run = partial(work, acting) if work else partial(self._run, operation, acting, scope)
+        for _ in range(_MAX_TRIES):
             try:
-                return await self.permitted(operation, actor, partial(operation.parse, raw, strict=strict), run)
+                authorise(operation, actor)
+                request = operation.parse(raw, strict=strict)
+                acting = actor if context.correlation is UNRELATED else replace(actor, during=context.correlation)
+                call = GuardedCall(operation, request, acting, entry)
+                if self._guards:
+                    call = await self._guards.before(call)
+                answer = await (handler.run(call) if handler else self._run(call, Scope(actor.tenant, actor.epoch)))
+                return await self._guards.after(call, answer) if self._guards else answer
             except AccessChanged:
-                self.forget(arrival)
-                actor = await self.identify(arrival)
+                self.forget(context)
+                actor = await self.identify(context)
+            except WeftError as error:
+                await self.audit_denial(operation, actor, error)
+                raise
         raise AuthenticationError("Your access is being changed right now; try again.")
 
     async def _perform_anonymously(
-        self, operation: Operation, raw: Mapping[str, Any], arrival: CallContext, *, strict: bool
-    ) -> Response:
-        """Perform what needs no credential beside the API key in the request itself."""
+        self, operation: Operation, raw: Mapping[str, Any], context: CallContext, *, strict: bool
+    ) -> Any:  # noqa: ANN401 - as above
+        """Parse, rate limit, guard, run, guard: for a caller whose only credential is the API key in the request."""
         request = operation.parse({"api_key": "", **raw}, strict=strict)
-        assert isinstance(request, AuthenticateAgent)  # noqa: S101 - the one operation for those without a credential
+        assert isinstance(request, AuthenticateAgent)  # noqa: S101 - the one operation for callers without a credential
         key = parse_key(request.api_key)
         if key is None:
-            await self._rates.check(operation.rate, arrival.peer)
+            await self._rates.check(operation.rate, context.peer)
             raise InvalidApiKey
         await self._rates.check(operation.rate, key.tenant, key.key_id)
         try:
-            return await self._run(operation, None, Scope(key.tenant), request)
+            call = await self._guards.before(GuardedCall(operation, request, None))
+            return await self._guards.after(call, await self._run(call, Scope(key.tenant)))
         except WeftError as error:
             if isinstance(error, AuthenticationError):
-                # Whoever guesses is slowed down by address, so that no agent can be locked out by its neighbours.
-                await self._rates.check(operation.rate, arrival.peer)
+                # Guesses are limited by address, so that no agent can be locked out by its neighbours.
+                await self._rates.check(operation.rate, context.peer)
             if error.denial:
                 await self._auditor.denied(
                     key.tenant, None, operation.name, error, target=request.agent_id, key_id=key.key_id
                 )
             raise
 
-    def _builder(self, needs: tuple[type, ...]) -> Callable[[CallScope], list[Any]]:
-        builder = self._arguments.get(needs)
-        if builder is None:
-            builder = self._arguments[needs] = self._container.prepare(needs)
-        return builder
+    async def identify(self, context: CallContext, *, fresh: bool = False) -> Actor:
+        """Return the caller; ``fresh`` checks for changed access rules, for those who open no transaction that does.
 
-    async def _run(self, operation: Operation, actor: Actor | None, scope: Scope, request: Request) -> Response:
-        arguments = self._builder(operation.needs)
+        A credential that is not accepted is audited, and limited by address.
+        """
+        if context.credential is None:
+            raise AuthenticationError
+        identify = self._callers.identify_now if fresh else self._callers.identify
+        try:
+            return await identify(context.credential)
+        except AuthenticationError as error:
+            await self._rates.check(RateClass.AUTHENTICATION, context.peer)
+            with contextlib.suppress(AuthenticationError):
+                tenant = self._callers.claimed_tenant(context.credential)
+                await self._auditor.denied(tenant, None, "authenticate", error)
+            raise
+
+    def forget(self, context: CallContext) -> None:
+        """Look the caller up again before its next call."""
+        if context.credential is not None:
+            self._callers.forget(context.credential)
+
+    async def audit_denial(self, operation: Operation, actor: Actor, error: WeftError) -> None:
+        if error.denial:
+            await self._auditor.denied(actor.tenant, actor, operation.name, error)
+
+    async def _run(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
+        operation, request = call.operation, call.request
         if operation.prepare is not None:
-            build = self._builder(operation.prepare.needs)
-            await operation.prepare.run(request, *build(CallScope(actor, None)))
-        if operation.effect in {Effect.OWN_TRANSACTIONS, Effect.WAIT}:
-            response: Response = await operation.run(request, *arguments(CallScope(actor, None)))
-            return response
-        if operation.effect is Effect.READ:
-            if operation.audited and actor is not None:
-                # On record before anything is shown.
-                await self._database.write(scope, lambda tx: self._auditor.trail(tx, actor).record(operation, request))
-            return await self._database.read(
-                scope,
-                lambda tx: operation.run(request, *arguments(CallScope(actor, tx))),
-                heavy=operation.heavy(request),
+            prepared = self._container.arguments(operation.prepare.needs, CallScope(call.actor, None))
+            await operation.prepare.run(request, *prepared)
+        if operation.effect is Effect.WRITE:
+            return await self._write(call, scope)
+        if operation.effect is not Effect.READ:
+            return await operation.run(
+                request, *self._container.arguments(operation.needs, CallScope(call.actor, None))
             )
+        if operation.audited and (actor := call.actor) is not None:
+            # Committed before anything is shown.
+            await self._database.write(scope, lambda tx: self._auditor.trail(tx, actor).record(operation, request))
+        return await self._database.read(
+            scope,
+            lambda tx: operation.run(request, *self._container.arguments(operation.needs, CallScope(call.actor, tx))),
+            heavy=operation.heavy(request),
+        )
 
-        async def work(transaction: Transaction) -> tuple[Response, Transaction]:
-            result = await operation.run(request, *arguments(CallScope(actor, transaction)))
+    async def _write(self, call: GuardedCall, scope: Scope) -> Any:  # noqa: ANN401 - as above
+        operation, request = call.operation, call.request
+
+        async def work(transaction: Transaction) -> tuple[Any, Transaction]:
+            arguments = self._container.arguments(operation.needs, CallScope(call.actor, transaction))
+            answer = await operation.run(request, *arguments)
             if operation.audited:
-                # Who came without a credential has by now proved to be the agent that the token was issued to.
-                who = actor or await identify_local(result.agent_id, SqlAccessStore(transaction))
-                await self._auditor.trail(transaction, who).record(operation, request, result)
-            return result, transaction
+                # A caller without a credential has by now proved to be the agent that the token was issued to.
+                actor = call.actor or await identify_local(answer.agent_id, SqlAccessStore(transaction))
+                await self._auditor.trail(transaction, actor).record(operation, request, answer)
+            return answer, transaction
 
-        response, done = await self._database.write(scope, work)
+        answer, done = await self._database.write(scope, work)
         if done.access_changed:
-            # Every transaction checks the epoch anyway; this also stops what comes before one, such as connecting.
+            # Every transaction checks the epoch anyway; this also covers what runs without one, such as connecting.
             self._callers.forget_tenant(done.tenant)
         log_changes(scope, done.published)
-        return response
+        return answer
 
 
-def _span(operation: Operation, arrival: CallContext) -> AbstractContextManager[object]:
-    # Without a tracer installed, even an empty span would cost as much as a small query, and so would the public
-    # way to ask whether there is one.
+def _span(operation: Operation, context: CallContext) -> AbstractContextManager[object]:
+    # Without a tracer installed, even an empty span costs as much as a small query, and so does the public API that
+    # tells whether there is one.
     if trace._TRACER_PROVIDER is None:  # noqa: SLF001
         return _no_span
-    # An error's text may quote what was sent, and values have no place in a trace.
+    # The text of an error may quote values, which do not belong in a trace.
     return _tracer.start_as_current_span(
-        operation.name, _trace_of(arrival), record_exception=False, set_status_on_exception=False
+        operation.name, _parent_of(context), record_exception=False, set_status_on_exception=False
     )
 
 
-def _trace_of(arrival: CallContext) -> Context | None:
-    """Return the trace that a call came with, unless this process is in it already."""
-    during, current = arrival.correlation, trace.get_current_span().get_span_context()
+def _parent_of(context: CallContext) -> Context | None:
+    """Return the trace context that a call came with, unless this process is in that trace already."""
+    during, current = context.correlation, trace.get_current_span().get_span_context()
     if during.trace_id is None or during.span_id is None or int(during.trace_id, 16) == current.trace_id:
         return None
-    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if arrival.sampled else trace.TraceFlags.DEFAULT)
+    flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if context.sampled else trace.TraceFlags.DEFAULT)
     given = trace.SpanContext(int(during.trace_id, 16), int(during.span_id, 16), is_remote=True, trace_flags=flags)
     return trace.set_span_in_context(trace.NonRecordingSpan(given))
 
 
 def authorise(operation: Operation, actor: Actor) -> None:
-    """Decide for every face. Hiding an operation is not forbidding it; this is."""
+    """Raise PermissionDenied unless the actor may call the operation. Interfaces hide operations; this forbids them."""
     if operation.permission is not None and operation.permission not in actor.permissions:
         raise PermissionDenied(
             f"'{operation.tool}' needs the permission '{operation.permission}'.",
@@ -280,6 +279,6 @@ def authorise(operation: Operation, actor: Actor) -> None:
     if operation.audience is Audience.NOT_SUBAGENTS and actor.is_subagent:
         raise PermissionDenied(
             f"'{operation.tool}' is for orchestrators and humans, not for sub-agents.",
-            hint="Leave this to the orchestrator that started you; go on with the session you were given.",
+            hint="Leave this to the orchestrator that started you, and continue in the session you were given.",
             related=("get_usage_guidance",),
         )

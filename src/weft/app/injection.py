@@ -86,7 +86,7 @@ from weft.storage.sql.unit_of_work import CallerTransactions
 from weft.storage.sql.webhooks import SqlWebhookStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from weft.storage.sql.database import Database, Transaction
 
@@ -197,6 +197,7 @@ class Container:
 
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database = database
+        self._needs: dict[tuple[type, ...], list[Source]] = {}
         self._sources: dict[Any, Source] = {
             Actor: lambda call: call.actor,
             AuditTrail: lambda call: CallAuditTrail(call.transaction, call.known_actor, clock),
@@ -216,10 +217,12 @@ class Container:
         built: N = self.source(need)(CallScope(actor, transaction))
         return built
 
-    def prepare(self, needs: Iterable[type]) -> Callable[[CallScope], list[Any]]:
-        """Return a function from a call to the arguments after the request."""
-        sources = [self.source(need) for need in needs]
-        return lambda call: [source(call) for source in sources]
+    def arguments(self, needs: tuple[type, ...], call: CallScope) -> list[Any]:
+        """Return the arguments of an operation after its request."""
+        sources = self._needs.get(needs)
+        if sources is None:
+            sources = self._needs[needs] = [self.source(need) for need in needs]
+        return [source(call) for source in sources]
 
     def source(self, need: Any) -> Source:  # noqa: ANN401 - a type, or a generic alias
         """Return the function that builds a need for a call."""

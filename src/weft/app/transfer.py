@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from typing import BinaryIO
 
-    from weft.app.dispatch import CallContext, Dispatcher, Work
+    from weft.app.dispatch import CallContext, Dispatcher
     from weft.capabilities.transfer.export import ContextExported, ExportFormat, PreparedExport
     from weft.capabilities.transfer.export_collector import ExportSink
     from weft.capabilities.transfer.validate_bundle import BundleReport
     from weft.kernel.events import StoredEvent
+    from weft.kernel.guards import GuardedCall, Guards
     from weft.kernel.identity import Actor
-    from weft.kernel.operation import Operation
     from weft.storage.sql.database import Database
     from weft.storage.sql.unit_of_work import Injector
 
@@ -86,59 +86,55 @@ class AuditedImports(msgspec.Struct, frozen=True):
 class Transfers:
     """What leaves and what comes in, as text or as a stream."""
 
-    def __init__(self, database: Database, injector: Injector, dispatcher: Dispatcher, import_limit_mb: int) -> None:
+    def __init__(
+        self,
+        database: Database,
+        injector: Injector,
+        dispatcher: Dispatcher,
+        guards: Guards,
+        import_limit_mb: int,
+    ) -> None:
         self._exports = CallerTransactions(database, injector, AuditedExports)
         self._imports = CallerTransactions(database, injector, AuditedImports)
         self._dispatcher = dispatcher
+        self._guards = guards
         self._limit = import_limit_mb * _MEBIBYTE
 
     @asynccontextmanager
-    async def send(self, raw: dict[str, Any], arrival: CallContext) -> AsyncIterator[ExportFile]:
-        """Export into a file for whoever may."""
+    async def send(self, raw: dict[str, Any], context: CallContext) -> AsyncIterator[ExportFile]:
+        """Export into a temporary file."""
         with tempfile.TemporaryFile(prefix="weft-export-") as file:
-
-            async def work(actor: Actor, request: ExportContext) -> ExportFile:
-                return ExportFile(file, await self._export(actor, request, file), request.format)
-
-            export: ExportFile = await self._called(export_context, raw, arrival, work)
+            export = _ExportHandler(self, file)
+            facts: ContextExported = await self._dispatcher.call(
+                export_context, raw, context, entry="export", handler=export
+            )
             file.seek(0)
-            yield export
+            yield ExportFile(file, facts, export.format)
 
     async def receive(
-        self, raw: dict[str, Any], arrival: CallContext, chunks: AsyncIterator[bytes], *, strict: bool = True
+        self, raw: dict[str, Any], context: CallContext, chunks: AsyncIterator[bytes], *, strict: bool = True
     ) -> ContextImported:
-        """Import what arrives from whoever may."""
+        """Import a bundle that arrives in chunks, through a temporary file."""
         with tempfile.TemporaryFile(prefix="weft-import-") as file:
-
-            async def work(actor: Actor, request: ImportContext) -> ContextImported:
-                # What was taken in before the caller's access changed is still here.
-                async for chunk in chunks:
-                    file.write(chunk)
-                    if file.tell() > self._limit:
-                        raise ContentTooLarge(
-                            f"The bundle is larger than {self._limit // _MEBIBYTE} MiB.",
-                            hint="Export less at once; whoever runs Weft can allow more with WEFT_IMPORT_LIMIT_MB.",
-                            limit_bytes=self._limit,
-                        )
-                return await self._import(actor, request, file)
-
-            whole = {**raw, "bundle": ""}
-            told: ContextImported = await self._called(import_context, whole, arrival, work, strict=strict)
-            return told
+            handler = _ImportHandler(self, file, self._guards, chunks, self._limit)
+            imported: ContextImported = await self._dispatcher.call(
+                import_context, {**raw, "bundle": ""}, context, strict=strict, entry="import", handler=handler
+            )
+            return imported
 
     async def export_text(self, actor: Actor, request: ExportContext) -> ContextExported:
         file = io.BytesIO()
-        told = await self._export(actor, request, file, most_bytes=MAX_TEXT_BYTES)
-        return structs.replace(told, bundle=file.getvalue().decode())
+        exported = await self.export_to(actor, request, file, most_bytes=MAX_TEXT_BYTES)
+        return structs.replace(exported, bundle=file.getvalue().decode())
 
     async def import_text(self, actor: Actor, request: ImportContext) -> ContextImported:
         try:
             content = request.bundle.encode()
         except UnicodeEncodeError:
             raise InvalidInput("bundle: not valid text (it holds half of a surrogate pair)", field="bundle") from None
-        return await self._import(actor, request, io.BytesIO(content))
+        return await self.import_from(actor, request, io.BytesIO(content))
 
-    async def _export(
+    async def export_to(
         self, actor: Actor, request: ExportContext, file: BinaryIO, most_bytes: int | None = None
     ) -> ContextExported:
         # Drop what an attempt wrote that failed because the caller's access changed.
@@ -154,7 +150,7 @@ class Transfers:
             room.open()
             return await asyncio.to_thread(finish_export, export, events, sink)
 
-    async def _import(self, actor: Actor, request: ImportContext, file: BinaryIO) -> ContextImported:
+    async def import_from(self, actor: Actor, request: ImportContext, file: BinaryIO) -> ContextImported:
         bundle = await asyncio.to_thread(validate_bundle, file, request.expected_digest)
         if request.dry_run:
             return await self._imports.read(
@@ -162,10 +158,50 @@ class Transfers:
             )
         return await self._imports.write(actor, lambda tx: tx.take(bundle, file, request))
 
-    async def _called(
-        self, operation: Operation, raw: dict[str, Any], arrival: CallContext, work: Work, *, strict: bool = True
-    ) -> Any:  # noqa: ANN401 - what the work gives
-        return await self._dispatcher.call(operation, raw, arrival, strict=strict, work=work)
+
+class _ExportHandler:
+    """Writes an export into a file."""
+
+    def __init__(self, transfers: Transfers, file: BinaryIO) -> None:
+        self._transfers = transfers
+        self._file = file
+        self.format: ExportFormat = "ndjson"
+
+    async def run(self, call: GuardedCall) -> ContextExported:
+        assert call.actor is not None  # noqa: S101 - exports need a credential
+        self.format = call.request.format
+        return await self._transfers.export_to(call.actor, call.request, self._file)
+
+
+class _ImportHandler:
+    """Receives a bundle into a file and imports it; what was received is kept for a second run."""
+
+    def __init__(
+        self, transfers: Transfers, file: BinaryIO, guards: Guards, chunks: AsyncIterator[bytes], limit: int
+    ) -> None:
+        self._transfers = transfers
+        self._file = file
+        self._guards = guards
+        self._chunks = chunks
+        self._limit = limit
+        self._is_received = False
+
+    async def run(self, call: GuardedCall) -> ContextImported:
+        assert call.actor is not None  # noqa: S101 - imports need a credential
+        if not self._is_received:
+            await self._receive(call)
+            self._is_received = True
+        return await self._transfers.import_from(call.actor, call.request, self._file)
+
+    async def _receive(self, call: GuardedCall) -> None:
+        async for chunk in self._guards.stream(call, self._chunks):
+            self._file.write(chunk)
+            if self._file.tell() > self._limit:
+                raise ContentTooLarge(
+                    f"The bundle is larger than {self._limit // _MEBIBYTE} MiB.",
+                    hint="Export less at once; the operator can raise the limit with WEFT_IMPORT_LIMIT_MB.",
+                    limit_bytes=self._limit,
+                )
 
 
 class _Room:

@@ -1,4 +1,4 @@
-"""Documents that arrive as they are, larger than a call may be: on the path that every call takes."""
+"""Documents that are uploaded as a stream of bytes, on the path of every call."""
 
 from __future__ import annotations
 
@@ -6,45 +6,55 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.knowledge.document_content import check_size, packed
-from weft.capabilities.knowledge.document_operations import (
-    AddDocument,
-    Prepared,
-    about_of,
-    add_document,
-    described,
-)
+from weft.capabilities.knowledge.document_operations import Prepared, about_of, add_document, described
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from weft.app.dispatch import CallContext, Dispatcher
-    from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentWrites
-    from weft.kernel.identity import Actor
+    from weft.capabilities.knowledge.document_operations import AddDocument, DocumentPut, DocumentWrites
+    from weft.kernel.guards import GuardedCall, Guards
     from weft.kernel.transactions import Transactions
 
 
 class Uploads:
-    """Takes in documents a chunk at a time, up to the largest there may be."""
+    """Receives documents in chunks, up to the largest allowed."""
 
-    def __init__(self, dispatcher: Dispatcher, writes: Transactions[DocumentWrites]) -> None:
+    def __init__(self, dispatcher: Dispatcher, guards: Guards, writes: Transactions[DocumentWrites]) -> None:
         self._dispatcher = dispatcher
+        self._guards = guards
         self._writes = writes
 
-    async def receive(self, raw: dict[str, Any], arrival: CallContext, chunks: AsyncIterator[bytes]) -> DocumentPut:
-        """Put the document that arrives, for whoever may."""
-        content = bytearray()
-
-        async def work(actor: Actor, request: AddDocument) -> DocumentPut:
-            # What was taken in before the caller's access changed is still here.
-            async for chunk in chunks:
-                content.extend(chunk)
-                check_size(len(content))
-            kept = await asyncio.to_thread(packed, bytes(content))
-            prepared = Prepared(request.document_id, about_of(request), kept)
-            put = await self._writes.write(actor, lambda tx: tx.put_all(add_document, request.domain, [prepared]))
-            return described(*put)
-
-        told: DocumentPut = await self._dispatcher.call(
-            add_document, {**raw, "text": ""}, arrival, strict=False, work=work
+    async def receive(self, raw: dict[str, Any], context: CallContext, chunks: AsyncIterator[bytes]) -> DocumentPut:
+        upload = _Upload(self._guards, self._writes, chunks)
+        put: DocumentPut = await self._dispatcher.call(
+            add_document, {**raw, "text": ""}, context, strict=False, entry="upload", handler=upload
         )
-        return told
+        return put
+
+
+class _Upload:
+    """One document being received; what was received is kept for a second run."""
+
+    def __init__(self, guards: Guards, writes: Transactions[DocumentWrites], chunks: AsyncIterator[bytes]) -> None:
+        self._guards = guards
+        self._writes = writes
+        self._chunks = chunks
+        self._content: bytes | None = None
+
+    async def run(self, call: GuardedCall) -> DocumentPut:
+        request: AddDocument = call.request
+        assert call.actor is not None  # noqa: S101 - uploads need a credential
+        if self._content is None:
+            self._content = await self._received(call)
+        content = await asyncio.to_thread(packed, self._content)
+        prepared = Prepared(request.document_id, about_of(request), content)
+        put = await self._writes.write(call.actor, lambda tx: tx.put_all(add_document, request.domain, [prepared]))
+        return described(*put)
+
+    async def _received(self, call: GuardedCall) -> bytes:
+        content = bytearray()
+        async for chunk in self._guards.stream(call, self._chunks):
+            content.extend(chunk)
+            check_size(len(content))
+        return bytes(content)

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from msgspec import structs
 
 from weft.capabilities.knowledge.document_content import check_size, content_of, packed
-from weft.capabilities.knowledge.document_operations import about_of
+from weft.capabilities.knowledge.document_operations import AddDocument, about_of, add_document
 from weft.capabilities.knowledge.documents import About
 from weft.capabilities.knowledge.model import LARGEST_DOCUMENT_BYTES, DocumentTooLarge
 from weft.capabilities.knowledge.quotas import QuotaExceeded
@@ -32,6 +32,7 @@ from weft.jobs.lease import Lease, LeaseLost
 from weft.jobs.periodic import attempt
 from weft.kernel.clock import to_micros
 from weft.kernel.errors import InvalidInput, Unavailable, WeftError
+from weft.kernel.guards import GuardedCall
 from weft.kernel.ids import is_name
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.knowledge_sources import SqlSourceStore, sources_to_look_at
@@ -40,10 +41,12 @@ from weft.storage.sql.unit_of_work import SystemTransactions, logged_write
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from weft.capabilities.knowledge.document_operations import NewDocument
     from weft.capabilities.knowledge.sources.hooks import HookBody, SignedCall
     from weft.capabilities.knowledge.sources.model import File, Kind
     from weft.capabilities.knowledge.sources.store import Fetcher, Folders
     from weft.kernel.clock import Clock
+    from weft.kernel.guards import EntryPoint, Guards
     from weft.kernel.identity import Actor
     from weft.storage.sql.database import Database, Transaction
     from weft.storage.sql.knowledge_sources import DueSource
@@ -88,7 +91,13 @@ class SourceSyncJob:
     """Keeps the domains of every tenant up to date with their sources, in this process while no other does the same."""
 
     def __init__(
-        self, database: Database, clock: Clock, injector: Injector, folders: Folders, private_hosts: Sequence[str]
+        self,
+        database: Database,
+        clock: Clock,
+        injector: Injector,
+        guards: Guards,
+        folders: Folders,
+        private_hosts: Sequence[str],
     ) -> None:
         self._database = database
         self._clock = clock
@@ -97,6 +106,7 @@ class SourceSyncJob:
         self._known_fetcher: Fetcher | None = None
         self._sources = SystemTransactions(database, injector, SourceSync)
         self._injector = injector
+        self._guards = guards
         self._wake = asyncio.Event()
         self._served: dict[_Key, asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(_AT_ONCE)
@@ -260,9 +270,8 @@ class SourceSyncJob:
             return _Look(Synced(removed=removed), "")
         if fetched.content is None:
             return _Look(Synced(unchanged=1), fetched.seen)
-        content = await asyncio.to_thread(packed, fetched.content)
-        known = KnownFile(source.prefix, content.size, self._now(), content.digest)
-        item = SourceItem(known, About(media_type=fetched.media_type), content)
+        file = KnownFile(source.prefix, len(fetched.content), self._now(), "")
+        item = await self._admitted(lease.tenant, source, file, About(media_type=fetched.media_type), fetched.content)
         done = await self._supplied(lease, source, lambda supply: supply.put(source, [item]))
         # What was not taken is to be given again.
         return _Look(done, "" if done.failed else fetched.seen)
@@ -274,11 +283,32 @@ class SourceSyncJob:
             check_name(name)
             check_size(file.size)
             content = await self._folders.read(tenant, source, file.path, LARGEST_DOCUMENT_BYTES)
-            made = await asyncio.to_thread(packed, content)
         except (OSError, WeftError) as error:
             reason = error.message if isinstance(error, WeftError) else "It cannot be read."
             return SourceItem(KnownFile(name, file.size, file.changed_at, "", reason))
-        return SourceItem(KnownFile(name, file.size, file.changed_at, made.digest), content=made)
+        known = KnownFile(name, file.size, file.changed_at, "")
+        return await self._admitted(tenant, source, known, About(), content)
+
+    async def _admitted(self, tenant: str, source: Source, file: KnownFile, about: About, content: bytes) -> SourceItem:
+        """Return a document as guards admit it; one that they refuse is noted with the reason."""
+        try:
+            about, content = await self._guarded(tenant, source, file.document_id, about, content, "sync")
+        except WeftError as error:
+            return SourceItem(structs.replace(file, error=error.message))
+        made = await asyncio.to_thread(packed, content)
+        return SourceItem(structs.replace(file, digest=made.digest), about, made)
+
+    async def _guarded(
+        self, tenant: str, source: Source, document_id: str, about: About, content: bytes, entry: EntryPoint
+    ) -> tuple[About, bytes]:
+        if not self._guards:
+            return about, content
+        maker = await self._sources.read(tenant, lambda sources: sources.maker(source))
+        if isinstance(maker, str):
+            raise Stopped(maker)
+        request = AddDocument(domain=source.domain, document_id=document_id, text="", **structs.asdict(about))
+        admitted, content = await self._guards.admit(GuardedCall(add_document, request, maker, entry), content)
+        return about_of(admitted), content
 
     async def _supplied(self, lease: Lease, source: Source, work: Callable[[Supply], Awaitable[T]]) -> T:
         """Do something with the rights that whoever made the source has now."""
@@ -297,10 +327,18 @@ class SourceSyncJob:
 
     async def _take_in(self, tenant: str, source: Source, call: SignedCall, brought: HookBody) -> HookAnswer:
         """Put what a signed call brings, with the rights of whoever made the source."""
-        items = await asyncio.to_thread(_items, source, brought)
+        items = [await self._hooked(tenant, source, document) for document in brought.documents]
         removed = [f"{source.prefix}{name}" for name in brought.removed]
         work = partial(Supply.take_in, source=source, call=call, items=items, removed=removed)
         return await logged_write(self._database, Scope(tenant), lambda tx: self._as_maker(tx, source, work))
+
+    async def _hooked(self, tenant: str, source: Source, document: NewDocument) -> SourceItem:
+        name = f"{source.prefix}{document.document_id}"
+        check_name(name)
+        content = await asyncio.to_thread(content_of, document.text, document.content)
+        about, content = await self._guarded(tenant, source, name, about_of(document), content, "hook")
+        made = await asyncio.to_thread(packed, content)
+        return SourceItem(KnownFile(name, made.size, 0, made.digest), about, made)
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
@@ -324,16 +362,6 @@ def _reason_of(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"it cannot be read: {error.strerror or type(error).__name__}"
     return str(error) if isinstance(error, Stopped) else f"something went wrong inside Weft: {type(error).__name__}"
-
-
-def _items(source: Source, brought: HookBody) -> list[SourceItem]:
-    items = []
-    for document in brought.documents:
-        content = packed(content_of(document.text, document.content))
-        name = f"{source.prefix}{document.document_id}"
-        check_name(name)
-        items.append(SourceItem(KnownFile(name, content.size, 0, content.digest), about_of(document), content))
-    return items
 
 
 def _in_groups(files: Sequence[File]) -> list[list[File]]:
