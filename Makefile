@@ -1,7 +1,7 @@
 # Two commands do everything on a machine with Python 3.11+, pip and make:
 #   make run    set up, play the demo, and keep serving what it made
-#   make test   set up, and run every test
-# The others: make check, bench, evals, conformance, docs.
+#   make test   set up, and run the tests
+# The others: make test-full, check, bench, evals, conformance, docs.
 
 PYTHON ?= python3
 VENV   := .venv
@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP     = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check format bench evals conformance docs lock clean
+.PHONY: help run test test-full check format bench evals conformance docs lock clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 4
@@ -27,9 +27,13 @@ $(VENV)/.development: $(VENV)/.runtime
 run: $(VENV)/.runtime
 	$(BIN)/weft demo --stay --data-dir $${WEFT_DATA_DIR:-weft-data}
 
-# One worker a core. Tests need nothing but loopback.
+# One worker a core. Tests need no network but loopback. Most run on one of the two databases, with few examples.
 test: $(VENV)/.development
 	$(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+
+# Every test on both databases, with many examples.
+test-full: $(VENV)/.development
+	WEFT_TEST_DATABASES=all $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 check: $(VENV)/.development
 	$(BIN)/ruff format --check .

@@ -1,4 +1,4 @@
-"""What every test can ask for: both databases, a clock that can be moved, and a world of agents."""
+"""Fixtures for all tests: a database of each kind, a clock that tests move, and a tenant with agents."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ import secrets
 import shutil
 from typing import TYPE_CHECKING
 
+import asyncpg
 import pytest
 
+from support.database_choice import KINDS, on_chosen_database, runs_everything
 from support.databases import (
-    Emptied,
-    connect_quickly,
+    EmptiedDatabase,
+    PoolCache,
+    connect_without_fsync,
     new_postgres_database,
     new_sqlite_database,
     postgres_server,
@@ -26,47 +29,62 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not runs_everything(config):
+        items[:] = on_chosen_database(items)
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _nobody_waits_for_the_disk() -> Iterator[None]:
+def _no_fsync() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.storage.sql.dialects.sqlite._connect", connect_quickly)
+        patch.setattr("weft.storage.sql.dialects.sqlite._connect", connect_without_fsync)
         yield
 
 
 @pytest.fixture(scope="session")
+async def _kept_pools() -> AsyncIterator[None]:
+    """Let databases on the tests' event loop reuse connections to PostgreSQL."""
+    pools = PoolCache(asyncio.get_running_loop())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asyncpg, "create_pool", pools.create)
+        yield
+    await pools.close()
+
+
+@pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
-    """Return the address of the run's PostgreSQL server."""
+    """Return the URL of the PostgreSQL server that all workers share."""
     with postgres_server() as address:
         yield address
 
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres: str) -> str:
-    """Return the address of this worker's own database."""
+    """Return the URL of this worker's database."""
     name = f"weft_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}_{secrets.token_hex(3)}"
     return asyncio.run(new_postgres_database(postgres, name))
 
 
 @pytest.fixture(scope="session")
-def emptied(postgres_url: str) -> Iterator[Emptied]:
-    database = Emptied(postgres_url)
+def emptied(postgres_url: str, _kept_pools: None) -> Iterator[EmptiedDatabase]:
+    database = EmptiedDatabase(postgres_url)
     yield database
     database.close()
 
 
 @pytest.fixture(scope="session")
-def empty_file(tmp_path_factory: pytest.TempPathFactory, _nobody_waits_for_the_disk: None) -> Path:
-    """Return a file of SQLite with the schema in it: copying it is quicker than making another."""
+def empty_file(tmp_path_factory: pytest.TempPathFactory, _no_fsync: None) -> Path:
+    """Return a SQLite file with the schema: copying it is faster than migrating another."""
     path = tmp_path_factory.mktemp("empty") / "weft.db"
     asyncio.run(new_sqlite_database(path))
     return path
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=KINDS)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Return the address of a database with nothing in it, of both kinds in turn."""
+    """Return the URL of an empty database; support.database_choice says which tests run on both kinds."""
     if request.param == "postgres":
-        emptied: Emptied = request.getfixturevalue("emptied")
+        emptied: EmptiedDatabase = request.getfixturevalue("emptied")
         emptied.empty()
         return emptied.url
     return str(shutil.copy(request.getfixturevalue("empty_file"), tmp_path / "weft.db"))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from weft.testing import contracts
+
+pytestmark = pytest.mark.both_databases
 
 
 class TestSessionStore(contracts.SessionStoreContract):

@@ -17,6 +17,8 @@ from weft.storage.sql.connect import connect
 if TYPE_CHECKING:
     from support.world import World
 
+pytestmark = pytest.mark.both_databases
+
 
 async def test_a_postgres_that_does_not_answer_is_named(tmp_path: Path) -> None:
     app = App(Settings(database_url=f"postgresql://weft@/weft?host={tmp_path}"))

@@ -16,7 +16,7 @@ from support.world import SESSION
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.req("CE-F52"), pytest.mark.req("CE-F38")]
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F52"), pytest.mark.req("CE-F38")]
 
 
 async def lived_in(world: World) -> None:

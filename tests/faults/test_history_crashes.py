@@ -21,7 +21,12 @@ if TYPE_CHECKING:
     from support.world import World
     from weft.testing.clock import FrozenClock
 
-pytestmark = [pytest.mark.req("SC-08"), pytest.mark.req("CE-F22"), pytest.mark.req("CE-F25")]
+pytestmark = [
+    pytest.mark.both_databases,
+    pytest.mark.req("SC-08"),
+    pytest.mark.req("CE-F22"),
+    pytest.mark.req("CE-F25"),
+]
 
 PATIENCE = 60
 BOARD = f"board:{SESSION}"

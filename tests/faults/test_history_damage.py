@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from weft.capabilities.history.model import Damage
     from weft.storage.sql.database import Transaction
 
-pytestmark = pytest.mark.req("SC-08")
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("SC-08")]
 
 TRUNK, LINE, OTHER = "board:t", "board:t@draft", "board:t@other"
 META = ChangeMeta(tokens=3, readable_by=("human:*",), metadata_hash="ab")

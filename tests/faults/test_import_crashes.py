@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from support.world import World
 
-pytestmark = pytest.mark.req("AC-14")
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-14")]
 
 TABLES = (
     *("lines", "commits", "changes", "blobs", "tags", "entries", "sessions", "messages", "message_audiences"),

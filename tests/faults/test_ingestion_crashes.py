@@ -19,7 +19,7 @@ from weft.storage.sql.database import Scope
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.req("CE-F39"), pytest.mark.req("CE-F52")]
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F39"), pytest.mark.req("CE-F52")]
 
 SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
 

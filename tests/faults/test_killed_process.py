@@ -16,7 +16,7 @@ import support.writer
 if TYPE_CHECKING:
     from support.world import Caller, World
 
-pytestmark = pytest.mark.req("SC-08")
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("SC-08")]
 PATIENCE = 60
 
 

@@ -17,7 +17,7 @@ from weft.testing.embedder import WordEmbedder
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = pytest.mark.req("CE-F51", "CE-F52")
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F51", "CE-F52")]
 
 
 @pytest.fixture(autouse=True)

@@ -13,6 +13,8 @@ from weft import Weft
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.both_databases
+
 
 class CountingFile(apsw.VFSFile):
     """A file that counts how often it is forced to disk."""

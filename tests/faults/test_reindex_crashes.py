@@ -18,7 +18,7 @@ from support.processes import killed_when, process
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = pytest.mark.req("CE-F52")
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F52")]
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from support.world import World
     from weft.settings import Settings
 
-pytestmark = pytest.mark.req("AC-13")
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("AC-13")]
 
 
 @pytest.fixture

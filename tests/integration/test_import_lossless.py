@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from support.world import World
     from weft.testing.clock import FrozenClock
 
+pytestmark = pytest.mark.both_databases
+
 KEYS = st.sampled_from(["goal", "plan", "notes"])
 SECRETS = "mail bob@example.com with AKIAIOSFODNN7EXAMPLE"
 VALUES = st.one_of(

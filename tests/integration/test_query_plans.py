@@ -46,6 +46,8 @@ from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.dialects.sqlite import DIALECT
 from weft.storage.sql.dialects.sqlite_planner import teach_planner
 
+pytestmark = pytest.mark.both_databases
+
 STORES = (
     weft.storage.sql.access,
     weft.storage.sql.blobs,

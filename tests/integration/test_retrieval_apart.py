@@ -25,7 +25,13 @@ from weft.storage.sql.database import Scope
 if TYPE_CHECKING:
     from support.world import World
 
-pytestmark = [pytest.mark.req("CE-F42"), pytest.mark.req("CE-F40"), pytest.mark.req("CE-E"), pytest.mark.req("CE-F2")]
+pytestmark = [
+    pytest.mark.both_databases,
+    pytest.mark.req("CE-F42"),
+    pytest.mark.req("CE-F40"),
+    pytest.mark.req("CE-E"),
+    pytest.mark.req("CE-F2"),
+]
 
 OWN = (
     "The falcon project ships on Friday from the harbour.",

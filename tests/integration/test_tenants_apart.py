@@ -15,6 +15,8 @@ from weft.kernel.errors import InvalidInput
 if TYPE_CHECKING:
     from support.world import World
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 async def neighbours(world: World) -> World:

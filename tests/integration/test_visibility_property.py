@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from support.world import Caller, World
 
+pytestmark = pytest.mark.both_databases
+
 VISIBILITIES = ("public", "private", "agent_only", "admin_only")
 MARK = re.compile(r"mark[0-9a-f]{12}")
 

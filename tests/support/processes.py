@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import weft.storage.sql.dialects.sqlite
-from support.databases import connect_quickly
+from support.databases import connect_without_fsync
 from support.hooks import until
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ async def killed_when(running: AbstractAsyncContextManager[Running], reached: Ca
 
 
 def _live(make: Callable[[str, str, Ahead], App], url: str, data: str, ahead_seconds: int, opened: Connection) -> None:
-    weft.storage.sql.dialects.sqlite._connect = connect_quickly
+    weft.storage.sql.dialects.sqlite._connect = connect_without_fsync
     asyncio.run(_stay(make(url, data, Ahead(ahead_seconds)), opened))
 
 

@@ -1,0 +1,57 @@
+"""Which of the two databases a test runs on.
+
+Both, for tests marked ``both_databases`` and for tests of concurrency or of several processes. Every other test runs on
+one, chosen by a hash of its id so that each database gets half of them. ``WEFT_TEST_DATABASES=all`` runs every test on
+both, and so does naming a database on pytest's command line (``-k postgres``).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zlib
+from collections import Counter
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
+
+KINDS = ("sqlite", "postgres")
+_KIND = re.compile(r"(?<=[\[-])(?:sqlite|postgres)(?=[]-])")
+_CONCURRENT = frozenset({"TaskGroup", "another_app", "create_task", "gather"})
+
+
+def runs_everything(config: pytest.Config) -> bool:
+    """Return whether every test runs on both databases."""
+    chosen = [config.getoption("keyword"), *config.args]
+    return os.environ.get("WEFT_TEST_DATABASES") == "all" or any(
+        kind in part.rpartition("::")[2] for part in chosen for kind in KINDS
+    )
+
+
+def on_chosen_database(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests without those that run on the other database only."""
+    variants = Counter(_without_kind(item) for item in items)
+    return [item for item in items if variants[_without_kind(item)] < len(KINDS) or _needs_both(item) or _chosen(item)]
+
+
+def _without_kind(item: pytest.Item) -> str:
+    return _KIND.sub("*", item.nodeid, count=1)
+
+
+def _kind(item: pytest.Item) -> str | None:
+    return item.callspec.params.get("database_url") if hasattr(item, "callspec") else None
+
+
+def _needs_both(item: pytest.Item) -> bool:
+    function = getattr(item, "function", None)
+    names = function.__code__.co_names if hasattr(function, "__code__") else ()
+    return (
+        _kind(item) is None
+        or item.get_closest_marker("both_databases") is not None
+        or not _CONCURRENT.isdisjoint(names)
+    )
+
+
+def _chosen(item: pytest.Item) -> bool:
+    return _kind(item) == KINDS[zlib.crc32(_without_kind(item).encode()) % len(KINDS)]
