@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from client_code import client_files
+from lookup_tables import command_table, operation_index
 
 from weft.app.registry import all_operations
 
@@ -24,12 +25,21 @@ def main(arguments: list[str]) -> int:
     if arguments and not checking:
         print(f"usage: {Path(__file__).name} [--check]", file=sys.stderr)
         return 2
-    stale = _deal_with(_client(), checking=checking) + _deal_with(_pages(), checking=checking)
+    stale = [
+        *_deal_with(_index(), checking=checking),
+        *_deal_with(_client(), checking=checking),
+        *_deal_with(_pages(), checking=checking),
+    ]
     for path, difference in stale:
         print(f"{'out of date' if checking else 'written'}: {path}")
         if checking:
             print(difference)
     return 1 if checking and stale else 0
+
+
+def _index() -> dict[str, str]:
+    path = "src/weft/app/operation_index.py"
+    return {path: _formatted(path, operation_index(list(all_operations())))}
 
 
 def _client() -> dict[str, str]:
@@ -43,7 +53,9 @@ def _pages() -> dict[str, str]:
     from reference_pages import reference_pages  # noqa: PLC0415
     from requirements_page import requirements_page  # noqa: PLC0415
 
+    commands = "src/weft/transports/cli/command_table.py"
     return {
+        commands: _formatted(commands, command_table(list(all_operations()))),
         **schema_files(),
         "src/weft/errors.py": _formatted("src/weft/errors.py", errors_module()),
         **reference_pages(list(all_operations())),

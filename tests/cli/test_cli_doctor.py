@@ -53,7 +53,7 @@ def test_a_new_installation_is_well_and_nothing_is_made(cli: CommandLine) -> Non
 def test_a_used_installation_is_well(launch: CommandLine) -> None:
     launch.env["WEFT_PORT"] = str(free_port())
     text = launch.run("doctor").stdout
-    assert "All is well." in text
+    assert "Everything works." in text
     assert {"Schema", "Clock", "Disk", "Port", "Python"} <= {line.split()[0] for line in text.splitlines() if line}
 
 

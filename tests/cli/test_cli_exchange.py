@@ -140,14 +140,14 @@ def test_a_server_exports_and_imports_as_well(filled: CommandLine, tmp_path: Pat
 
 @pytest.mark.parametrize("part", ["--turn", "--task", "--tool-call"])
 def test_an_export_of_what_nobody_knows_says_so(filled: CommandLine, tmp_path: Path, part: str) -> None:
-    assert "is the id right?" in filled.run("export", part, "none", "-o", str(tmp_path / "bundle")).stderr
+    assert "check the id" in filled.run("export", part, "none", "-o", str(tmp_path / "bundle")).stderr
 
 
 def test_what_work_is_part_of_is_called_the_same_everywhere(filled: CommandLine, tmp_path: Path) -> None:
     filled.run("--turn", "t1", "--task", "k1", "board", "write", "plan", "in three steps")
     for part in (["--turn", "t1"], ["--task", "k1"]):
         assert [each["id"] for each in filled.json("records", "list", *part)["records"]] == ["board:launch/plan/1.1"]
-        assert "right?" not in filled.run("export", *part, "-o", str(tmp_path / "bundle")).stderr
+        assert "check the id" not in filled.run("export", *part, "-o", str(tmp_path / "bundle")).stderr
 
 
 def test_an_export_as_prov_is_known_for_what_it_is(filled: CommandLine, tmp_path: Path) -> None:
@@ -168,13 +168,13 @@ def test_policies_are_listed_with_what_they_do(filled: CommandLine) -> None:
     }
     filled.run("policy", "set", "customer", msgspec.json.encode(definition).decode())
     listed = filled.run("policy", "list").stdout
-    assert listed.startswith("standard (holds where none is named)\n  Everything you may read, without secrets.\n")
+    assert listed.startswith("standard (default)\n  Everything you may read, without secrets.\n")
     shown = listed[listed.index("customer\n") :].splitlines()
     assert shown[1:6] == [
         "  For the customer.",
-        "  for:         human:*",
-        "  content:     only by its digest",
-        "  masked:      secrets, pii",
-        "  kinds:       all but message",
+        "  for:           human:*",
+        "  content:       digest only",
+        "  masked:        secrets, pii",
+        "  kinds:         all except message",
     ]
     assert "sha256:" not in listed

@@ -29,8 +29,8 @@ def test_the_log_reads_like_a_log(board: CommandLine) -> None:
         r"^v4 [0-9a-f]{10}  20\d\d-\S+ \S+Z  human:admin\n    delete\n    - plan \(v1\)$", shown, re.MULTILINE
     )
     assert re.search(r"^v1 .*\n    kick-off \(step plan\)\n    \+ goal \(v1, \d+ tokens\)$", shown, re.MULTILINE)
-    assert board.run("history", "log", BOARD, "--limit", "2").stdout.endswith("There is more: --before-version 3\n")
-    assert board.run("history", "log", BOARD, "--before-version", "1").stdout == "Nothing was done yet.\n"
+    assert board.run("history", "log", BOARD, "--limit", "2").stdout.endswith("More: --before-version 3\n")
+    assert board.run("history", "log", BOARD, "--before-version", "1").stdout == "No commits.\n"
 
 
 def test_the_log_says_which_agent_it_was(launch: CommandLine) -> None:
@@ -47,14 +47,14 @@ def test_a_diff_looks_like_a_diff(board: CommandLine) -> None:
         "modified goal (v1 to v2, human:admin)\n@@ -1,2 +1,2 @@\n ship\n-on Friday\n+on Monday\n"
     )
     assert board.run("history", "diff", BOARD, "2", "--no-text").stdout.count("\n@@") == 0
-    assert board.run("history", "diff", BOARD, "4").stdout.endswith("Nothing differs.\n")
+    assert board.run("history", "diff", BOARD, "4").stdout.endswith("No differences.\n")
 
 
 def test_a_commit_is_shown_with_what_it_followed_and_its_names(board: CommandLine) -> None:
     board.run("history", "snapshot", BOARD, "done")
     shown = board.run("history", "show", BOARD).stdout
     parent = board.json("history", "show", BOARD, "--version", "3")["commit"]["hash"]
-    assert shown.endswith(f"    - plan (v1)\n    after {parent}\n    named done\n")
+    assert shown.endswith(f"    - plan (v1)\n    parent {parent}\n    snapshots done\n")
 
 
 def test_nothing_that_agents_wrote_reaches_the_terminal_as_a_command(launch: CommandLine) -> None:
@@ -74,8 +74,8 @@ def test_a_board_is_branched_merged_and_taken_back(board: CommandLine) -> None:
     board.run("history", "switch", BOARD)
     assert board.json("board", "read", "goal")["value"] == "ship\non Monday"
     merged = board.run("history", "merge", BOARD, f"{BOARD}@try").stdout
-    assert merged == f"Merged: {BOARD} is at v5. Taken over: goal.\n"
-    assert f"brings in {BOARD}@try v5" in board.run("history", "log", BOARD, "--limit", "1").stdout
+    assert merged == f"Merged: {BOARD} is at v5. Keys taken over: goal.\n"
+    assert f"merges {BOARD}@try v5" in board.run("history", "log", BOARD, "--limit", "1").stdout
     board.run("history", "rollback", BOARD, "4")
     assert board.json("board", "read", "goal")["value"] == "ship\non Monday"
     board.run("history", "delete-branch", BOARD, "try", "--yes")
@@ -100,10 +100,10 @@ def test_a_conflict_shows_what_every_side_says_and_how_to_decide(torn: CommandLi
     review = re.search(r"review_\w+", shown)
     assert review is not None
     said = r"20\d\d-\S+ \S+Z  human:admin"
-    assert shown.startswith(f"Not merged: both sides changed 2 keys. The review {review[0]} is open;")
+    assert shown.startswith(f"Not merged: both sides changed 2 keys. Review {review[0]} is open for a human decision.")
     for key, base, ours, theirs in (
-        ("goal", f"v2  {said}\n      ship\n      on Monday", f"v3  {said}\n      ship\n      on Tuesday", "not there"),
-        ("plan", "not there", f"v1  {said}\n      ours", f"v1  {said}\n      theirs"),
+        ("goal", f"v2  {said}\n      ship\n      on Monday", f"v3  {said}\n      ship\n      on Tuesday", "absent"),
+        ("plan", "absent", f"v1  {said}\n      ours", f"v1  {said}\n      theirs"),
     ):
         pattern = rf"^{key}\n  base    {base}\n  ours    {ours}\n  theirs  {theirs}$"
         assert re.search(pattern, shown, re.MULTILINE), shown
@@ -125,7 +125,7 @@ def test_a_merge_that_waits_for_a_human_is_no_success_to_a_program_either(torn: 
 
 
 def test_there_may_be_no_reviews(launch: CommandLine) -> None:
-    assert launch.run("history", "reviews").stdout == "There are no reviews.\n"
+    assert launch.run("history", "reviews").stdout == "No reviews.\n"
 
 
 def test_a_version_is_named_behind_its_line_or_by_option(board: CommandLine) -> None:
@@ -135,7 +135,7 @@ def test_a_version_is_named_behind_its_line_or_by_option(board: CommandLine) -> 
     assert board.json("history", "diff", BOARD, "1", "2")["to_version"] == 2
     assert board.json("history", "branch", BOARD, "early", "1")["version"] == 1
     assert "given twice" in board.run("history", "show", BOARD, "2", "--version", "3", code=2).stderr
-    assert "The same as --version." in board.run("history", "show", "--help").stdout
+    assert "Same as --version." in board.run("history", "show", "--help").stdout
 
 
 @pytest.mark.req("CE-F57")
@@ -151,7 +151,7 @@ def test_one_token_is_not_several(launch: CommandLine) -> None:
 
 def test_a_push_says_in_a_sentence_what_it_did(cli: CommandLine) -> None:
     assert cli.run("push", "limit", "null").stdout == "Pushed: v0 -> v1\n  wrote learned_knowledge/limit\n"
-    assert cli.run("push", "limit", "null").stdout == "Nothing to push: v1 says all of it already.\n"
+    assert cli.run("push", "limit", "null").stdout == "Nothing to push: v1 already contains it.\n"
     assert cli.run("push", "--remove", "limit").stdout == "Pushed: v1 -> v2\n  removed learned_knowledge/limit\n"
     for wrong in (["limit"], ["limit", "1", "--file", __file__], []):
         assert "Give a KEY" in cli.run("push", *wrong, code=2).stderr

@@ -101,8 +101,8 @@ def test_doing_it_twice_changes_nothing(cli: CommandLine) -> None:
     ("content", "reason"),
     [
         ('{"servers": {} // mine\n}', "not plain JSON"),
-        ("[]", "no object 'servers'"),
-        ('{"servers": []}', "no object 'servers'"),
+        ("[]", "its 'servers' is not an object"),
+        ('{"servers": []}', "its 'servers' is not an object"),
         ('{"servers": {"weft": {"command": "mine"}}}', "another server named 'weft'"),
     ],
 )

@@ -96,7 +96,7 @@ def test_of_a_domain_only_what_was_added_is_counted_as_waiting(cli: CommandLine,
     told = cli.run("knowledge", "add", "handbook", str(docs / "leave.md"), "--no-wait").stdout.splitlines()
     assert told == [
         "1 document in handbook.",
-        "1 of them still to be indexed: weft knowledge show-domain tells how far that is.",
+        "1 waiting to be indexed: weft knowledge show-domain shows the progress.",
     ]
 
 
@@ -174,7 +174,7 @@ def test_on_the_data_folder_a_source_is_looked_at_before_the_command_ends(
 ) -> None:
     (docs / "broken.pdf").write_bytes(b"%PDF-1.7 nothing of the kind")
     told = cli.run("knowledge", "sync-source", "handbook", followed, code=1).stdout.splitlines()
-    assert told[:2] == [f"{docs}: 2 added, 1 failed.", "1 file could not be taken:"]
+    assert told[:2] == [f"{docs}: 2 added, 1 failed.", "1 file could not be read:"]
     assert told[2].startswith("  leave.md: Someone else has put a document of this name")
     assert told[3] == "1 document could not be indexed:"
     assert told[4].startswith("  broken.pdf: The PDF is damaged")
@@ -190,14 +190,14 @@ def test_on_the_data_folder_a_source_is_looked_at_before_the_command_ends(
 
 @pytest.mark.req("CE-F43")
 def test_what_went_wrong_with_a_source_is_shown_for_people(cli: CommandLine, docs: Path, followed: str) -> None:
-    assert "to be looked at" in cli.run("knowledge", "list-sources", "handbook").stdout
+    assert "queued" in cli.run("knowledge", "list-sources", "handbook").stdout
     cli.run("knowledge", "sync-source", "handbook", followed, code=1)
     shown = cli.run("knowledge", "list-sources", "handbook").stdout
     assert "1 added, 1 failed" in shown
-    assert f"{followed} could not take 1 file:\n  leave.md: Someone else has put" in shown
+    assert f"{followed} could not read 1 file:\n  leave.md: Someone else has put" in shown
     docs.rename(docs.parent / "away")
     told = cli.run("knowledge", "sync-source", "handbook", followed, code=1).stdout
-    assert told == f"{docs} could not be looked at: There is no folder '{docs}'.\n"
+    assert told == f"{docs} could not be read: There is no folder '{docs}'.\n"
     assert f"{followed} failed: There is no folder '{docs}'." in cli.run("knowledge", "list-sources", "handbook").stdout
 
 
@@ -210,7 +210,7 @@ def test_how_often_each_source_is_looked_at_is_shown(cli: CommandLine, docs: Pat
     cli.run("knowledge", "watch", "handbook", str(docs), "--prefix", "b/", "--every", "3600")
     cli.run("knowledge", "add-source", "handbook", "hook", "--prefix", "c/")
     shown = cli.run("knowledge", "list-sources", "handbook").stdout.splitlines()[1:]
-    for line, looks in zip(shown, ("all the time", "every 3600 s", "when called"), strict=True):
+    for line, looks in zip(shown, ("watching", "every 3600 s", "when called"), strict=True):
         assert looks in line
 
 

@@ -16,7 +16,7 @@ MOMENT = r"20\d\d-\S+ \S+Z"
 
 
 def test_what_is_missing_reads_like_a_list_of_questions(launch: CommandLine) -> None:
-    assert launch.run("missing", "list").stdout == "Nothing is known to be missing.\n"
+    assert launch.run("missing", "list").stdout == "No missing context.\n"
     launch.run("missing", "report", "Who writes the notes?", "--severity", "low", "--missing-id", "missing_notes")
     launch.run(
         *("missing", "report", "Which region?", "--severity", "blocking", "--missing-id", "missing_region"),
@@ -32,14 +32,14 @@ def test_what_is_missing_reads_like_a_list_of_questions(launch: CommandLine) -> 
         r"  blocks:     deploy, migrate\n"
         r"  may be in:  document, the data policy\n"
         rf"  reported:   {MOMENT} by human:admin in launch\n"
-        rf"  asked:      {MOMENT} user_question of user \(key question_region\)\n"
+        rf"  requested:  {MOMENT} user_question from user \(key question_region\)\n"
         r"\n"
         r"low  Who writes the notes\? \(detected\)\n"
         r"  id:       missing_notes\n"
         rf"  reported: {MOMENT} by human:admin in launch\n",
         shown,
     )
-    assert launch.run("missing", "list", "--limit", "1").stdout.endswith("There is more: --after missing_region\n")
+    assert launch.run("missing", "list", "--limit", "1").stdout.endswith("More: --after missing_region\n")
     assert launch.run("missing", "list", "--severity", "high").stdout.count("?") == 1
 
 
@@ -47,17 +47,17 @@ def test_each_step_says_what_comes_next(launch: CommandLine) -> None:
     launch.run("agent", "create", "reviewer")
     said = launch.run("missing", "report", "Which region?", "--missing-id", "missing_region").stdout
     assert said == "Reported as missing_region (medium).\n"
-    assert launch.run("missing", "report", "which region?").stdout.startswith("This was asked already, as missing_regi")
+    assert launch.run("missing", "report", "which region?").stdout.startswith("Already reported as missing_regi")
     assert launch.run("missing", "request", "missing_region", "user_question").stdout == (
-        "Asked user (user_question).\n"
-        "The question is on the board as question_region; writing answer_region answers it.\n"
+        "Requested from user (user_question).\n"
+        "The question is board key question_region; writing answer_region answers it.\n"
     )
     asked = launch.run("missing", "request", "missing_region", "peer_task", "--agent-id", "reviewer").stdout
-    assert asked.endswith("The task is message 1; an answer to it settles the question.\n")
-    assert launch.run("missing", "request", "missing_region", "retrieval").stdout.endswith("Nothing was found.\n")
+    assert asked.endswith("The task is message 1; a reply to it resolves the question.\n")
+    assert launch.run("missing", "request", "missing_region", "retrieval").stdout.endswith("No candidates.\n")
     launch.run("message", "add", "The region is Frankfurt.")
     found = launch.run("missing", "request", "missing_region", "retrieval").stdout
-    assert "It may be in:\n  message, message 2 of admin, score 100.0, session://launch#message-2\n" in found
+    assert "Candidates:\n  message, message 2 of admin, score 100.0, session://launch#message-2\n" in found
 
 
 def test_an_answer_in_words_settles_a_question(launch: CommandLine) -> None:
@@ -66,7 +66,7 @@ def test_an_answer_in_words_settles_a_question(launch: CommandLine) -> None:
     answered = launch.run("missing", "resolve", "missing_region", "--answer", "-", stdin="Frankfurt only.\n").stdout
     assert answered == "missing_region is resolved: board:launch/answer_region/1.1\n"
     again = launch.run("missing", "resolve", "missing_region", "--resolution-refs", "board:launch/answer_region/1.1")
-    assert again.stdout.startswith("missing_region was resolved by this already: ")
+    assert again.stdout.startswith("missing_region was already resolved: ")
     assert launch.json("board", "read", "answer_region")["value"] == "Frankfurt only."
     assert "missing" not in launch.run("session", "get", "launch").stdout
     shown = launch.run("missing", "list", "--status", "resolved").stdout

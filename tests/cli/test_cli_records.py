@@ -44,7 +44,7 @@ def test_a_list_reads_like_a_log(worked: CommandLine) -> None:
         rf"4  {time}  context_envelope  turn-7\n    draft\n",
         shown,
     ), shown
-    assert worked.run("records", "list", "--limit", "1").stdout.endswith("\n\nThere is more: --after 1.0\n")
+    assert worked.run("records", "list", "--limit", "1").stdout.endswith("\n\nMore: --after 1.0\n")
     assert worked.run("records", "list", "--types", "context_budget").stdout == "No records.\n"
     assert worked.json("records", "list", "--item-id", "board:launch/goal/1.1")["count"] == 2
 

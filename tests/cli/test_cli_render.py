@@ -1,4 +1,4 @@
-"""Answers for people: aligned, complete in a pipe, fitted to a terminal, and harmless to it."""
+"""Answers for people: aligned, complete in a pipe, fitted to a terminal, and escape_controls to it."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_what_is_no_command_of_search_is_what_is_searched_for(line: CommandLine)
 
 def test_nothing_found_is_said_in_words(line: CommandLine) -> None:
     said = line.run("search", QUERY, *LATER).stdout
-    assert said.splitlines()[0] == "Nothing was found."
+    assert said.splitlines()[0] == "No results."
     assert "0 results of 0 chunks" in said
 
 

@@ -1,120 +1,103 @@
-"""Every operation of the product, gathered from the capabilities."""
+"""Registry of every operation; a module of operations is imported when one of its operations is first used."""
 
 from __future__ import annotations
 
-from types import ModuleType
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-import weft.capabilities.access.audit
-import weft.capabilities.access.operations
-import weft.capabilities.agent_context.copy_context
-import weft.capabilities.agent_context.definitions
-import weft.capabilities.agent_context.pull
-import weft.capabilities.agent_context.push
-import weft.capabilities.agent_context.status
-import weft.capabilities.board.admin_view
-import weft.capabilities.board.check
-import weft.capabilities.board.guidance
-import weft.capabilities.board.operations
-import weft.capabilities.events.operations
-import weft.capabilities.events.webhooks.operations
-import weft.capabilities.guidance.operations
-import weft.capabilities.history.branches
-import weft.capabilities.history.diff
-import weft.capabilities.history.log
-import weft.capabilities.history.merge_operations
-import weft.capabilities.history.merge_reviews
-import weft.capabilities.history.retention
-import weft.capabilities.history.rollback
-import weft.capabilities.history.verify
-import weft.capabilities.indexing.embeddings.operations
-import weft.capabilities.indexing.model_migration.operations
-import weft.capabilities.knowledge.document_operations
-import weft.capabilities.knowledge.document_queries
-import weft.capabilities.knowledge.domain_operations
-import weft.capabilities.knowledge.reindex
-import weft.capabilities.knowledge.sources.operations
-import weft.capabilities.memory.admin_view
-import weft.capabilities.memory.operations
-import weft.capabilities.messages.operations
-import weft.capabilities.messages.search.by_sender_and_time
-import weft.capabilities.messages.search.operations
-import weft.capabilities.messages.session_overview
-import weft.capabilities.metrics.operations
-import weft.capabilities.missing_context.operations
-import weft.capabilities.missing_context.requests
-import weft.capabilities.record_log.add
-import weft.capabilities.record_log.list_records
-import weft.capabilities.record_log.redact
-import weft.capabilities.record_log.resolve_source
-import weft.capabilities.record_log.show
-import weft.capabilities.records.operations
-import weft.capabilities.search.operations
-import weft.capabilities.search.session_indexing.reindex
-import weft.capabilities.sessions.operations
-import weft.capabilities.transfer.export
-import weft.capabilities.transfer.importer
-import weft.capabilities.transfer.policies
+from weft.app.operation_index import MODULES
 from weft.kernel.operation import Operation, Registry
 
-_MODULES: tuple[ModuleType, ...] = (
-    weft.capabilities.board.operations,
-    weft.capabilities.board.guidance,
-    weft.capabilities.board.check,
-    weft.capabilities.sessions.operations,
-    weft.capabilities.messages.session_overview,
-    weft.capabilities.messages.operations,
-    weft.capabilities.search.operations,
-    weft.capabilities.messages.search.operations,
-    weft.capabilities.messages.search.by_sender_and_time,
-    weft.capabilities.knowledge.domain_operations,
-    weft.capabilities.knowledge.document_operations,
-    weft.capabilities.knowledge.document_queries,
-    weft.capabilities.knowledge.reindex,
-    weft.capabilities.search.session_indexing.reindex,
-    weft.capabilities.memory.operations,
-    weft.capabilities.memory.admin_view,
-    weft.capabilities.agent_context.push,
-    weft.capabilities.agent_context.pull,
-    weft.capabilities.agent_context.status,
-    weft.capabilities.agent_context.copy_context,
-    weft.capabilities.agent_context.definitions,
-    weft.capabilities.board.admin_view,
-    weft.capabilities.history.log,
-    weft.capabilities.history.diff,
-    weft.capabilities.history.verify,
-    weft.capabilities.history.rollback,
-    weft.capabilities.history.branches,
-    weft.capabilities.history.merge_operations,
-    weft.capabilities.history.merge_reviews,
-    weft.capabilities.history.retention,
-    weft.capabilities.record_log.add,
-    weft.capabilities.record_log.list_records,
-    weft.capabilities.record_log.show,
-    weft.capabilities.record_log.redact,
-    weft.capabilities.record_log.resolve_source,
-    weft.capabilities.transfer.export,
-    weft.capabilities.transfer.importer,
-    weft.capabilities.transfer.policies,
-    weft.capabilities.indexing.embeddings.operations,
-    weft.capabilities.knowledge.sources.operations,
-    weft.capabilities.indexing.model_migration.operations,
-    weft.capabilities.records.operations,
-    weft.capabilities.missing_context.operations,
-    weft.capabilities.missing_context.requests,
-    weft.capabilities.events.operations,
-    weft.capabilities.events.webhooks.operations,
-    weft.capabilities.access.operations,
-    weft.capabilities.access.audit,
-    weft.capabilities.metrics.operations,
-    weft.capabilities.guidance.operations,
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# In the order in which tools, commands and reference pages list them.
+_MODULES = (
+    "board.operations",
+    "board.guidance",
+    "board.check",
+    "sessions.operations",
+    "messages.session_overview",
+    "messages.operations",
+    "search.operations",
+    "messages.search.operations",
+    "messages.search.by_sender_and_time",
+    "knowledge.domain_operations",
+    "knowledge.document_operations",
+    "knowledge.document_queries",
+    "knowledge.reindex",
+    "search.session_indexing.reindex",
+    "memory.operations",
+    "memory.admin_view",
+    "agent_context.push",
+    "agent_context.pull",
+    "agent_context.status",
+    "agent_context.copy_context",
+    "agent_context.definitions",
+    "board.admin_view",
+    "history.log",
+    "history.diff",
+    "history.verify",
+    "history.rollback",
+    "history.branches",
+    "history.merge_operations",
+    "history.merge_reviews",
+    "history.retention",
+    "record_log.add",
+    "record_log.list_records",
+    "record_log.show",
+    "record_log.redact",
+    "record_log.resolve_source",
+    "transfer.export",
+    "transfer.importer",
+    "transfer.policies",
+    "indexing.embeddings.operations",
+    "knowledge.sources.operations",
+    "indexing.model_migration.operations",
+    "records.operations",
+    "missing_context.operations",
+    "missing_context.requests",
+    "events.operations",
+    "events.webhooks.operations",
+    "access.operations",
+    "access.audit",
+    "metrics.operations",
+    "guidance.operations",
 )
 
 
+@dataclass(slots=True)
+class LazyRegistry(Registry):
+    """Imports one module for a lookup by name, and all of them for an iteration."""
+
+    def __getitem__(self, name: str) -> Operation:
+        if name not in self._by_name and name in MODULES:
+            self._by_name |= {operation.name: operation for operation in _operations_in(MODULES[name])}
+        return self._by_name[name] if name in self._by_name else self._complete()[name]
+
+    def __iter__(self) -> Iterator[Operation]:
+        return iter(self._complete())
+
+    @staticmethod
+    @cache
+    def _complete() -> Registry:
+        """Return a registry of all operations in the order of their modules."""
+        everything = Registry()
+        for module in _MODULES:
+            for operation in _operations_in(module):
+                everything.add(operation)
+        return everything
+
+
+@cache
 def all_operations() -> Registry:
-    """Return the registry that every face is derived from."""
-    registry = Registry()
-    for module in _MODULES:
-        for value in vars(module).values():
-            if isinstance(value, Operation):
-                registry.add(value)
-    return registry
+    """Return the registry that every interface is derived from."""
+    return LazyRegistry()
+
+
+@cache
+def _operations_in(module: str) -> list[Operation]:
+    defined = vars(import_module(f"weft.capabilities.{module}"))
+    return [value for value in defined.values() if isinstance(value, Operation)]

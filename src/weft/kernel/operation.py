@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform, get_type_hints
 
 import msgspec
@@ -92,15 +93,18 @@ class Route:
     status: int = 200
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Preparation:
-    """What must be done before a transaction can begin, because it takes as long as others need to answer."""
+    """Slow work done before the transaction begins, so that it holds no lock."""
 
     run: Callable[..., Awaitable[None]]
-    needs: tuple[type, ...]
+
+    @cached_property
+    def needs(self) -> tuple[type, ...]:
+        return tuple(_parameters(self.run)[1:])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Operation:
     """Everything any face needs to know of one operation.
 
@@ -113,8 +117,6 @@ class Operation:
     tool: str
     action: str | None
     route: Route
-    request: type[Request]
-    response: type[Response]
     permission: Permission | None
     rate: RateClass
     effect: Effect
@@ -124,10 +126,31 @@ class Operation:
     off_record: frozenset[str]
     heavy: Callable[[Any], bool]
     session: SessionUse
-    help: str
     run: Callable[..., Awaitable[Any]]
-    needs: tuple[type, ...]
     prepare: Preparation | None
+
+    # Resolving annotations is slow, so it is left to the first use.
+    @cached_property
+    def _types(self) -> list[Any]:
+        return _parameters(self.run)
+
+    @cached_property
+    def request(self) -> type[Request]:
+        request: type[Request] = self._types[0]
+        return request
+
+    @cached_property
+    def needs(self) -> tuple[type, ...]:
+        return tuple(self._types[1:])
+
+    @cached_property
+    def response(self) -> type[Response]:
+        response: type[Response] = get_type_hints(self.run)["return"]
+        return response
+
+    @cached_property
+    def help(self) -> str:
+        return inspect.cleandoc(self.run.__doc__ or "")
 
     @property
     def group(self) -> str:
@@ -211,15 +234,12 @@ def operation(
     """Define an operation from the function that performs it."""
 
     def define(run: Callable[..., Awaitable[Any]]) -> Operation:
-        request, *needs = _parameters(run)
         method, _, path = http.partition(" ")
         return Operation(
             name=name,
             tool=tool,
             action=action,
             route=Route(method, path, status),
-            request=request,
-            response=get_type_hints(run)["return"],
             permission=permission,
             rate=rate,
             effect=effect,
@@ -229,10 +249,8 @@ def operation(
             off_record=frozenset(off_record),
             heavy=heavy if callable(heavy) else lambda _: heavy,
             session=session,
-            help=inspect.cleandoc(run.__doc__ or ""),
             run=run,
-            needs=tuple(needs),
-            prepare=None if prepare is None else Preparation(prepare, tuple(_parameters(prepare)[1:])),
+            prepare=None if prepare is None else Preparation(prepare),
         )
 
     return define

@@ -1,4 +1,4 @@
-"""Looking after the database: schema, backup and restore."""
+"""``weft db``: schema, backup and restore."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 class Migrated(Response, omit_defaults=False):
-    """Which steps were applied now."""
+    """Migrations applied by this run."""
 
     applied: list[str]
 
 
 class StepState(Response, omit_defaults=False):
-    """One step of the schema."""
+    """State of one migration."""
 
     step: str
     applied_at: datetime | None
 
 
 class SchemaState(Response, omit_defaults=False):
-    """Every step this version knows."""
+    """State of all migrations."""
 
     current: bool
     steps: list[StepState]
 
 
-class BackupDone(Response):
-    """What a backup holds."""
+class BackupSummary(Response):
+    """Contents of a backup."""
 
     file: str
     weft: str
@@ -68,7 +68,7 @@ def db() -> None:
 @db.command("migrate", params=[JSON])
 @click.pass_obj
 def migrate_schema(target: Target, *, as_json: bool) -> None:
-    """Bring the schema up to this version. Starting a server does the same."""
+    """Migrate the schema to this version. Starting a server does the same."""
     from weft.storage.migrations.runner import migrate  # noqa: PLC0415 - help needs no storage
 
     async def run() -> list[str]:
@@ -81,7 +81,7 @@ def migrate_schema(target: Target, *, as_json: bool) -> None:
 @db.command("status", params=[JSON])
 @click.pass_obj
 def show_status(target: Target, *, as_json: bool) -> None:
-    """Show which steps of the schema were applied, and when."""
+    """Show which migrations were applied, and when."""
     from weft.storage.migrations.runner import status  # noqa: PLC0415 - help needs no storage
 
     async def run() -> list[StepState]:
@@ -93,14 +93,14 @@ def show_status(target: Target, *, as_json: bool) -> None:
 
 
 @db.command("backup", params=[JSON])
-@click.argument("file", type=_FILE, help="The file to make; it must not exist.")
-@click.option("--skip-damaged", is_flag=True, help="Leave out large values that are missing or damaged; name them.")
+@click.argument("file", type=_FILE, help="File to write; it must not exist.")
+@click.option("--skip-damaged", is_flag=True, help="Skip large values that are missing or damaged, and list them.")
 @click.pass_obj
 def back_up_to(target: Target, file: Path, *, skip_damaged: bool, as_json: bool) -> None:
-    """Write everything, as it is at one moment, into one file, large values included.
+    """Write a consistent snapshot of everything, large values included, to one file.
 
-    Servers may go on working meanwhile. The file holds the secrets that sign tokens: only its owner can read it, and
-    it should be kept like a password.
+    Servers can keep running. The file contains the secrets that sign tokens: only its owner can read it; protect it
+    like a password.
     """
     from weft.providers.object_storage import connect_objects  # noqa: PLC0415 - help needs no storage
     from weft.storage.backup import back_up  # noqa: PLC0415 - likewise
@@ -111,16 +111,16 @@ def back_up_to(target: Target, file: Path, *, skip_damaged: bool, as_json: bool)
             with _progress("Backing up") as progress:
                 return await back_up(database, store, file, SystemClock(), progress, skip_damaged=skip_damaged)
 
-    show(_done(file, asyncio.run(run())), as_json=as_json)
+    show(_summary(file, asyncio.run(run())), as_json=as_json)
 
 
 @db.command("restore", params=[JSON])
-@click.argument("file", type=_FILE, help="A file made by weft db backup.")
+@click.argument("file", type=_FILE, help="File written by weft db backup.")
 @click.pass_obj
 def restore_from(target: Target, file: Path, *, as_json: bool) -> None:
-    """Fill an empty database from a backup, of SQLite or PostgreSQL, a folder or a bucket alike.
+    """Restore a backup into an empty database, from and to SQLite or PostgreSQL, a folder or a bucket.
 
-    The file is checked first; then all of it is restored, or nothing.
+    The file is verified first. Either all of it is restored, or nothing.
     """
     from weft.app.objects import Objects  # noqa: PLC0415 - help needs no storage
     from weft.providers.object_storage import connect_objects  # noqa: PLC0415 - likewise
@@ -132,7 +132,7 @@ def restore_from(target: Target, file: Path, *, as_json: bool) -> None:
             with _progress("Restoring") as progress:
                 return await restore(database, Objects(database, store, clock), file, clock, progress)
 
-    show(_done(file, asyncio.run(run())), as_json=as_json)
+    show(_summary(file, asyncio.run(run())), as_json=as_json)
 
 
 @asynccontextmanager
@@ -149,7 +149,7 @@ async def _database(target: Target) -> AsyncIterator[Database]:
 
 @contextmanager
 def _progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar to whoever watches; a pipe or log gets none."""
+    """Show a progress bar in a terminal, and nothing in a pipe or log."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -162,8 +162,8 @@ def _progress(label: str) -> Iterator[Callable[[int, int], None] | None]:
         yield progress
 
 
-def _done(file: Path, manifest: Manifest) -> BackupDone:
-    return BackupDone(
+def _summary(file: Path, manifest: Manifest) -> BackupSummary:
+    return BackupSummary(
         file=str(file),
         weft=manifest.weft,
         created_at=manifest.created_at,

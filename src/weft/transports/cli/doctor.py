@@ -1,4 +1,4 @@
-"""Telling how this installation is, and which Weft it has."""
+"""``weft doctor`` and ``weft version``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
 
 class CheckResult(Response, omit_defaults=False):
-    """What one check found."""
+    """Result of one check."""
 
     check: str
     state: str
@@ -30,14 +30,14 @@ class CheckResult(Response, omit_defaults=False):
 
 
 class Checkup(Response, omit_defaults=False):
-    """What all checks found."""
+    """Results of all checks."""
 
     healthy: bool
     checks: list[CheckResult]
 
 
 class VersionInfo(Response):
-    """Which Weft this is, and what it runs on."""
+    """Versions of Weft, Python and SQLite."""
 
     weft: str
     python: str
@@ -47,9 +47,9 @@ class VersionInfo(Response):
 @click.command(cls=Command, params=[JSON])
 @click.pass_context
 def doctor(ctx: click.Context, *, as_json: bool) -> None:
-    """Check this installation and say what to do: Python, disk, database, schema, isolation, Valkey, port, clock.
+    """Check this installation and suggest fixes: Python, disk, database, schema, isolation, Valkey, port, clock.
 
-    Exits with 1 if anything is wrong; warnings alone do not count.
+    Exits with 1 if there is a problem; warnings do not count.
     """
     from weft.app.diagnostics.checks import examine  # noqa: PLC0415 - help needs no storage
     from weft.app.diagnostics.findings import CheckStatus  # noqa: PLC0415 - likewise
@@ -70,12 +70,12 @@ def _print(checks: list[CheckResult], *, healthy: bool) -> None:
     steps = [check for check in checks if check.next_step]
     for check in steps:
         click.echo(f"\n{click.style(check.check, fg=_COLOURS[check.state], bold=True)}: {check.next_step}", nl=False)
-    click.echo("\n" + ("All is well." if healthy and not steps else "\nWeft can run." if healthy else ""))
+    click.echo("\n" + ("Everything works." if healthy and not steps else "\nWeft can run." if healthy else ""))
 
 
 @click.command(cls=Command, params=[JSON])
 def version(*, as_json: bool) -> None:
-    """Show which Weft this is, and what it runs on."""
+    """Show the versions of Weft, Python and SQLite."""
     from apsw import sqlite_lib_version  # noqa: PLC0415 - help needs no storage
 
     found = VersionInfo(weft=version_of("weft"), python=platform.python_version(), sqlite=sqlite_lib_version())

@@ -10,7 +10,7 @@ import msgspec
 
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import Forbidden, Unavailable, WeftError
-from weft.transports.cli.render import cell, harmless
+from weft.transports.cli.render import cell, escape_controls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def report(error: WeftError, *, as_json: bool) -> None:
         timestamp = SystemClock().now().isoformat().replace("+00:00", "Z")
         click.echo(msgspec.json.encode(error.body(timestamp)))
         return
-    click.echo(f"{click.style(error.code, fg='red', bold=True)}: {harmless(error.message)}", err=True)
+    click.echo(f"{click.style(error.code, fg='red', bold=True)}: {escape_controls(error.message)}", err=True)
     alternatives = error.context.get("available_alternatives")
     if alternatives:
         click.echo(f"Did you mean: {cell(alternatives)}", err=True)

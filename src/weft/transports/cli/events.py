@@ -1,4 +1,4 @@
-"""The log as a file: CloudEvents, one to a line."""
+"""Event log as CloudEvents in NDJSON."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 def is_export(operation: Operation, options: dict[str, Any]) -> bool:
-    """Tell whether a command asks for the log in the form in which others take it."""
+    """Return whether the command requests CloudEvents as JSON."""
     return operation.name == "events.read" and options["as_json"] and options["format"] == "cloudevents"
 
 
-def export(target: Target, wanted: dict[str, Any]) -> None:
-    """Print events one to a line: those of one answer, or, from a position on, all there are."""
-    asyncio.run(_export(target, wanted))
+def export(target: Target, request: dict[str, Any]) -> None:
+    """Print one event per line: one page, or with ``after`` all pages up to the end of the log."""
+    asyncio.run(_export(target, request))
 
 
-async def _export(target: Target, wanted: dict[str, Any]) -> None:
+async def _export(target: Target, request: dict[str, Any]) -> None:
     async with target.weft() as weft:
         while True:
-            page = await weft.events.read(**wanted)
+            page = await weft.events.read(**request)
             for event in page.cloudevents:
                 click.echo(msgspec.json.encode(event))
-            if not page.cloudevents or "after" not in wanted:
+            if not page.cloudevents or "after" not in request:
                 return
-            wanted = {**wanted, "after": page.next_after}
+            request = {**request, "after": page.next_after}

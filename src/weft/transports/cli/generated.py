@@ -1,22 +1,19 @@
-"""Commands derived from the registry: ``weft <group> <verb>`` for every operation there is."""
+"""Commands generated from the registry: ``weft <group> <verb>`` for each operation.
+
+Groups list their commands from the generated command table; a command is built, and its operation imported, on use.
+"""
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from weft.transports.cli import events, knowledge_sources, records
-from weft.transports.cli import knowledge_add as documents
-from weft.transports.cli.base import JSON, Command, GroupWithUsual, OrderedGroup
-from weft.transports.cli.errors import FAILED
-from weft.transports.cli.formatters import history, policies
-from weft.transports.cli.formatters import missing_context as missing
-from weft.transports.cli.formatters import records as record_forms
-from weft.transports.cli.formatters import search as retrieval
-from weft.transports.cli.params import given, parameters
-from weft.transports.cli.render import show
+from weft.transports.cli.base import JSON, Command, OrderedGroup
+from weft.transports.cli.command_table import COMMANDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
     from weft.transports.cli.target import Target
 
-# What cannot be taken back is asked about first, where somebody is there to answer.
+# Commands that ask for confirmation in a terminal.
 IRREVERSIBLE = frozenset(
     {
         "session.delete",
@@ -36,39 +33,110 @@ IRREVERSIBLE = frozenset(
         "knowledge.delete_domain",
     }
 )
-_FORMS = {
-    **documents.FORMS,
-    **history.FORMS,
-    **knowledge_sources.FORMS,
-    **missing.FORMS,
-    **policies.FORMS,
-    **records.FORMS,
-    **record_forms.FORMS,
-    **retrieval.FORMS,
+# Module with the formatters of a group's answers.
+_FORMATTERS = {
+    "history": "formatters.history",
+    "knowledge": "formatters.knowledge",
+    "missing": "formatters.missing_context",
+    "policy": "formatters.transfer",
+    "records": "formatters.records",
+    "search": "formatters.search",
 }
-# What was asked for was not done, or is not so, though nothing was refused.
-_UNDONE: dict[str, Callable[[Any], bool]] = {
+# Module with the hand-written commands of a group.
+_HAND_WRITTEN = {"records": "records", "knowledge": "knowledge_add"}
+# Answers without an error that still mean failure: the command exits with 1.
+_UNSUCCESSFUL: dict[str, Callable[[Any], bool]] = {
     "history.merge": lambda answer: not answer.merged,
     "history.verify": lambda answer: not answer.intact,
     "webhook.test": lambda answer: not answer.delivered,
 }
-# What is meant where no command of a group is named.
-_USUAL = {"search": "everything"}
-_YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask whether you are sure.")
+# Command that runs when a group is called without one.
+_DEFAULT = {"search": "everything"}
+_YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
 
 
-def group_of(name: str, summary: str, operations: Iterable[Operation]) -> OrderedGroup:
-    """Return the group that holds these operations, in the order of their definition, what creates things first."""
-    ordered = sorted(operations, key=lambda operation: operation.verb != "create")
-    commands = {dashed(operation.verb): command_for(operation) for operation in ordered}
-    if name not in _USUAL:
-        return OrderedGroup(name, commands=commands, help=summary, no_args_is_help=True)
-    group = GroupWithUsual(name, commands=commands, help=summary, no_args_is_help=True)
-    group.usual = commands[_USUAL[name]]
-    return group
+class OperationGroup(OrderedGroup):
+    """Group of operations, listed from the command table without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return list(COMMANDS.get(self.name or "", ()))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        group = _underscored(self.name or "")
+        hand_written = _hand_written(group).get(cmd_name)
+        if hand_written is not None or cmd_name not in COMMANDS.get(self.name or "", ()):
+            return hand_written
+        from weft.app.registry import all_operations  # noqa: PLC0415 - listing the commands needs no operation
+
+        return command_for(all_operations()[f"{group}.{_underscored(cmd_name)}"])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS[self.name or ""].items()))
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        listed = COMMANDS.get(self.name or "", {}).items()
+        commands = [CompletionItem(name, help=summary) for name, summary in listed if name.startswith(incomplete)]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+class GroupWithDefault(OperationGroup):
+    """Group that runs its default command when the first argument is no command, and documents it as its own."""
+
+    @property
+    def default(self) -> click.Command:
+        command = self.get_command(click.Context(self), _DEFAULT[self.name or ""])
+        assert command is not None  # noqa: S101 - a command of this group
+        return command
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in {*self.list_commands(ctx), *ctx.help_option_names}:
+            args = [_DEFAULT[self.name or ""], *args]
+        return super().parse_args(ctx, args)
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(ctx.command_path, " ".join(self.default.collect_usage_pieces(ctx)))
+        formatter.write_usage(ctx.command_path, self.subcommand_metavar, prefix="   or: ")
+
+    def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.default.format_arguments(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self.default.format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+
+def group_of(name: str, summary: str) -> OperationGroup:
+    """Return the command group of an operation group."""
+    kind = GroupWithDefault if name in _DEFAULT else OperationGroup
+    return kind(name, help=summary, no_args_is_help=True)
+
+
+def operation_groups(operations: Iterable[Operation]) -> dict[str, dict[str, click.Command]]:
+    """Return every command of every operation group in display order: hand-written ones and ``create`` first."""
+    groups: dict[str, dict[str, click.Command]] = {}
+    for operation in sorted(operations, key=lambda operation: operation.verb != "create"):
+        groups.setdefault(operation.group, {})[dashed(operation.verb)] = command_for(operation)
+    for group, commands in groups.items():
+        added = _hand_written(group)
+        new = {name: command for name, command in added.items() if name not in commands}
+        groups[group] = {**new, **commands, **added}
+    return {dashed(group): commands for group, commands in groups.items()}
+
+
+def _hand_written(group: str) -> dict[str, click.Command]:
+    if group not in _HAND_WRITTEN:
+        return {}
+    commands = import_module(f"weft.transports.cli.{_HAND_WRITTEN[group]}").COMMANDS
+    return {command.name: command for command in commands}
 
 
 def command_for(operation: Operation) -> click.Command:
+    from weft.transports.cli.params import parameters  # noqa: PLC0415 - listing the commands needs no parameters
+
     extra = [_YES, JSON] if operation.name in IRREVERSIBLE else [JSON]
     return Command(
         dashed(operation.verb),
@@ -84,21 +152,38 @@ def dashed(name: str) -> str:
     return name.replace("_", "-")
 
 
+def _underscored(name: str) -> str:
+    return name.replace("-", "_")
+
+
 def _callback(operation: Operation) -> Any:  # noqa: ANN401 - click wraps it
     @click.pass_context
     def call(ctx: click.Context, /, **options: Any) -> None:  # noqa: ANN401 - click hands over every parameter
         if operation.name in IRREVERSIBLE and not options["yes"] and interactive():
             click.confirm(f"{operation.summary} Are you sure?", abort=True, err=True)
+        from weft.transports.cli import events  # noqa: PLC0415 - only to run the command
+        from weft.transports.cli.errors import FAILED  # noqa: PLC0415 - likewise
+        from weft.transports.cli.params import given  # noqa: PLC0415 - likewise
+        from weft.transports.cli.render import show  # noqa: PLC0415 - likewise
+
         target: Target = ctx.obj
         if events.is_export(operation, options):
             events.export(target, given(ctx, operation))
             return
         answer = target.call(operation, given(ctx, operation))
-        show(answer, as_json=options["as_json"], form=_FORMS.get(operation.name))
-        if operation.name in _UNDONE and _UNDONE[operation.name](answer):
+        show(answer, as_json=options["as_json"], formatter=_formatter(operation))
+        if operation.name in _UNSUCCESSFUL and _UNSUCCESSFUL[operation.name](answer):
             ctx.exit(FAILED)
 
     return call
+
+
+def _formatter(operation: Operation) -> Callable[[Any], str] | None:
+    if operation.group not in _FORMATTERS:
+        return None
+    formatters = import_module(f"weft.transports.cli.{_FORMATTERS[operation.group]}").FORMATTERS
+    formatter: Callable[[Any], str] | None = formatters.get(operation.name)
+    return formatter
 
 
 def interactive() -> bool:

@@ -1,4 +1,4 @@
-"""Connecting an editor: the few lines of MCP configuration it needs, merged into what is there."""
+"""``weft init``: merge the MCP server entry into an editor's configuration."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SERVER = "weft"
 
 @dataclass(frozen=True, slots=True)
 class _Editor:
-    """Where an editor keeps a project's MCP servers, and how it names an environment variable."""
+    """MCP configuration file of an editor, and its syntax for an environment variable."""
 
     title: str
     file: str
@@ -40,17 +40,17 @@ _EDITORS = {
 }
 
 
-class Unmergeable(Exception):
-    """The file cannot be added to without losing something."""
+class UnmergeableConfigError(Exception):
+    """The configuration file cannot be changed without losing something."""
 
 
 @click.command(cls=Command)
-@click.argument("editor", type=click.Choice(list(_EDITORS)), help="Which editor to connect.")
-@click.option("--url", help="Talk to this server over HTTP instead of starting weft mcp.")
-@click.option("--agent", help="The agent the editor acts as.  [default: the editor's name]")
+@click.argument("editor", type=click.Choice(list(_EDITORS)), help="Editor to connect.")
+@click.option("--url", help="Connect to this server over HTTP instead of starting weft mcp.")
+@click.option("--agent", help="Agent that the editor acts as.  [default: the editor's name]")
 @click.option("--session", "-s", help="Work in this session only.")
 @click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
-@click.option("--replace", is_flag=True, help="Replace the entry named weft if there is another one.")
+@click.option("--replace", is_flag=True, help="Replace an existing entry named weft.")
 @click.pass_obj
 def init(
     target: Target,
@@ -62,11 +62,10 @@ def init(
     only_print: bool,
     replace: bool,
 ) -> None:
-    """Connect an editor to Weft, by its MCP configuration in this folder.
+    """Connect an editor to Weft by writing its MCP configuration in this folder.
 
-    Without --url the editor starts 'weft mcp' by itself and works on the data folder. With it, the editor talks to a
-    running server and shows it the API key in WEFT_API_KEY, which never stands in the file. Other servers in the
-    file stay as they are.
+    Without --url, the editor starts 'weft mcp', which works on the data folder. With --url, it connects to a running
+    server with the API key in WEFT_API_KEY; the key is not written to the file. Other servers in the file are kept.
     """
     chosen = _EDITORS[editor]
     name = _checked(agent or editor, "--agent")
@@ -84,11 +83,11 @@ def init(
 def _stdio_entry(target: Target, agent: str, session: str | None) -> dict[str, Any]:
     arguments = [] if target.tenant == "default" else ["--tenant", target.tenant]
     arguments += ["mcp", "--as", agent, *(["--session", session] if session else [])]
-    # Where this shell finds no weft, an editor will not either: it is told of the Python that has it.
-    command, *before = ["weft"] if shutil.which("weft") else [sys.executable, "-m", "weft"]
-    entry: dict[str, Any] = {"type": "stdio", "command": command, "args": [*before, *arguments]}
-    places = {"WEFT_DATA_DIR": _absolute(target.data_dir), "WEFT_DATABASE_URL": target.database_url}
-    environment = {name: value for name, value in places.items() if value}
+    # If weft is not on the PATH, the editor would not find it either: name the Python that has it.
+    command, *prefix = ["weft"] if shutil.which("weft") else [sys.executable, "-m", "weft"]
+    entry: dict[str, Any] = {"type": "stdio", "command": command, "args": [*prefix, *arguments]}
+    variables = {"WEFT_DATA_DIR": _absolute(target.data_dir), "WEFT_DATABASE_URL": target.database_url}
+    environment = {name: value for name, value in variables.items() if value}
     return {**entry, "env": environment} if environment else entry
 
 
@@ -98,7 +97,7 @@ def _absolute(folder: str | None) -> str | None:
 
 def _http_entry(url: str, session: str | None, editor: _Editor) -> dict[str, Any]:
     if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).netloc:
-        raise click.BadParameter("give an address such as http://127.0.0.1:8787", param_hint="'--url'")
+        raise click.BadParameter("give a URL such as http://127.0.0.1:8787", param_hint="'--url'")
     base = url.rstrip("/").removesuffix("/mcp")
     path = f"/mcp/session/{quote(session, safe='')}" if session else "/mcp"
     return {"type": "http", "url": base + path, "headers": {"Authorization": f"Bearer {editor.variable}"}}
@@ -108,29 +107,29 @@ def _write(editor: _Editor, entry: dict[str, Any], *, replace: bool) -> None:
     path = Path(editor.file)
     try:
         merged = _merged(path, editor.section, entry, replace=replace)
-    except Unmergeable as problem:
-        click.echo(f"{path} was left as it is: {problem}. Add this to it by hand:\n", err=True)
+    except UnmergeableConfigError as problem:
+        click.echo(f"{path} was not changed: {problem}. Add this by hand:\n", err=True)
         click.echo(_text({editor.section: {_SERVER: entry}}))
         raise click.exceptions.Exit(1) from None
     _replace(path, _text(merged) + "\n")
 
 
 def _merged(path: Path, section: str, entry: dict[str, Any], *, replace: bool) -> dict[str, Any]:
-    """Return what the file says with our entry among the servers."""
+    """Return the content of the file with our entry added to the servers."""
     try:
         content = json.loads(path.read_text("utf-8")) if path.exists() else {}
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise Unmergeable("it is not plain JSON (comments cannot be kept)") from error
+        raise UnmergeableConfigError("it is not plain JSON (comments would be lost)") from error
     servers = content.get(section, {}) if isinstance(content, dict) else None
     if not isinstance(servers, dict):
-        raise Unmergeable(f"it has no object '{section}' to add to")
+        raise UnmergeableConfigError(f"its '{section}' is not an object")
     if servers.get(_SERVER, entry) != entry and not replace:
-        raise Unmergeable(f"it has another server named '{_SERVER}' (--replace replaces it)")
+        raise UnmergeableConfigError(f"it has another server named '{_SERVER}' (--replace replaces it)")
     return {**content, section: {**servers, _SERVER: entry}}
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write the file in one step, through a link if it is one, with the mode it had."""
+    """Replace the file atomically, following a symbolic link and keeping its mode."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o644

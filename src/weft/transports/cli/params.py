@@ -1,4 +1,4 @@
-"""From a request's fields to a command's parameters: names, types, ranges, defaults and help, all read off the type."""
+"""Click parameters generated from the fields of a request: names, types, ranges, defaults and help."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation
 
 
-# What most people write behind the line it belongs to, as in ``weft history show LINE 12``; the options work as well.
+# Optional fields that are also accepted as arguments, as in ``weft history show LINE 12``.
 _ALSO_POSITIONAL = frozenset({"version", "from_version", "to_version"})
-# What work is part of is called the same by every command.
-_PARTS_OF_WORK = {"turn_id": "--turn", "task_id": "--task", "tool_call_id": "--tool-call"}
-# What looks everywhere does so unless it is told otherwise, each time.
-_EVERYWHERE = frozenset({"search.everything", "search.get_context", "search.find_similar"})
-_SWITCHED_TO = ("history.switch", "branch")
+# Correlation ids have the same options on every command.
+_CORRELATION_OPTIONS = {"turn_id": "--turn", "task_id": "--task", "tool_call_id": "--tool-call"}
+# Operations that search all sessions: WEFT_SESSION does not narrow them.
+_ALL_SESSIONS = frozenset({"search.everything", "search.get_context", "search.find_similar"})
+_SWITCH_TARGET = ("history.switch", "branch")
 
 
 class Text(click.ParamType[Any]):
-    """Text as given, ``-`` for standard input, ``@FILE`` for a file, ``@@`` for a leading ``@``."""
+    """Literal text, ``-`` for standard input, ``@FILE`` for a file, ``@@`` for a leading ``@``."""
 
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:  # noqa: ANN401
-        text = self._fetch(str(value), param, ctx)
+        text = self._read(str(value), param, ctx)
         try:
             text.encode()
         except UnicodeEncodeError:
             self.fail("is not UTF-8 text.", param, ctx)
         return text
 
-    def _fetch(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def _read(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "-":
             return self._decode(sys.stdin.buffer.read(), "standard input", param, ctx)
         if value.startswith("@@"):
@@ -72,7 +72,7 @@ class Text(click.ParamType[Any]):
             self.fail(f"{value[1:]!r} cannot be read: {error.strerror}.", param, ctx)
 
     def _decode(self, content: bytes, source: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Decode a file or stream, without the newline that editors and ``echo`` put at the end."""
+        """Decode a file or stream without its final newline."""
         try:
             return content.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
@@ -80,7 +80,7 @@ class Text(click.ParamType[Any]):
 
 
 class Json(Text):
-    """JSON as text, from standard input or from a file."""
+    """JSON as text, from standard input or a file."""
 
     name = "json"
 
@@ -93,16 +93,16 @@ class Json(Text):
             self.fail(f"is not JSON: {error}.", param, ctx)
 
 
-class Several(Json):
-    """JSON of several things; one of them stands for a list of one."""
+class JsonList(Json):
+    """JSON array; a single object is taken as an array of one."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
-        told = super().convert(value, param, ctx)
-        return [told] if isinstance(told, dict) else told
+        decoded = super().convert(value, param, ctx)
+        return [decoded] if isinstance(decoded, dict) else decoded
 
 
 class AnyValue(Json):
-    """JSON, or plain text where nothing suggests that JSON was meant."""
+    """JSON, or plain text unless it starts like a JSON object, array or string."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:  # noqa: ANN401
         text = Text.convert(self, value, param, ctx)
@@ -115,8 +115,8 @@ class AnyValue(Json):
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """A field's type without the wrapping: what one value of it is, and whether there may be several."""
+class _FieldType:
+    """Type of a field without Annotated, Optional and list, and whether the field is a list."""
 
     type: Type
     description: str
@@ -129,67 +129,67 @@ def parameters(operation: Operation) -> Iterator[click.Parameter]:
     fields = info.fields if isinstance(info, StructType) else ()
     for field in fields:
         yield _parameter(operation, field)
-    # Behind all that must be said.
+    # Optional arguments come after the required ones.
     for field in fields:
         if not field.required and _is_positional(operation, field.name):
-            yield _placed_argument(field.name)
+            yield _optional_argument(field.name)
 
 
 def given(ctx: click.Context, operation: Operation) -> dict[str, Any]:
-    """Return those fields of the request that the user said something about; the rest is Weft's to decide."""
-    said = {
+    """Return the request fields set on the command line or by the environment; others keep the operation's default."""
+    fields = {
         name: ctx.params[name]
         for name in operation.request.__struct_fields__
         if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT
     }
     for name in operation.request.__struct_fields__:
-        placed = ctx.params.get(_placed(name))
-        if placed is not None and name in said:
+        argument = ctx.params.get(_argument_name(name))
+        if argument is not None and name in fields:
             raise click.UsageError(f"{name} is given twice: as an argument and as an option.", ctx)
-        if placed is not None:
-            said[name] = placed
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in said.items()}
+        if argument is not None:
+            fields[name] = argument
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
 
 
 def _is_positional(operation: Operation, name: str) -> bool:
-    return name in _ALSO_POSITIONAL or (operation.name, name) == _SWITCHED_TO
+    return name in _ALSO_POSITIONAL or (operation.name, name) == _SWITCH_TARGET
 
 
-def _placed_argument(name: str) -> click.Argument:
-    said_as = f"The same as --{name.replace('_', '-')}."
-    return click.Argument([_placed(name)], metavar=f"[{name.upper()}]", required=False, type=Text(), help=said_as)
+def _optional_argument(name: str) -> click.Argument:
+    same = f"Same as --{name.replace('_', '-')}."
+    return click.Argument([_argument_name(name)], metavar=f"[{name.upper()}]", required=False, type=Text(), help=same)
 
 
-def _placed(name: str) -> str:
-    """Return what a field is called where it is given by its place."""
-    return f"placed_{name}"
+def _argument_name(name: str) -> str:
+    """Return the parameter name of a field given as an optional argument."""
+    return f"argument_{name}"
 
 
 def _parameter(operation: Operation, field: Field) -> click.Parameter:
-    shape = _shape(field.type)
+    shape = _field_type(field.type)
     if field.name == "session_id" and operation.group != "session":
         return click.Option(
             ["--session", "-s", "session_id"],
-            envvar="WEFT_SESSION" if _works_where_named(operation) else None,
+            envvar="WEFT_SESSION" if _uses_current_session(operation) else None,
             show_envvar=True,
             required=field.required,
             type=Text(),
             help=shape.description,
         )
-    if field.name in _PARTS_OF_WORK:
-        return click.Option([_PARTS_OF_WORK[field.name], field.name], type=Text(), help=_help(shape))
+    if field.name in _CORRELATION_OPTIONS:
+        return click.Option([_CORRELATION_OPTIONS[field.name], field.name], type=Text(), help=_help(shape))
     if field.required:
         count = -1 if shape.many else 1
         return click.Argument([field.name], nargs=count, required=True, type=_click_type(shape), help=_help(shape))
     return _option(field, shape)
 
 
-def _works_where_named(operation: Operation) -> bool:
-    """Tell whether an operation works in the session that the environment names, if no other is said."""
-    return operation.session is SessionUse.WORKS_IN and operation.name not in _EVERYWHERE
+def _uses_current_session(operation: Operation) -> bool:
+    """Return whether WEFT_SESSION is the default of session_id."""
+    return operation.session is SessionUse.WORKS_IN and operation.name not in _ALL_SESSIONS
 
 
-def _option(field: Field, shape: _Shape) -> click.Option:
+def _option(field: Field, shape: _FieldType) -> click.Option:
     name = field.name.replace("_", "-")
     default = None if field.default is msgspec.NODEFAULT else field.default
     if isinstance(shape.type, BoolType):
@@ -205,7 +205,7 @@ def _option(field: Field, shape: _Shape) -> click.Option:
     )
 
 
-def _shape(kind: Type, description: str = "") -> _Shape:
+def _field_type(kind: Type, description: str = "") -> _FieldType:
     while isinstance(kind, Metadata | UnionType):
         if isinstance(kind, Metadata):
             description = description or (kind.extra_json_schema or {}).get("description", "")
@@ -215,20 +215,20 @@ def _shape(kind: Type, description: str = "") -> _Shape:
             texts = [choice for choice in choices if isinstance(_bare(choice), StrType)]
             if len(choices) > 1 and not texts:
                 break
-            # Where text is as good as a number, what was typed is text.
+            # If the field accepts text, everything typed is text.
             kind = (texts or choices)[0]
     if isinstance(kind, CollectionType):
-        item = _shape(kind.item_type)
+        item = _field_type(kind.item_type)
         if not isinstance(_click_type(item), Json) and not item.many:
-            return _Shape(item.type, description or item.description, many=True)
-    return _Shape(kind, description)
+            return _FieldType(item.type, description or item.description, many=True)
+    return _FieldType(kind, description)
 
 
 def _bare(kind: Type) -> Type:
     return _bare(kind.type) if isinstance(kind, Metadata) else kind
 
 
-def _click_type(shape: _Shape) -> click.ParamType[Any]:
+def _click_type(shape: _FieldType) -> click.ParamType[Any]:
     match shape.type:
         case StrType() | DateTimeType():
             return Text()
@@ -247,11 +247,11 @@ def _click_type(shape: _Shape) -> click.ParamType[Any]:
 def _json_type(kind: Type) -> Json:
     if isinstance(kind, AnyType):
         return AnyValue()
-    return Several() if isinstance(kind, CollectionType) else Json()
+    return JsonList() if isinstance(kind, CollectionType) else Json()
 
 
 def _choices(kind: LiteralType | EnumType) -> list[str | int]:
-    """Return the values themselves: whoever types 30 means the number where a number is asked for."""
+    """Return the values with their types, so that 30 becomes a number where numbers are listed."""
     values = kind.values if isinstance(kind, LiteralType) else [member.value for member in kind.cls]
     return [value for value in values if value is not None]
 
@@ -266,15 +266,15 @@ def _range(kind: IntType | FloatType) -> dict[str, Any]:
     }
 
 
-def _help(shape: _Shape) -> str:
-    """Return what the field says of itself, and how to write it where that is not plain to see."""
+def _help(shape: _FieldType) -> str:
+    """Return the field's description, with the input format if it is not obvious."""
     remarks = [shape.description]
     if shape.many:
         remarks.append("Repeatable.")
     if isinstance(shape.type, StructType):
         remarks.append(f"An object with any of: {', '.join(field.name for field in shape.type.fields)}.")
     elif isinstance(shape.type, CollectionType):
-        item = _shape(shape.type.item_type).type
+        item = _field_type(shape.type.item_type).type
         if isinstance(item, StructType):
             remarks.append(f"A list of objects with: {', '.join(field.name for field in item.fields)}.")
     if isinstance(shape.type, AnyType):

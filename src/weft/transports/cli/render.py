@@ -1,4 +1,4 @@
-"""Answers for people: blocks of ``name: value``, tables for lists, and plain text as it is."""
+"""Human-readable output: ``name: value`` blocks, tables for lists, and text unchanged."""
 
 from __future__ import annotations
 
@@ -15,29 +15,33 @@ import msgspec
 from weft.kernel.operation import Response
 
 _GAP = "  "
-_NARROWEST = 8
-# Columns that people need not see where they say the same as another.
-_REPEATS = {"agent_id": "sender", "match_preview": "content"}
-# What agents write is shown, never obeyed: a terminal acts on control characters.
+_MIN_COLUMN_WIDTH = 8
+# Columns hidden when they repeat another column.
+_DUPLICATE_COLUMNS = {"agent_id": "sender", "match_preview": "content"}
+# Text of agents may hold control characters, which a terminal would execute.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
 
 
-def show(response: msgspec.Struct, *, as_json: bool, form: Callable[[Any], str] | None = None) -> None:
-    """Print an answer: exactly as JSON, or for people, in a form of its own if it has one."""
-    click.echo(_json(response) if as_json else (form or render)(response))
+def show(response: msgspec.Struct, *, as_json: bool, formatter: Callable[[Any], str] | None = None) -> None:
+    """Print an answer as JSON, or as text with its own formatter or the generic one."""
+    click.echo(_json(response) if as_json else (formatter or render)(response))
 
 
 def render(response: msgspec.Struct) -> str:
     text = getattr(response, "text", None)
     if isinstance(text, str):
-        return harmless(text)
+        return escape_controls(text)
     return "\n\n".join(filter(None, _parts(response))) or "Done."
 
 
 def table(rows: Sequence[Mapping[str, str]]) -> str:
-    """Lay rows out in columns, leaving out empty ones and shortening the widest to fit the terminal."""
+    """Format rows as columns; empty columns are left out, the widest are truncated to fit the terminal."""
     columns = {name: [row.get(name, "") for row in rows] for row in rows for name in row}
-    names = [name for name in columns if any(columns[name]) and columns[name] != columns.get(_REPEATS.get(name, ""))]
+    names = [
+        name
+        for name in columns
+        if any(columns[name]) and columns[name] != columns.get(_DUPLICATE_COLUMNS.get(name, ""))
+    ]
     cells = [[" ".join(row.get(name, "").split()) for name in names] for row in rows]
     widths = _fit([max(len(name), *(len(line[place]) for line in cells)) for place, name in enumerate(names)])
     head, *body = (
@@ -48,18 +52,18 @@ def table(rows: Sequence[Mapping[str, str]]) -> str:
 
 
 def block(pairs: Mapping[str, str]) -> str:
-    """Lay pairs out one to a line; what has several lines goes below its name."""
+    """Format pairs one per line; multi-line values go below their name."""
     width = max(map(len, pairs), default=0) + 1
     return "\n".join(_pair(name, value, width) for name, value in pairs.items())
 
 
 def counted(number: int, thing: str) -> str:
-    """Say how many there are of something."""
+    """Return a number with its noun in singular or plural."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _parts(response: msgspec.Struct) -> Iterable[str]:
-    """Yield the plain fields as one block, then each nested thing under its own heading."""
+    """Yield the scalar fields as one block, then each nested struct or list under a heading."""
     values = {name: value for name, value in _fields(response) if name != "success"}
     nested = {name: value for name, value in values.items() if isinstance(value, msgspec.Struct) or _are_rows(value)}
     plain = {
@@ -75,7 +79,7 @@ def _parts(response: msgspec.Struct) -> Iterable[str]:
 
 
 def _fields(response: msgspec.Struct) -> Iterator[tuple[str, Any]]:
-    """Yield an answer's fields by the names they have on the wire; what may be any JSON is shown as JSON."""
+    """Yield fields by their wire names; values of type Any are shown as JSON."""
     for field in msgspec.structs.fields(response):
         value = getattr(response, field.name)
         if value is msgspec.UNSET:
@@ -88,9 +92,9 @@ def _fields(response: msgspec.Struct) -> Iterator[tuple[str, Any]]:
 
 
 def row(item: msgspec.Struct) -> dict[str, str]:
-    """Return one line of a table: nested answers are part of it, settings are left to ``--json``.
+    """Return one table row: nested responses are flattened into it, other structs only appear in ``--json``.
 
-    Where two parts have a cell of the same name, each nested one goes by the name of its part as well.
+    A nested cell whose name occurs twice is prefixed with the name of its field.
     """
     parts = [
         (field, row(value) if isinstance(value, Response) else {field: cell(value)})
@@ -105,9 +109,9 @@ def row(item: msgspec.Struct) -> dict[str, str]:
     }
 
 
-def cell(value: Any) -> str:  # noqa: ANN401 - whatever an answer holds
+def cell(value: Any) -> str:  # noqa: ANN401 - any field value
     if isinstance(value, msgspec.Struct):
-        # In a cell there is room for what a thing is called, which is what its first field says.
+        # The first field of a struct is its name.
         value = getattr(value, value.__struct_fields__[0])
     match value:
         case None:
@@ -115,21 +119,21 @@ def cell(value: Any) -> str:  # noqa: ANN401 - whatever an answer holds
         case bool():
             return "yes" if value else "no"
         case datetime():
-            return _moment(value)
+            return _timestamp(value)
         case dict():
             return _object(value)
         case list() | tuple():
             return ", ".join(map(cell, value))
         case _:
-            return harmless(str(value))
+            return escape_controls(str(value))
 
 
-def _moment(moment: datetime) -> str:
+def _timestamp(at: datetime) -> str:
     try:
-        return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+        return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
     except OverflowError:
-        # In the first and the last hours of all it is another year elsewhere, which no calendar has.
-        return moment.isoformat()
+        # In the first and last hours of the datetime range, UTC is out of range.
+        return at.isoformat()
 
 
 def _object(value: dict[Any, Any]) -> str:
@@ -138,7 +142,7 @@ def _object(value: dict[Any, Any]) -> str:
     return " ".join(f"{cell(name)}={cell(part)}" for name, part in value.items())
 
 
-def _are_rows(value: Any) -> TypeGuard[Sequence[msgspec.Struct]]:  # noqa: ANN401 - whatever an answer holds
+def _are_rows(value: Any) -> TypeGuard[Sequence[msgspec.Struct]]:  # noqa: ANN401 - any field value
     return isinstance(value, list | tuple) and bool(value) and isinstance(value[0], msgspec.Struct)
 
 
@@ -149,17 +153,17 @@ def _pair(name: str, value: str, width: int) -> str:
 
 
 def indent(text: str) -> str:
-    """Move text to the right, but for empty lines."""
+    """Indent all lines but empty ones."""
     return "\n".join(f"  {line}" if line else "" for line in text.split("\n"))
 
 
 def _fit(widths: list[int]) -> list[int]:
-    """Take from the widest columns until all fit; a pipe gets everything."""
+    """Narrow the widest columns until all fit the terminal; a pipe gets full width."""
     if not sys.stdout.isatty():
         return widths
-    # A table below a heading is indented by one gap.
+    # A table below a heading is indented by the width of a gap.
     room = shutil.get_terminal_size().columns - len(_GAP) * len(widths)
-    while sum(widths) > room and max(widths) > _NARROWEST:
+    while sum(widths) > room and max(widths) > _MIN_COLUMN_WIDTH:
         widest = widths.index(max(widths))
         widths[widest] -= 1
     return widths
@@ -170,11 +174,11 @@ def _short(text: str, width: int) -> str:
 
 
 def _as_json(value: object) -> str:
-    return harmless(msgspec.json.encode(value).decode())
+    return escape_controls(msgspec.json.encode(value).decode())
 
 
-def harmless(text: str) -> str:
-    """Make control characters visible."""
+def escape_controls(text: str) -> str:
+    """Escape control characters."""
     return text.translate(_CONTROLS)
 
 

@@ -1,4 +1,4 @@
-"""``weft records resolve``: what became of a passage, looked for in a file or in what Weft keeps."""
+"""``weft records resolve``: find a cited passage in a file or in the stored source."""
 
 from __future__ import annotations
 
@@ -13,50 +13,48 @@ import msgspec
 from weft.kernel.errors import InvalidInput
 from weft.transports.cli.base import JSON, Command
 from weft.transports.cli.errors import FAILED
+from weft.transports.cli.formatters.records import render_resolution
 from weft.transports.cli.params import Json
-from weft.transports.cli.render import block, harmless, indent, show
+from weft.transports.cli.render import show
 
 if TYPE_CHECKING:
     from weft.capabilities.records.resolution import PassageResolution
     from weft.transports.cli.target import Target
 
 _STANDARD_INPUT = "-"
-_COLOURS = {"exact": "green", "moved": "yellow", "lost": "red"}
 
 
-@click.command(
-    cls=Command, params=[JSON], short_help="Find the passage that a source ref means in what its source says now."
-)
+@click.command(cls=Command, params=[JSON], short_help="Find the cited passage in the current content of its source.")
 @click.argument(
     "ref", required=False, help="A file with a source ref (- is standard input), or the id of one recorded."
 )
 @click.option("--source-id", help="The id of a source ref that was recorded.")
-@click.option("--source-ref", type=Json(), help="A source ref itself. Given as JSON, @FILE or -.")
+@click.option("--source-ref", type=Json(), help="Source ref as JSON, @FILE or -.")
 @click.option(
     "--session",
     "-s",
     "session_id",
     envvar="WEFT_SESSION",
     show_envvar=True,
-    help="The session it belongs to; only needed to be sure of that.",
+    help="Session of the source ref, if it must be checked.",
 )
-@click.option("--against", metavar="FILE", help="What the source says now; what Weft keeps of it if left out.")
-@click.option("--media-type", help="What that is, such as text/html; told by the file's name if left out.")
+@click.option("--against", metavar="FILE", help="Current content of the source.  [default: the stored content]")
+@click.option("--media-type", help="Its media type, such as text/html.  [default: from the file name]")
 @click.pass_context
 def resolve(
     ctx: click.Context,
     *,
     ref: str | None,
     source_id: str | None,
-    source_ref: Any,  # noqa: ANN401 - any JSON; what it must be is the operation's to say
+    source_ref: Any,  # noqa: ANN401 - any JSON; the operation validates it
     session_id: str | None,
     against: str | None,
     media_type: str | None,
     as_json: bool,
 ) -> None:
-    """Find the passage that a source ref means in what its source says now: exact, moved or lost.
+    """Find the cited passage in the current content of its source: exact, moved or lost.
 
-    Given the ref itself and --against, it needs no server and no database. Exits with 1 if the passage is lost.
+    With a source ref and --against, it needs no server and no database. Exits with 1 if the passage is lost.
     """
     if sum(each is not None for each in (ref, source_id, source_ref)) != 1:
         raise click.UsageError("Give one of REF, --source-id and --source-ref.", ctx)
@@ -66,30 +64,34 @@ def resolve(
     if source_ref is not None and against is not None:
         answer = _offline(source_ref, _read(against), media_type)
     else:
-        named = {"source_id": source_id or ref} if source_ref is None else {"source_ref": source_ref}
-        now = None if against is None else _text(_read(against))
-        said = {"against": now, "media_type": media_type, "session_id": session_id}
-        answer = _asked(ctx.obj, {**named, **{name: value for name, value in said.items() if value is not None}})
-    show(answer, as_json=as_json, form=render_resolution)
+        request = {
+            "source_id": (source_id or ref) if source_ref is None else None,
+            "source_ref": source_ref,
+            "against": None if against is None else _text(_read(against)),
+            "media_type": media_type,
+            "session_id": session_id,
+        }
+        answer = _call(ctx.obj, {name: value for name, value in request.items() if value is not None})
+    show(answer, as_json=as_json, formatter=render_resolution)
     ctx.exit(FAILED if answer.outcome == "lost" else 0)
 
 
-def _offline(told: Any, content: bytes, media_type: str | None) -> PassageResolution:  # noqa: ANN401 - any JSON
+def _offline(source_ref: Any, content: bytes, media_type: str | None) -> PassageResolution:  # noqa: ANN401 - any JSON
     from weft.records import ContextSourceRef, Misfit, check_record  # noqa: PLC0415 - help needs no record types
     from weft.records import resolve as find  # noqa: PLC0415
 
     try:
-        record = check_record(msgspec.json.encode(told), ContextSourceRef.type)
+        record = check_record(msgspec.json.encode(source_ref), ContextSourceRef.type)
     except Misfit as error:
         raise InvalidInput(f"source_ref{error.path.removeprefix('$')}: {error.reason}") from None
-    assert isinstance(record, ContextSourceRef)  # noqa: S101 - of the type that was asked for
+    assert isinstance(record, ContextSourceRef)  # noqa: S101 - checked as this type
     return find(record, content, media_type)
 
 
-def _asked(target: Target, raw: dict[str, Any]) -> Any:  # noqa: ANN401 - the operation's answer
+def _call(target: Target, request: dict[str, Any]) -> Any:  # noqa: ANN401 - the answer
     from weft.app.registry import all_operations  # noqa: PLC0415 - help needs no operations
 
-    return target.call(all_operations()["records.resolve"], raw)
+    return target.call(all_operations()["records.resolve"], request)
 
 
 def _json_in(name: str) -> Any:  # noqa: ANN401 - any JSON
@@ -111,24 +113,3 @@ def _text(content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError:
         raise InvalidInput("against: is not UTF-8 text", field="against") from None
-
-
-def render_resolution(found: PassageResolution) -> str:
-    """Return what became of a passage, for people."""
-    told = {
-        "found by": "" if found.found_by is None else found.found_by,
-        "was": _place(found.was),
-        "now": _place(found.now),
-        "alike": "" if found.outcome == "lost" else f"{found.likeness:.0%}",
-        "confidence": "" if found.outcome == "lost" else f"{found.confidence:.0%}",
-        "source": {True: "unchanged", False: "changed", None: ""}[found.source_unchanged],
-    }
-    title = f"{click.style(found.outcome, fg=_COLOURS[found.outcome], bold=True)}: {harmless(found.reason)}"
-    lines = [title, indent(block({name: text for name, text in told.items() if text}))]
-    if found.text:
-        lines += ["", indent(harmless(found.text))]
-    return "\n".join(lines)
-
-
-def _place(selector: Any) -> str:  # noqa: ANN401 - a selector of whatever kind
-    return "" if selector is None else harmless(msgspec.json.encode(selector).decode())

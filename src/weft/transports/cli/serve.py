@@ -1,4 +1,4 @@
-"""Running Weft: the server, MCP over standard input and output, and the demo."""
+"""``weft serve``, ``weft mcp`` and ``weft demo``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CannotListen(Unavailable):
-    """The server's address and port cannot be had: most often another program has them."""
+    """The address and port are not available, usually because another program uses them."""
 
     code = "CANNOT_LISTEN"
     hint = "Nothing was changed. Choose another port with --port or WEFT_PORT."
@@ -27,14 +27,14 @@ class CannotListen(Unavailable):
 @click.command(cls=Command)
 @click.option("--host", help="Address to listen on.  [env var: WEFT_HOST; default: 127.0.0.1]")
 @click.option("--port", type=click.IntRange(0, 65_535), help="Port to listen on.  [env var: WEFT_PORT; default: 8787]")
-@click.option("--data-dir", help="The data folder.  [env var: WEFT_DATA_DIR; default: ~/.weft]")
-@click.option("--database-url", help="A SQLite file or postgresql:// instead.  [env var: WEFT_DATABASE_URL]")
+@click.option("--data-dir", help="Data folder.  [env var: WEFT_DATA_DIR; default: ~/.weft]")
+@click.option("--database-url", help="SQLite file or postgresql:// URL instead.  [env var: WEFT_DATABASE_URL]")
 @click.option(
     "--profile",
     type=click.Choice(["default", "conformance"]),
     default="default",
     show_default=True,
-    help="What to serve: the product, or what the MCP conformance suite expects.",
+    help="Serve the product, or the fixtures of the MCP conformance suite.",
 )
 @click.pass_obj
 def serve(
@@ -42,7 +42,7 @@ def serve(
 ) -> None:
     """Run the server: MCP and REST on one port.
 
-    Stops on Ctrl-C or SIGTERM after letting calls in flight finish. Further settings come from WEFT_ variables.
+    On Ctrl-C or SIGTERM, calls in flight finish first. Other settings come from WEFT_ variables.
     """
     from weft.transports.server import serve as run  # noqa: PLC0415 - help needs no server
 
@@ -58,13 +58,13 @@ def _conformance() -> Profile:
 
 
 @click.command(cls=Command)
-@click.option("--as", "principal", help="The agent to act as.  [default: what weft --as says]")
+@click.option("--as", "principal", help="Agent to act as.  [default: that of weft --as]")
 @click.option("--session", "-s", envvar="WEFT_SESSION", show_envvar=True, help="Work in this session only.")
 @click.pass_obj
 def mcp(target: Target, principal: str | None, session: str | None) -> None:
     """Serve MCP over standard input and output, for an editor or agent that starts it.
 
-    It works on the data folder. weft init writes the configuration that starts it.
+    It works on the data folder. weft init writes the editor configuration that starts it.
     """
     from weft.transports.stdio import run  # noqa: PLC0415 - help needs no server
 
@@ -73,14 +73,14 @@ def mcp(target: Target, principal: str | None, session: str | None) -> None:
 
 
 @click.command(cls=Command)
-@click.option("--stay", is_flag=True, help="Keep the session and the server afterwards, to look around.")
+@click.option("--stay", is_flag=True, help="Keep the session and the server running afterwards.")
 @click.option("--port", type=click.IntRange(1, 65_535), help="Port for the demo's server.  [env var: WEFT_PORT]")
-@click.option("--data-dir", help="The data folder to keep it in, with --stay.  [env var: WEFT_DATA_DIR]")
+@click.option("--data-dir", help="Data folder to keep it in, with --stay.  [env var: WEFT_DATA_DIR]")
 @click.pass_obj
 def demo(target: Target, port: int | None, data_dir: str | None, *, stay: bool) -> None:
-    """See a team of agents work together on one board, in half a minute.
+    """Watch a team of agents work together on one board for half a minute.
 
-    Without --stay nothing is kept: the demo runs in a folder of its own, which it removes.
+    Without --stay, the demo uses a temporary folder and removes it.
     """
     from weft.demo import run  # noqa: PLC0415 - help needs no demo
 
@@ -90,13 +90,13 @@ def demo(target: Target, port: int | None, data_dir: str | None, *, stay: bool) 
 
 
 def _check_port(settings: Settings) -> None:
-    """Refuse a port that cannot be had before anything is made that would be left behind."""
+    """Refuse an unavailable port before anything is created."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         with socket.socket(family, kind, protocol) as probe:
-            # As a server does it, so that connections just closed do not count.
+            # As uvicorn does, so that recently closed connections do not block the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
     except OSError as error:

@@ -1,8 +1,9 @@
-"""Where a command does its work: a server reached by its address, or the data folder itself."""
+"""Target of a command: a server, or the data folder in this process."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from weft.kernel.trace_context import correlated, is_traceparent
 from weft.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from weft.app.app import App
     from weft.app.authentication import Credential
@@ -23,10 +24,13 @@ if TYPE_CHECKING:
     from weft.kernel.trace_context import Ids
     from weft.open import Weft
 
+# Operations whose results depend on a job: on a data folder without a server, searching is what keeps the index fresh.
+_NEEDS_JOBS = frozenset({"search.everything", "search.get_context", "search.find_similar"})
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What the global options say."""
+    """Values of the global options."""
 
     url: str | None
     key: str | None
@@ -38,8 +42,22 @@ class Target:
     task: str | None = None
     traceparent: str | None = None
 
+    @classmethod
+    def from_options(cls, options: Mapping[str, str | None]) -> Target:
+        return cls(
+            url=options["url"],
+            key=options["key"],
+            data_dir=options["data_dir"],
+            database_url=options["database_url"],
+            tenant=options["tenant"] or "default",
+            principal=options["principal"],
+            turn=options["turn"],
+            task=options["task"],
+            traceparent=os.environ.get("TRACEPARENT"),
+        )
+
     def settings(self, **overrides: Any) -> Settings:  # noqa: ANN401 - settings are of several types
-        """Return the settings of this process; what a command itself was told goes first."""
+        """Return the settings of this process; overrides of the command take precedence."""
         given = {"data_dir": self.data_dir, "database_url": self.database_url}
         given |= {name: value for name, value in overrides.items() if value is not None}
         if overrides.get("data_dir") is not None and overrides.get("database_url") is None:
@@ -47,27 +65,27 @@ class Target:
         return Settings.from_environment(**given)
 
     def call(self, operation: Operation, raw: dict[str, Any]) -> Response:
-        """Perform an operation there."""
+        """Call an operation on the target."""
         return asyncio.run(
             self._call_locally(operation, raw) if self.url is None else self._call_server(operation, raw)
         )
 
     @asynccontextmanager
-    async def weft(self) -> AsyncIterator[Client | Weft]:
-        """Open all there is to call: a client of the server, or Weft in this process."""
+    async def weft(self, *, background: bool = False) -> AsyncIterator[Client | Weft]:
+        """Open a client of the server, or Weft in this process, with its background jobs if ``background``."""
         if self.url is not None:
-            from weft.client import Client  # noqa: PLC0415 - only those who ask a server pay for an HTTP client
+            from weft.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
             async with Client(self.url, api_key=self.key).during(**self.ids()) as client:
                 yield client
             return
         from weft.open import Weft  # noqa: PLC0415 - help and completion need no database
 
-        async with self._opened() as app:
+        async with self._opened(background=background) as app:
             yield Weft(app, self._credential(), correlated(self.ids()))
 
     async def _call_server(self, operation: Operation, raw: dict[str, Any]) -> Response:
-        from weft.client import Client  # noqa: PLC0415 - only those who ask a server pay for an HTTP client
+        from weft.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
         async with Client(self.url, api_key=self.key).during(**self.ids()) as client:
             response: Response = await client._caller.call(operation.name, raw, operation.response)  # noqa: SLF001
@@ -76,27 +94,27 @@ class Target:
     async def _call_locally(self, operation: Operation, raw: dict[str, Any]) -> Response:
         from weft.app.dispatch import CallContext  # noqa: PLC0415 - help and completion need no database
 
-        async with self._opened() as app:
+        async with self._opened(background=operation.name in _NEEDS_JOBS) as app:
             answer = await app.call(operation, raw, CallContext(self._credential(), correlation=correlated(self.ids())))
-            # As a server would answer: parts that are only passed on come apart here.
+            # Decoded like the answer of a server, so that both print alike.
             return msgspec.json.decode(msgspec.json.encode(answer), type=operation.response)
 
     @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[App]:
-        async with opened(self.settings()) as app:
-            made = await app.tenants.ensure_default()
-            if made is not None:
-                click.echo(f"Made the tenant '{made.tenant}'. Its admin's API key, shown this once:", err=True)
-                click.echo(made.admin_key, err=True)
+    async def _opened(self, *, background: bool) -> AsyncIterator[App]:
+        async with opened(self.settings(), background=background) as app:
+            created = await app.tenants.ensure_default()
+            if created is not None:
+                click.echo(f"Created the tenant '{created.tenant}'. API key of its admin, shown only once:", err=True)
+                click.echo(created.admin_key, err=True)
             yield app
 
     def ids(self) -> Ids:
-        """Return what the work is part of; a trace that cannot be read is left out."""
+        """Return the correlation ids; an invalid traceparent is ignored."""
         trace = self.traceparent if self.traceparent and is_traceparent(self.traceparent) else None
         return {"turn_id": self.turn or None, "task_id": self.task or None, "traceparent": trace}
 
     def _credential(self) -> Credential:
-        """Return who acts on the data folder: whoever was named, else the owner of the key, else its admin."""
+        """Return the caller on the data folder: the named principal, else the owner of the key, else the admin."""
         from weft.app.authentication import Local  # noqa: PLC0415 - help and completion need no database
 
         if self.principal is None and self.key:
@@ -105,13 +123,13 @@ class Target:
 
 
 @asynccontextmanager
-async def opened(settings: Settings) -> AsyncIterator[App]:
-    """Run Weft inside this process for as long as the block lasts."""
+async def opened(settings: Settings, *, background: bool = False) -> AsyncIterator[App]:
+    """Run Weft in this process, without background jobs unless ``background``."""
     from weft.app.app import App  # noqa: PLC0415 - help and completion need no database
 
     app = App(settings)
     try:
-        await app.open()
+        await app.open(background=background)
         yield app
     finally:
         await app.close()

@@ -1,4 +1,4 @@
-"""Making and listing tenants, and what each may have: for whoever holds the data folder or the database."""
+"""``weft tenant``: create and list tenants, and set their plans."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from weft.transports.cli.target import Target
 
 
-class TenantMade(Response):
-    """A new tenant with its admin's API key."""
+class TenantCreated(Response):
+    """New tenant and the API key of its admin."""
 
     tenant: str
     admin_key: str
 
 
 class TenantPlan(Response, omit_defaults=False):
-    """The plan a tenant is on; none if it has what the installation gives everyone."""
+    """Plan of a tenant; none if it has the default plan."""
 
     tenant: str
     plan: str | None
 
 
 class TenantNames(Response):
-    """The tenants there are."""
+    """Names of all tenants."""
 
     tenants: list[str]
 
 
 @click.group(cls=OrderedGroup, no_args_is_help=True)
 def tenant() -> None:
-    """Make and list tenants, and say what each may have.
+    """Create and list tenants, and set their plans.
 
-    A tenant is a wall: nothing in it can be seen from another. These commands work on the data folder or database.
+    Tenants are isolated from each other. These commands work on the data folder or database, not over a server.
     """
 
 
@@ -51,20 +51,20 @@ def tenant() -> None:
 @click.argument("name", help="Letters, digits, underscores and dashes.")
 @click.pass_obj
 def create(target: Target, name: str, *, as_json: bool) -> None:
-    """Make a tenant with an admin, whose API key is shown this once."""
+    """Create a tenant with an admin. The admin's API key is shown only once."""
 
     async def make() -> NewTenant:
         async with opened(target.settings()) as app:
             return await app.tenants.create(name)
 
-    made = asyncio.run(make())
-    show(TenantMade(tenant=made.tenant, admin_key=made.admin_key), as_json=as_json)
+    created = asyncio.run(make())
+    show(TenantCreated(tenant=created.tenant, admin_key=created.admin_key), as_json=as_json)
 
 
 @tenant.command("list", params=[JSON])
 @click.pass_obj
 def list_tenants(target: Target, *, as_json: bool) -> None:
-    """List the tenants there are."""
+    """List the tenants."""
 
     async def names() -> list[str]:
         async with opened(target.settings()) as app:
@@ -75,18 +75,20 @@ def list_tenants(target: Target, *, as_json: bool) -> None:
 
 @tenant.command("plan", params=[JSON])
 @click.argument("name", help="The tenant.")
-@click.argument("plan", type=click.Choice(PLANS), required=False, help="The plan to put it on; shown if left out.")
+@click.argument(
+    "plan", type=click.Choice(PLANS), required=False, help="New plan; without it, the current plan is shown."
+)
 @click.pass_obj
 def plan(target: Target, name: str, plan: Plan | None, *, as_json: bool) -> None:
-    """Show a tenant's plan, or put it on another: what it may have of knowledge, and how many results a search.
+    """Show or set a tenant's plan, which limits its knowledge and the results of a search.
 
-    Tenants of which nothing was agreed are on the plan that WEFT_DEFAULT_PLAN names.
+    Tenants without a plan have the one in WEFT_DEFAULT_PLAN.
     """
 
-    async def agree() -> Plan | None:
+    async def read_or_set() -> Plan | None:
         async with opened(target.settings()) as app:
             if plan is not None:
                 await app.tenants.set_plan(name, plan)
             return await app.tenants.plan(name)
 
-    show(TenantPlan(tenant=name, plan=asyncio.run(agree())), as_json=as_json)
+    show(TenantPlan(tenant=name, plan=asyncio.run(read_or_set())), as_json=as_json)

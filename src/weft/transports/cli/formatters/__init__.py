@@ -1,1 +1,1 @@
-"""Formatters."""
+"""Human-readable output of operations, one module per topic."""

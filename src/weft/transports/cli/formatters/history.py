@@ -1,4 +1,4 @@
-"""History for people: a log that reads like one, a diff that looks like one, and all sides of a conflict."""
+"""History: log, diff, merges and reviews with all sides of a conflict."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from weft.transports.cli.render import block, cell, counted, harmless, indent
+from weft.transports.cli.render import block, cell, counted, escape_controls, indent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -25,17 +25,17 @@ _COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 def _render_log(log: Log) -> str:
     if not log.commits:
-        return "Nothing was done yet."
+        return "No commits."
     shown = ["\n".join(_commit(commit)) for commit in log.commits]
-    more = f"\n\nThere is more: --before-version {log.commits[-1].version}" if log.has_more else ""
+    more = f"\n\nMore: --before-version {log.commits[-1].version}" if log.has_more else ""
     return "\n".join(shown) + more
 
 
 def _render_commit(shown: CommitShown) -> str:
     commit = shown.commit
     lines = [*_commit(commit, whole_hash=True)]
-    lines += [f"    after {shown.parent}"] if shown.parent else []
-    lines += [f"    named {', '.join(map(harmless, shown.snapshots))}"] if shown.snapshots else []
+    lines += [f"    parent {shown.parent}"] if shown.parent else []
+    lines += [f"    snapshots {', '.join(map(escape_controls, shown.snapshots))}"] if shown.snapshots else []
     return "\n".join(lines)
 
 
@@ -50,7 +50,7 @@ def _render_differences(found: Differences) -> str:
         ),
     ]
     title = click.style(f"{one} .. {other}", bold=True)
-    return "\n\n".join([title, *(parts or ["Nothing differs."])])
+    return "\n\n".join([title, *(parts or ["No differences."])])
 
 
 def _commit(commit: CommitInfo, *, whole_hash: bool = False) -> Iterator[str]:
@@ -58,24 +58,24 @@ def _commit(commit: CommitInfo, *, whole_hash: bool = False) -> Iterator[str]:
     short = commit.hash if whole_hash else commit.hash[:_SHORT_HASH]
     step = f" (step {commit.step})" if commit.step else ""
     yield f"{version} {short}  {cell(commit.at)}  {click.style(_who(commit.author, commit.agent_id), bold=True)}"
-    yield f"    {harmless(commit.reason)}{step}"
+    yield f"    {escape_controls(commit.reason)}{step}"
     if commit.merged:
-        yield f"    brings in {commit.merged.context_id} v{commit.merged.version}"
+        yield f"    merges {commit.merged.context_id} v{commit.merged.version}"
     for change in commit.changes:
         yield f"    {_change(change)}"
 
 
 def _change(change: ChangeInfo) -> str:
     size = f", {counted(change.size_tokens, 'token')}" if change.size_tokens else ""
-    return f"{_SIGNS.get(change.act, _EXPIRED)} {harmless(change.key)} (v{change.key_version}{size})"
+    return f"{_SIGNS.get(change.act, _EXPIRED)} {escape_controls(change.key)} (v{change.key_version}{size})"
 
 
 def _key(diff: KeyDiff, title: str) -> str:
-    lines = [click.style(harmless(title), bold=True)]
+    lines = [click.style(escape_controls(title), bold=True)]
     if diff.diff is not None:
-        lines += [_coloured(line) for line in harmless(diff.diff).split("\n")]
+        lines += [_coloured(line) for line in escape_controls(diff.diff).split("\n")]
     if diff.no_diff is not None:
-        lines.append(f"({harmless(diff.no_diff)})")
+        lines.append(f"({escape_controls(diff.no_diff)})")
     return "\n".join(lines)
 
 
@@ -86,72 +86,71 @@ def _coloured(line: str) -> str:
 
 def _render_merge(answer: Merged) -> str:
     if answer.review_id is None:
-        taken = ", ".join(map(harmless, answer.taken)) or "nothing that was not there"
-        return f"Merged: {answer.context_id} is at v{answer.version}. Taken over: {taken}."
+        taken = ", ".join(map(escape_controls, answer.taken)) or "none"
+        return f"Merged: {answer.context_id} is at v{answer.version}. Keys taken over: {taken}."
     keys = counted(len(answer.conflicts) + answer.hidden_conflicts, "key")
-    said = f"Not merged: both sides changed {keys}. The review {answer.review_id} is open; a human has to decide it."
-    return "\n\n".join([said, *_conflicts(answer.review_id, answer.conflicts, answer.hidden_conflicts)])
+    summary = f"Not merged: both sides changed {keys}. Review {answer.review_id} is open for a human decision."
+    return "\n\n".join([summary, *_conflicts(answer.review_id, answer.conflicts, answer.hidden_conflicts)])
 
 
 def _render_reviews(found: Reviews) -> str:
     if not found.reviews:
-        return "There are no reviews."
-    more = [f"There is more: --cursor {found.next_cursor}"] if found.next_cursor else []
+        return "No reviews."
+    more = [f"More: --cursor {found.next_cursor}"] if found.next_cursor else []
     return "\n\n".join([*map(_render_review, found.reviews), *more])
 
 
 def _render_review(review: ReviewInfo) -> str:
     title = click.style(f"{review.review_id} ({review.state})", fg="yellow")
-    told = {
+    facts = {
         "merge": f"{review.from_context_id} into {review.context_id}",
-        "opened": f"{cell(review.opened_at)} by {harmless(review.opened_by)}",
-        "reason": harmless(review.reason),
-        "decided": f"{cell(review.decided_at)} by {harmless(review.decided_by)}" if review.decided_by else "",
+        "opened": f"{cell(review.opened_at)} by {escape_controls(review.opened_by)}",
+        "reason": escape_controls(review.reason),
+        "decided": f"{cell(review.decided_at)} by {escape_controls(review.decided_by)}" if review.decided_by else "",
     }
-    shown = f"{title}\n{indent(block({name: text for name, text in told.items() if text}))}"
+    shown = f"{title}\n{indent(block({name: text for name, text in facts.items() if text}))}"
     sides = _conflicts(review.review_id, review.conflicts, review.hidden_conflicts) if review.state == "open" else ()
     return "\n\n".join([shown, *map(indent, sides)])
 
 
 def _conflicts(review_id: str, conflicts: Sequence[ConflictInfo], hidden: int) -> Iterator[str]:
-    """Yield what each side says of every key in conflict, and the command that decides."""
+    """Yield both sides of every key in conflict, and the command that resolves them."""
     for conflict in conflicts:
         sides = (("base", conflict.base), ("ours", conflict.ours), ("theirs", conflict.theirs))
         shown = "\n".join(indent(_side(name, side)) for name, side in sides)
-        yield f"{click.style(harmless(conflict.key), bold=True)}\n{shown}"
+        yield f"{click.style(escape_controls(conflict.key), bold=True)}\n{shown}"
     if hidden:
-        yield f"And {counted(hidden, 'key')} that you may not read: leave the decision to someone who may."
+        yield f"And {counted(hidden, 'key')} that you may not read: someone who may read them has to decide."
     elif conflicts:
         example = msgspec.json.encode({conflict.key: {"take": "ours"} for conflict in conflicts}).decode()
         yield (
-            "Decide for every key whether to take ours, theirs, base, or a value of your own:\n"
-            f"  weft history resolve {review_id} '{harmless(example)}'"
+            "Choose ours, theirs, base or a new value for every key:\n"
+            f"  weft history resolve {review_id} '{escape_controls(example)}'"
         )
 
 
 def _side(name: str, side: Side | None) -> str:
     title = click.style(f"{name:<6}", fg="cyan")
     if side is None:
-        return f"{title}  not there"
-    said = f"{title}  v{side.key_version}  {cell(side.at)}  {_who(side.author, side.agent_id)}"
-    return f"{said}\n{indent(indent(_value(side)))}"
+        return f"{title}  absent"
+    heading = f"{title}  v{side.key_version}  {cell(side.at)}  {_who(side.author, side.agent_id)}"
+    return f"{heading}\n{indent(indent(_value(side)))}"
 
 
 def _value(side: Side) -> str:
     if side.pruned:
-        return "(its value was pruned)"
+        return "(value pruned)"
     if side.outside:
-        return "(its value is kept outside the database: read it by its key)"
-    return harmless(side.value if isinstance(side.value, str) else msgspec.json.encode(side.value).decode())
+        return "(large value: read it by its key)"
+    return escape_controls(side.value if isinstance(side.value, str) else msgspec.json.encode(side.value).decode())
 
 
 def _who(author: str, agent_id: str) -> str:
-    """Name who did something: as participant, and by id where that does not say it."""
-    return harmless(author if agent_id in author.split(":") else f"{author} ({agent_id})")
+    """Return the author, with the agent id unless the author contains it."""
+    return escape_controls(author if agent_id in author.split(":") else f"{author} ({agent_id})")
 
 
-# Which operations' answers are shown in a form of their own.
-FORMS: dict[str, Callable[[Any], str]] = {
+FORMATTERS: dict[str, Callable[[Any], str]] = {
     "history.log": _render_log,
     "history.show": _render_commit,
     "history.diff": _render_differences,

@@ -1,0 +1,181 @@
+"""Domains, documents, sources, reindexing and model migrations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from weft.transports.cli.render import cell, counted, escape_controls, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from weft.capabilities.indexing.model_migration.operations import ModelMigrationInfo
+    from weft.capabilities.knowledge.document_queries import DocumentList
+    from weft.capabilities.knowledge.domain_operations import DomainInfo, DomainList
+    from weft.capabilities.knowledge.sources.model import Synced
+    from weft.capabilities.knowledge.sources.operations import SourceAsked, SourceInfo, SourceList
+    from weft.capabilities.search.session_indexing.reindex import ReindexingShown
+    from weft.transports.cli.knowledge_add import FilesAdded
+    from weft.transports.cli.knowledge_sources import SyncResult
+    from weft.transports.cli.progress import IndexingFailure
+
+# Failures shown per source; --json shows more.
+_MAX_FAILURES = 10
+
+
+def render_added(added: FilesAdded) -> str:
+    put = counted(len(added.documents) - len(added.failed), "document")
+    unchanged = f", {added.unchanged} unchanged" if added.unchanged else ""
+    failed = f"; {len(added.failed)} could not be indexed:" if added.failed else "."
+    lines = [f"{put} in {escape_controls(added.domain)}{unchanged}{failed}", *_indexing_failures(added.failed)]
+    if added.pending:
+        lines.append(f"{added.pending} waiting to be indexed: weft knowledge show-domain shows the progress.")
+    return "\n".join(lines)
+
+
+def render_sync_requested(requested: SourceAsked) -> str:
+    return f"{requested.source_id} is queued for synchronisation: weft knowledge list-sources shows the result."
+
+
+def render_sync(result: SyncResult) -> str:
+    if result.error is not None:
+        return escape_controls(f"{result.location} could not be read: {result.error}")
+    lines = [f"{escape_controls(result.location)}: {_changes(result.last)}."]
+    if result.last.failed:
+        lines += [f"{counted(result.last.failed, 'file')} could not be read:", *_sync_failures(result.last)]
+    if result.failed:
+        lines += [f"{counted(len(result.failed), 'document')} could not be indexed:"]
+        lines += _indexing_failures(result.failed)
+    return "\n".join(lines)
+
+
+def _indexing_failures(failed: Iterable[IndexingFailure]) -> Iterator[str]:
+    return (escape_controls(f"  {each.document_id}: {each.error}") for each in failed)
+
+
+def _render_domains(listed: DomainList) -> str:
+    if not listed.domains:
+        return "No domain is visible to you. Create one with weft knowledge create-domain."
+    return table([_domain_row(domain) for domain in listed.domains])
+
+
+def _domain_row(domain: DomainInfo) -> dict[str, str]:
+    busy = [f"{number} {what}" for number, what in ((domain.pending, "pending"), (domain.failed, "failed")) if number]
+    busy += [f"{domain.to_reindex} to reindex"] if domain.reindexing else []
+    return {
+        "domain": escape_controls(domain.domain),
+        "documents": str(domain.documents),
+        "chunks": str(domain.chunks),
+        "clearance": str(domain.clearance),
+        "for": escape_controls(", ".join(domain.agents)),
+        "state": ", ".join(busy) or "indexed",
+        "description": escape_controls(domain.description),
+    }
+
+
+def _render_documents(listed: DocumentList) -> str:
+    if not listed.documents:
+        return "No documents."
+    rows = [
+        {
+            "document": escape_controls(each.document_id),
+            "state": each.state,
+            "version": str(each.version),
+            "chunks": str(each.chunks),
+            "bytes": str(each.bytes),
+            "title": escape_controls(each.title),
+            "error": escape_controls(each.error or ""),
+        }
+        for each in listed.documents
+    ]
+    more = f"\n\nMore: --cursor {escape_controls(listed.next_cursor or '')}" if listed.has_more else ""
+    return table(rows) + more
+
+
+def _render_sources(listed: SourceList) -> str:
+    if not listed.sources:
+        return "The domain has no sources. Add one with weft knowledge watch or weft knowledge add-source."
+    problems = [line for source in listed.sources for line in _problems(source)]
+    return "\n".join([table([_source_row(source) for source in listed.sources]), *problems])
+
+
+def _source_row(source: SourceInfo) -> dict[str, str]:
+    return {
+        "source": source.source_id,
+        "kind": source.kind,
+        "location": escape_controls(source.location),
+        "prefix": escape_controls(source.prefix),
+        "schedule": _schedule(source),
+        "state": _state(source),
+        "synced at": cell(source.synced_at),
+        "last sync": "" if source.synced_at is None else _changes(source.last),
+    }
+
+
+def _schedule(source: SourceInfo) -> str:
+    if source.kind == "hook":
+        return "when called"
+    every = "" if source.every_seconds is None else f"every {source.every_seconds} s"
+    return "watching" if source.watch else every or "on request"
+
+
+def _state(source: SourceInfo) -> str:
+    if not source.enabled:
+        return "disabled"
+    if source.error is not None:
+        return "failed"
+    return "queued" if source.asked else "ok"
+
+
+def _problems(source: SourceInfo) -> Iterator[str]:
+    """Yield the errors of a source, each below a line that names it."""
+    if source.error is not None:
+        yield escape_controls(f"\n{source.source_id} {_state(source)}: {source.error}")
+    if source.last.failed:
+        yield f"\n{source.source_id} could not read {counted(source.last.failed, 'file')}:"
+        yield from _sync_failures(source.last)
+
+
+def _sync_failures(last: Synced) -> Iterator[str]:
+    shown = last.failures[:_MAX_FAILURES]
+    yield from (escape_controls(f"  {each.document_id}: {each.reason}") for each in shown)
+    if last.failed > len(shown):
+        yield f"  and {last.failed - len(shown)} more; --json shows up to a hundred"
+
+
+def _changes(last: Synced) -> str:
+    return ", ".join(f"{number} {what}" for what, number in last.figures.items() if number) or "no documents"
+
+
+def _render_migration(migration: ModelMigrationInfo) -> str:
+    lines = [escape_controls(f"{migration.from_model} -> {migration.to_model}: {migration.state}")]
+    if migration.state == "embedding":
+        lines.append(f"{migration.embedded} of {counted(migration.chunks, 'chunk')} embedded.")
+    if migration.comparison is not None:
+        compared = migration.comparison
+        lines.append(
+            f"Recall of {counted(compared.probes, 'probe')}: {compared.recall_before:.0%} with the old model, "
+            f"{compared.recall_after:.0%} with the new one; they agree on {compared.agreement:.0%}."
+        )
+    if migration.problem is not None:
+        lines.append(escape_controls(f"Stopped: {migration.problem}"))
+    return "\n".join(lines)
+
+
+def _render_reindexing(shown: ReindexingShown) -> str:
+    lines = [escape_controls(f"{each.domain}: {counted(each.to_reindex, 'document')} left") for each in shown.domains]
+    if shown.events is not None:
+        lines.append(f"sessions and memory: {counted(shown.events, 'event')} left")
+    return "\n".join(lines) or "Nothing is being reindexed."
+
+
+FORMATTERS: dict[str, Callable[[Any], str]] = {
+    "knowledge.list_domains": _render_domains,
+    "knowledge.list_documents": _render_documents,
+    "knowledge.list_sources": _render_sources,
+    "knowledge.start_model_migration": _render_migration,
+    "knowledge.show_model_migration": _render_migration,
+    "knowledge.cancel_model_migration": _render_migration,
+    "knowledge.reindex_all": _render_reindexing,
+    "knowledge.show_reindexing": _render_reindexing,
+}
