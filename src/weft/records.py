@@ -18,7 +18,7 @@ from weft.capabilities.records.mappings import (
     prov,
     web_annotation,
 )
-from weft.capabilities.records.mappings.natives import Naming
+from weft.capabilities.records.mappings.natives import ItemNaming
 from weft.capabilities.records.model import (
     RECORD_TYPES,
     Block,
@@ -71,7 +71,7 @@ from weft.capabilities.records.resolution import PassageResolution
 from weft.capabilities.records.resolution import resolve as _resolve
 from weft.capabilities.records.selectors import passage_digest, selectors_for, source_ref
 from weft.capabilities.records.validation import Problem, check_document, check_record
-from weft.capabilities.records.validation_errors import Misfit
+from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.providers.html_xml import IsolatedMarkupReader
 
@@ -102,16 +102,16 @@ __all__ = [
     "Css",
     "CustomSelector",
     "Freshness",
+    "InvalidRecord",
+    "ItemNaming",
     "JsonPointer",
     "JsonSchemaMapping",
     "LineRange",
     "Link",
     "McpMapping",
     "MediaTimeRange",
-    "Misfit",
     "MissingContext",
     "ModelApiMapping",
-    "Naming",
     "Omission",
     "OpenTelemetryMapping",
     "OtherMapping",

@@ -39,7 +39,7 @@ def source(folder: Path, text: str, name: str = "story.md") -> str:
 
 def test_a_passage_is_found_in_a_file_without_a_database(cli: CommandLine, ref: Path, tmp_path: Path) -> None:
     shown = cli.run("records", "resolve", str(ref), "--against", source(tmp_path, STORY)).stdout
-    assert shown.startswith("exact: The passage is where it was and says what it said.\n")
+    assert shown.startswith("exact: The passage is unchanged, at the same position.\n")
     assert shown.endswith("\n  ship on Friday\n")
     moved = cli.json("records", "resolve", str(ref), "--against", source(tmp_path, f"Wait. {STORY}"))
     assert (moved["outcome"], moved["now"]) == ("moved", {"type": "text_position", "start": 24, "end": 38})

@@ -10,7 +10,7 @@ import pytest
 
 from support.records import envelope
 from weft.app.registry import all_operations
-from weft.capabilities.records.event_classes import class_of
+from weft.capabilities.records.event_classes import event_class_of
 from weft.kernel.operation import Effect
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore
@@ -156,6 +156,6 @@ async def test_every_operation_leaves_the_events_that_the_page_names(world: Worl
         assert left, operation
         named, classes = set(NAME.findall(event)), set(NAME.findall(event_class))
         assert named <= {each.type for each in left}, operation
-        told = {class_of(each) for each in left if each.type in named}
+        told = {event_class_of(each) for each in left if each.type in named}
         assert told == (classes or told), operation
         assert classes or "class" in event_class, operation

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from weft.capabilities.events.model import EventQuery
-from weft.capabilities.records.event_classes import cloud_event
+from weft.capabilities.records.event_classes import to_cloud_event
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope
 from weft.storage.sql.events import SqlEventStore
@@ -38,7 +38,7 @@ async def the_event(app: App, tenant: str = "default", **wanted: str) -> StoredE
     (by_turn,) = await events_of(app, tenant, turn_id=TURN, **wanted)
     (by_task,) = await events_of(app, tenant, task_id=TASK, **wanted)
     assert by_turn == by_task
-    told = cloud_event(by_turn, "urn:weft:here")
+    told = to_cloud_event(by_turn, "urn:weft:here")
     assert (told.turnid, told.taskid, told.toolcallid) == (TURN, TASK, TOOL_CALL)
     assert told.traceparent == TRACEPARENT
     return by_turn

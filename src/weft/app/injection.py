@@ -47,8 +47,7 @@ from weft.capabilities.metrics.model import MetricsSource
 from weft.capabilities.missing_context.answers import GapAnswers
 from weft.capabilities.object_storage.staging import Staging
 from weft.capabilities.object_storage.store import ObjectIndex
-from weft.capabilities.records.markup_port import MarkupReader
-from weft.capabilities.records.store import RecordStore
+from weft.capabilities.records.store import MarkupReader, RecordStore
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import KnownSessions, Lag
 from weft.capabilities.sessions.store import SessionStore

@@ -1843,7 +1843,7 @@ class RecordsOperations:
             "context_event",
         ],
     ) -> RecordSchema:
-        """Read the JSON Schema of a record type, and where this server publishes it."""
+        """Return the JSON Schema of a record type and the path at which this server publishes it."""
         return await self._caller.call("records.schema", {"type": type}, RecordSchema)
 
 

@@ -1692,7 +1692,7 @@ class SyncRecordsOperations:
             "context_event",
         ],
     ) -> RecordSchema:
-        """Read the JSON Schema of a record type, and where this server publishes it."""
+        """Return the JSON Schema of a record type and the path at which this server publishes it."""
         return self._caller.call("records.schema", {"type": type}, RecordSchema)
 
 

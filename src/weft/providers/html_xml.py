@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.records.markup_port import Holder, MarkupReading
 from weft.capabilities.records.refs import Css, XPath
+from weft.capabilities.records.store import EnclosingElement, MarkupResult
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ class IsolatedMarkupReader:
 
     def read(
         self, document: str, media_type: str | None, selectors: Sequence[Css | XPath], words: str | None
-    ) -> MarkupReading:
+    ) -> MarkupResult:
         """Return what each selector means in a document; meant for a thread that may wait."""
         asked = {
             # Half a character, which JSON lets through, is none that XML has.
@@ -56,7 +56,7 @@ class IsolatedMarkupReader:
         with self._turns:
             return self._ask(msgspec.json.encode(asked))
 
-    def _ask(self, question: bytes) -> MarkupReading:
+    def _ask(self, question: bytes) -> MarkupResult:
         try:
             worker = subprocess.run(  # noqa: S603 - our own file, run by the Python that runs us
                 [sys.executable, "-P", str(_WORKER)],
@@ -68,11 +68,11 @@ class IsolatedMarkupReader:
             )
             answer = msgspec.json.decode(worker.stdout, type=_Answer)
         except subprocess.TimeoutExpired:
-            return MarkupReading(problem=f"The selectors took longer than {self._seconds:g} seconds to look for.")
+            return MarkupResult(problem=f"The selectors took longer than {self._seconds:g} seconds to look for.")
         except (subprocess.SubprocessError, OSError, msgspec.MsgspecError):
-            return MarkupReading(problem="The source cannot be read as HTML or XML.")
-        holder = None if answer.holder is None else Holder(*answer.holder)
-        return MarkupReading(answer.texts, holder, answer.problem)
+            return MarkupResult(problem="The source cannot be read as HTML or XML.")
+        holder = None if answer.holder is None else EnclosingElement(*answer.holder)
+        return MarkupResult(answer.texts, holder, answer.problem)
 
 
 def _is_html(document: str, media_type: str | None) -> bool:

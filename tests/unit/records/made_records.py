@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec.inspect as kinds
 from hypothesis import strategies as st
 
-from weft.capabilities.records.constraints import InOrder, Needs
+from weft.capabilities.records.constraints import Ordered, RequiresAny
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.kernel.fields import LARGEST
 
@@ -43,7 +43,7 @@ def _parts(part_type: type[RecordPart]) -> st.SearchStrategy[Any]:
     def part(draw: st.DrawFn) -> RecordPart:
         said = draw(st.sets(st.sampled_from(sorted(made)), max_size=5)) | required
         values = {name: draw(made[name]) for name in sorted(said)}
-        for rule in part_type.rules:
+        for rule in part_type.constraints:
             values |= _abiding(rule, values, made, draw)
         return part_type(**values)
 
@@ -80,10 +80,10 @@ def _made(kind: kinds.Type) -> st.SearchStrategy[Any]:
 
 
 def _abiding(
-    rule: Needs | InOrder, values: dict[str, Any], made: dict[str, st.SearchStrategy[Any]], draw: st.DrawFn
+    rule: RequiresAny | Ordered, values: dict[str, Any], made: dict[str, st.SearchStrategy[Any]], draw: st.DrawFn
 ) -> dict[str, Any]:
     """Return what has to be said besides, or otherwise, for a rule to be kept."""
-    if isinstance(rule, InOrder):
+    if isinstance(rule, Ordered):
         both = sorted(values[name] for name in (rule.first, rule.second) if name in values)
         return dict(zip((rule.first, rule.second), both, strict=True)) if len(both) == 2 else {}
     concerned = rule.field is None or values.get(rule.field) in rule.values

@@ -13,13 +13,13 @@ from made_records import JSON
 from weft.capabilities.records.model import RECORD_TYPES, ContextEvent, ContextInjection
 from weft.capabilities.records.validation import (
     ID_FIELDS,
-    MOST_LEVELS,
+    MAX_DEPTH,
     Problem,
     check_document,
     check_record,
-    record_of,
+    parse_record,
 )
-from weft.capabilities.records.validation_errors import Misfit
+from weft.capabilities.records.validation_errors import InvalidRecord
 
 pytestmark = pytest.mark.req("AC-01")
 ITEM: dict[str, Any] = {
@@ -32,8 +32,8 @@ ITEM: dict[str, Any] = {
 }
 TEXT = json.dumps(ITEM)
 BAD = json.dumps({**ITEM, "content_mode": "loud"})
-NOT_ONE = f"is none of the record types: it has none of {', '.join(ID_FIELDS)}"
-TOO_DEEP = f"is nested more than {MOST_LEVELS} levels deep"
+NOT_ONE = f"is not a record: it has none of the fields {', '.join(ID_FIELDS)}"
+TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep"
 
 
 def problems_in(document: bytes) -> list[Problem]:
@@ -55,8 +55,8 @@ def nested(levels: int) -> str:
         (f'{{"type": "context_item", "record": {TEXT}}}', 1),
         (f'[{{"type": "context_item", "record": {TEXT}}}, {TEXT}]', 2),
         (f'{{"record": {TEXT}, "type": "context_item"}}\n{TEXT}', 2),
-        (nested(MOST_LEVELS), 1),
-        (TEXT.replace('"x"', '"' + "[" * 2 * MOST_LEVELS + '\\""'), 1),
+        (nested(MAX_DEPTH), 1),
+        (TEXT.replace('"x"', '"' + "[" * 2 * MAX_DEPTH + '\\""'), 1),
         (TEXT.replace('"x"', json.dumps([[n] for n in range(99)])), 1),
         (TEXT.replace("item_id", "item\\u005fid").replace('"x"', '"a\\u003ab: c"'), 1),
     ],
@@ -68,32 +68,32 @@ def test_every_form_of_document_is_read(document: str, records_in_it: int) -> No
 @pytest.mark.parametrize(
     ("document", "line", "path", "reason"),
     [
-        ("", 1, "$", "is empty: it holds no record"),
-        (" \n\n", 1, "$", "is empty: it holds no record"),
-        ("[]", 1, "$", "holds no record"),
+        ("", 1, "$", "is empty: it contains no record"),
+        (" \n\n", 1, "$", "is empty: it contains no record"),
+        ("[]", 1, "$", "contains no record"),
         ("17", 1, "$", "a record is an object"),
         ("{}", 1, "$", NOT_ONE),
         (f"[{TEXT},\n\n7]", 3, "$[1]", "a record is an object"),
         (f"{TEXT}\n\n[{TEXT}]", 3, "$", "a record is an object"),
-        ("\ufeff" + TEXT, 1, "$", "begins with a byte order mark, which JSON has no place for"),
-        (f"{TEXT}\n{TEXT[:-1]}", 2, "$", "is not JSON: it ends too early"),
+        ("\ufeff" + TEXT, 1, "$", "begins with a byte order mark, which JSON does not allow"),
+        (f"{TEXT}\n{TEXT[:-1]}", 2, "$", "is not JSON: unexpected end"),
         (TEXT.replace('"x"', '"\\ud800"'), 1, "$", "is not JSON: unexpected end of escaped utf-16"),
-        (TEXT.replace('"x"', "NaN"), 1, "$", "is not JSON, which has no NaN and no infinity"),
-        (TEXT.replace('"x"', "-Infinity"), 1, "$", "is not JSON, which has no NaN and no infinity"),
+        (TEXT.replace('"x"', "NaN"), 1, "$", "is not JSON: NaN and Infinity are not allowed"),
+        (TEXT.replace('"x"', "-Infinity"), 1, "$", "is not JSON: NaN and Infinity are not allowed"),
         (TEXT.replace('"x"', "1e999"), 1, "$", "is not JSON: Number out of range"),
         ('{\n "item_id": "a",\n}', 3, "$", "is not JSON: trailing comma in object (column 1)"),
         (f"[{TEXT}\n {TEXT}]", 2, "$", "is not JSON: expected ',' or ']' (column 2)"),
-        (nested(MOST_LEVELS + 1), 1, "$", TOO_DEEP),
+        (nested(MAX_DEPTH + 1), 1, "$", TOO_DEEP),
         (nested(100_000), 1, "$", TOO_DEEP),
         ("[" * 100_000, 1, "$", TOO_DEEP),
-        (TEXT[:-1] + ', "item_id": "b"}', 1, "$.item_id", "is said twice"),
-        (TEXT[:-1] + ', "item_id": "\\u003a"}', 1, "$.item_id", "is said twice"),
-        (TEXT.replace('"x"', '[{"a": [1, {"b": ":", "b": 2}]}]'), 1, "$.content[0].a[1].b", "is said twice"),
+        (TEXT[:-1] + ', "item_id": "b"}', 1, "$.item_id", "is a duplicate name"),
+        (TEXT[:-1] + ', "item_id": "\\u003a"}', 1, "$.item_id", "is a duplicate name"),
+        (TEXT.replace('"x"', '[{"a": [1, {"b": ":", "b": 2}]}]'), 1, "$.content[0].a[1].b", "is a duplicate name"),
         (f'{{"type": "context_item", "record": {BAD}}}', 1, "$.record.content_mode", "'loud' is not one of "),
         (f'{{"type": "context_itme", "record": {TEXT}}}', 1, "$.type", "'context_itme' is not one of context_envel"),
         (f'{{"type": 7, "record": {TEXT}}}', 1, "$.type", "'7' is not one of context_envelope, "),
         ('{"type": "context_item", "record": []}', 1, "$.record", "a record is an object"),
-        (f'{{"type": "context_event", "record": {TEXT}}}', 1, "$.record.item_id", "is no field here"),
+        (f'{{"type": "context_event", "record": {TEXT}}}', 1, "$.record.item_id", "is not a known field"),
     ],
 )
 def test_whatever_is_wrong_is_told_with_line_path_and_reason(document: str, line: int, path: str, reason: str) -> None:
@@ -118,7 +118,7 @@ def test_every_bad_record_of_a_document_is_told() -> None:
 
 @pytest.mark.parametrize("written", ["2026-05-08t09:30:00Z", "2026-05-08T09:30:00z", "2026-05-08T09:30:00+0200"])
 def test_a_time_in_a_place_of_its_own_is_held_to_the_one_way_to_write_it(written: str) -> None:
-    reason = "is not a time as in 2026-05-08T12:30:00Z"
+    reason = "is not a time like 2026-05-08T12:30:00Z"
     placed = {
         "$.created_at": {"created_at": written},
         "$.freshness.as_of": {"freshness": {"as_of": written}},
@@ -133,17 +133,17 @@ def test_a_time_in_a_place_of_its_own_is_held_to_the_one_way_to_write_it(written
 def test_the_type_is_told_by_the_id_that_is_the_records_own() -> None:
     event = {"schema_version": "0.1.0", "event_id": "e", "event_type": "context.exported", "source": "weft:1"}
     event |= {"time": "2026-05-08T09:30:00Z", "context_id": "ctx_1"}
-    assert isinstance(record_of(event), ContextEvent)
+    assert isinstance(parse_record(event), ContextEvent)
     injection = {"schema_version": "0.1.0", "injection_id": "i", "assembly_id": "a", "target": "model:x"}
     injection |= {"injection_point": "ui_panel", "created_at": "2026-05-08T09:30:00Z"}
-    assert isinstance(record_of(injection), ContextInjection)
+    assert isinstance(parse_record(injection), ContextInjection)
     assert {kind.id_field for kind in RECORD_TYPES.values()} == set(ID_FIELDS)
 
 
 def test_a_misfit_says_where_and_why() -> None:
-    with pytest.raises(Misfit, match=r"^\$\.context_kind: is required$"):
-        record_of({"item_id": "a", "schema_version": "0.1.0"})
-    with pytest.raises(Misfit, match=r"^\$\.type: 'nonsense' is not one of "):
+    with pytest.raises(InvalidRecord, match=r"^\$\.context_kind: is required$"):
+        parse_record({"item_id": "a", "schema_version": "0.1.0"})
+    with pytest.raises(InvalidRecord, match=r"^\$\.type: 'nonsense' is not one of "):
         check_record(TEXT.encode(), "nonsense")
 
 
@@ -162,5 +162,5 @@ def test_a_name_said_twice_is_never_overlooked(told: dict[str, Any], data: st.Da
     name = data.draw(st.sampled_from(sorted(told)))
     doubled = f"{json.dumps(told)[:-1]}, {json.dumps(name)}: 1}}"
     document = f'{{"selection_id": "s", "metadata": [{json.dumps(told)}, {doubled}]}}'
-    with pytest.raises(Misfit, match="is said twice"):
+    with pytest.raises(InvalidRecord, match="is a duplicate name"):
         check_record(document.encode())

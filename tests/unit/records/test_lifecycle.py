@@ -9,7 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from weft.capabilities.records.vocabulary import IllegalTransition, Lifecycle, check_transition, following
+from weft.capabilities.records.vocabulary import IllegalTransition, Lifecycle, check_transition, next_states
 
 STATES = get_args(Lifecycle)
 ALLOWED = {
@@ -46,7 +46,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def what_may_follow_is_what_the_table_says(self) -> None:
-        assert following(self.past[-1]) == set(ALLOWED[self.past[-1]].split())
+        assert next_states(self.past[-1]) == set(ALLOWED[self.past[-1]].split())
 
     @invariant()
     def nothing_begins_again_and_what_has_ended_only_is_kept(self) -> None:

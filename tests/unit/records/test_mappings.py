@@ -29,7 +29,7 @@ from weft.capabilities.records.mappings import (
 )
 from weft.capabilities.records.mappings import mcp as native_mcp
 from weft.capabilities.records.mappings import prov as native_prov
-from weft.capabilities.records.mappings.natives import Naming
+from weft.capabilities.records.mappings.natives import ItemNaming
 from weft.capabilities.records.model import ContextEvent, ContextItem, Record
 from weft.capabilities.records.refs import (
     A2aMapping,
@@ -56,7 +56,7 @@ from weft.capabilities.records.vocabulary import EVENT_CLASSES
 
 pytestmark = pytest.mark.req("AC-12")
 
-HERE = Naming("item-1")
+HERE = ItemNaming("item-1")
 NOW = datetime(2026, 5, 8, 12, 30, tzinfo=UTC)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=20)
 IDS = st.from_regex(r"[A-Za-z0-9._:/-]{1,40}", fullmatch=True)
@@ -134,7 +134,9 @@ def test_what_the_mcp_library_makes_is_taken_and_given_back() -> None:
     wire = result.model_dump(by_alias=True, mode="json", exclude_none=True)
     whole = checked(native_mcp.item_of_tool_result(wire, HERE))
     assert mcp.types.CallToolResult.model_validate(native_mcp.native_of(whole)) == result
-    items = [checked(native_mcp.item_of_block(block, Naming(f"item-{n}"))) for n, block in enumerate(wire["content"])]
+    items = [
+        checked(native_mcp.item_of_block(block, ItemNaming(f"item-{n}"))) for n, block in enumerate(wire["content"])
+    ]
     assert [item.content_mode for item in items] == [
         "inline",
         "embedded_resource",

@@ -14,8 +14,8 @@ from public_shapes import PUBLIC, public_checker
 from record_files import VALID, decoded, schema_checker, told_in, type_of
 
 from weft.capabilities.records.model import RECORD_TYPES
-from weft.capabilities.records.validation import check_record, record_of
-from weft.capabilities.records.validation_errors import Misfit
+from weft.capabilities.records.validation import check_record, parse_record
+from weft.capabilities.records.validation_errors import InvalidRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,8 +73,8 @@ def test_every_way_to_spoil_a_record_is_refused_by_struct_and_schema(name: str) 
 
 def _refusal(told: dict[str, Any], record_type: str) -> str:
     try:
-        record_of(told, record_type)
-    except Misfit as found:
+        parse_record(told, record_type)
+    except InvalidRecord as found:
         return str(found)
     return ""
 

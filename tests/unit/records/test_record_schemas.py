@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from weft.capabilities.records.field_docs import MEANINGS, OTHERWISE
+from weft.capabilities.records.field_docs import FIELD_DOCS, FIELD_DOCS_BY_TYPE
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.schemas import DIALECT, all_schemas, published_schema, schema_id, schema_url
 
@@ -52,7 +52,10 @@ def test_every_field_of_a_schema_says_what_it_means(record_type: str) -> None:
 def test_every_meaning_is_that_of_a_field() -> None:
     parts = [part for schema in all_schemas().values() for part in (schema, *schema["$defs"].values())]
     said = {field["description"] for part in parts for field in part["properties"].values()}
-    assert {*MEANINGS.values(), *(words for others in OTHERWISE.values() for words in others.values())} == said
+    assert {
+        *FIELD_DOCS.values(),
+        *(words for others in FIELD_DOCS_BY_TYPE.values() for words in others.values()),
+    } == said
 
 
 @each_type
@@ -65,7 +68,7 @@ def test_every_reference_leads_somewhere_and_every_part_is_used(record_type: str
 @each_type
 def test_the_rules_between_fields_are_part_of_the_schema(record_type: str) -> None:
     schema = published_schema(record_type)
-    assert len(schema.get("allOf", ())) == len(RECORD_TYPES[record_type].rules)
+    assert len(schema.get("allOf", ())) == len(RECORD_TYPES[record_type].constraints)
 
 
 def _parts(schema: Any) -> Iterator[dict[str, Any]]:

@@ -18,7 +18,13 @@ from weft.capabilities.records.refs import (
     TextQuote,
     XPath,
 )
-from weft.capabilities.records.selectors import SelectedPassage, SourceContent, cut, passage_digest, selectors_for
+from weft.capabilities.records.selectors import (
+    SelectedPassage,
+    SourceContent,
+    passage_digest,
+    select_passage,
+    selectors_for,
+)
 
 pytestmark = pytest.mark.req("AC-05")
 
@@ -29,7 +35,7 @@ DOCUMENT = '{"goal": "Ship", "steps": ["plan", {"a/b": 1, "m~n": null, "": true}
 
 
 def words(selector: object, content: bytes | str, media_type: str | None = None) -> str | None:
-    found = cut(selector, SourceContent.of(content, media_type))  # type: ignore[arg-type]
+    found = select_passage(selector, SourceContent.of(content, media_type))  # type: ignore[arg-type]
     return None if found is None else found.text
 
 
@@ -52,7 +58,7 @@ def test_every_selector_made_for_a_passage_means_that_passage(made: tuple[str, i
 def test_the_lines_of_a_passage_are_all_that_it_touches(made: tuple[str, int, int]) -> None:
     text, start, end = made
     for selector in selectors_for(text, start, end):
-        found = cut(selector, SourceContent.of(text)) if isinstance(selector, LineRange) else None
+        found = select_passage(selector, SourceContent.of(text)) if isinstance(selector, LineRange) else None
         if found is not None and found.span is not None:
             first, behind = found.span
             assert first <= start
@@ -73,7 +79,7 @@ def test_a_quote_is_made_so_that_it_tells_its_passage_from_others_like_it(made: 
 @given(TEXTS, st.integers(0, 80), st.integers(0, 80))
 def test_bytes_are_those_of_the_source(text: str, one: int, other: int) -> None:
     raw, (start, end) = text.encode(), sorted((one, other))
-    found = cut(ByteRange(start=start, end=end), SourceContent.of(raw))
+    found = select_passage(ByteRange(start=start, end=end), SourceContent.of(raw))
     if end > len(raw):
         assert found is None
         return
@@ -102,10 +108,10 @@ def test_lines_end_as_they_do_anywhere(ending: str) -> None:
 
 def test_a_quote_is_the_one_whose_surroundings_fit_best() -> None:
     text = "red cat, blue cat, green cat"
-    assert cut(TextQuote(exact="cat", prefix="blue ", suffix=", g"), SourceContent.of(text)) == SelectedPassage(
-        "cat", passage_digest("cat"), (14, 17)
-    )
-    found = cut(TextQuote(exact="cat", prefix="a green ", suffix="."), SourceContent.of(text))
+    assert select_passage(
+        TextQuote(exact="cat", prefix="blue ", suffix=", g"), SourceContent.of(text)
+    ) == SelectedPassage("cat", passage_digest("cat"), (14, 17))
+    found = select_passage(TextQuote(exact="cat", prefix="a green ", suffix="."), SourceContent.of(text))
     assert found is not None
     assert found.span == (25, 28)
     assert words(TextQuote(exact="dog"), text) is None
@@ -162,7 +168,7 @@ def test_a_source_is_read_by_the_encoding_that_its_media_type_names() -> None:
 
 
 def test_bytes_that_are_no_text_are_known_by_their_digest_alone() -> None:
-    found = cut(ByteRange(start=1, end=3), SourceContent.of(b"\x00\xff\xfe\x00"))
+    found = select_passage(ByteRange(start=1, end=3), SourceContent.of(b"\x00\xff\xfe\x00"))
     assert found == SelectedPassage(None, SourceContent.of(b"\xff\xfe").digest)
 
 

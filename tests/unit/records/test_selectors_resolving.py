@@ -25,7 +25,7 @@ from weft.capabilities.records.refs import (
 )
 from weft.capabilities.records.resolution import PassageResolution, resolve
 from weft.capabilities.records.selectors import SourceContent, passage_digest, selectors_for, source_ref
-from weft.capabilities.records.text_quote import find_near, find_quote
+from weft.capabilities.records.text_quote import find_quote, find_similar
 from weft.providers.html_xml import IsolatedMarkupReader
 
 pytestmark = pytest.mark.req("AC-05")
@@ -100,7 +100,7 @@ def test_exact_is_said_only_of_the_same_words_in_the_same_place(
     if found.outcome == "moved":
         assert found.text is not None
         assert found.text in after
-        assert (found.likeness == 1) == (found.text == text[start:end])
+        assert (found.similarity == 1) == (found.text == text[start:end])
     if after == text and (quoted or hashed or known):
         assert found.outcome == "exact"
 
@@ -112,7 +112,7 @@ def test_what_was_only_shifted_is_found_where_it_went(made: tuple[str, int, int]
     assume(places(text, after) == 1)
     found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
     assert found.text == text[start:end]
-    assert found.likeness == 1
+    assert found.similarity == 1
     assert found.outcome in ({"exact"} if not before else {"exact", "moved"})
     if places(text[start:end], after) == 1:
         assert after[slice(*(place(found) or (0, 0)))] == text[start:end] or found.outcome == "exact"
@@ -203,8 +203,8 @@ def test_what_was_changed_a_little_is_moved_and_says_how_near_it_is() -> None:
     made = source_ref("s", "x:y", STORY, start=start, end=start + 42, source_kind="file")
     found = resolve(made, STORY.replace("June", "July"))
     assert found.outcome == "moved"
-    assert 0.9 < found.likeness < 1
-    assert found.confidence == found.likeness
+    assert 0.9 < found.similarity < 1
+    assert found.confidence == found.similarity
     assert found.text is not None
     assert "July" in found.text
     assert "% alike" in found.reason
@@ -227,7 +227,7 @@ def test_a_long_quote_is_found_though_parts_of_it_changed() -> None:
     after = "Preface. " + text.replace("number 100 of", "number one hundred of")
     found = resolve(source_ref("s", "x:y", text, start=start, end=end, source_kind="file"), after)
     assert found.outcome == "moved"
-    assert found.likeness > 0.99
+    assert found.similarity > 0.99
     assert found.text == after[start + 9 : end + 9 + len("one hundred") - 3]
 
 
@@ -235,7 +235,7 @@ def test_what_is_nearly_all_is_not_said_to_be_all() -> None:
     text = "".join(f"sentence number {n} of this story. " for n in range(3_000))
     made = source_ref("s", "x:y", text, start=10, end=90_000, source_kind="file")
     found = resolve(made, text.replace("number 1000 of", "number 1001 of"))
-    assert (found.outcome, found.likeness) == ("moved", 0.9999)
+    assert (found.outcome, found.similarity) == ("moved", 0.9999)
     assert "99.99% alike" in found.reason
 
 
@@ -251,7 +251,7 @@ def test_line_endings_that_changed_are_a_change() -> None:
     made = source_ref("s", "x:y", STORY, start=0, end=60, source_kind="file")
     found = resolve(made, STORY.replace("\n", "\r\n"))
     assert found.outcome == "moved"
-    assert found.likeness < 1
+    assert found.similarity < 1
 
 
 def test_a_reference_that_contradicts_itself_is_lost() -> None:
@@ -381,8 +381,8 @@ def test_hostile_texts_do_not_take_long(exact: str, text: str) -> None:
     # No clock is asked: what takes time by the square would take hours here.
     quote = TextQuote(exact=exact, prefix="a" * 50_000)
     assert find_quote(quote, text, 1_000_000) is None
-    found = find_near(exact, text, 1_000_000)
-    assert found is None or found.likeness < 1
+    found = find_similar(exact, text, 1_000_000)
+    assert found is None or found.similarity < 1
 
 
 @pytest.mark.parametrize("near", [0, 2_000_000, 3_900_000])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from weft.capabilities.records.event_classes import class_of
+from weft.capabilities.records.event_classes import event_class_of
 from weft.kernel.identity import ANYONE, PRINCIPAL
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class EventFilter:
         return self.keys == ANYONE or (_is_about_a_key(event) and self.wants_key(event.subject))
 
     def wants_type(self, event: Event) -> bool:
-        return self.types == ANYONE or _matches(event.type, self.types) or _matches(class_of(event), self.types)
+        return self.types == ANYONE or _matches(event.type, self.types) or _matches(event_class_of(event), self.types)
 
     def wants_key(self, key: str) -> bool:
         return self.keys == ANYONE or _matches(key, self.keys)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from weft.capabilities.events.model import EventFilter, Feed
-from weft.capabilities.records.event_classes import CloudEvent, cloud_event
+from weft.capabilities.records.event_classes import CloudEvent, to_cloud_event
 from weft.capabilities.sessions.model import SessionId, SessionNotFound
 from weft.kernel.events import Event
 from weft.kernel.fields import Count
@@ -93,5 +93,5 @@ async def read_events(request: ReadEvents, actor: Actor, feed: Feed) -> Events:
     if request.format == "native":
         return Events(events=page.events, next_after=page.reached)
     source = await feed.source(actor.tenant)
-    converted = tuple(cloud_event(recorded, source) for recorded in page.recorded)
+    converted = tuple(to_cloud_event(recorded, source) for recorded in page.recorded)
     return Events(events=[], next_after=page.reached, cloudevents=converted)

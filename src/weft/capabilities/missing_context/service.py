@@ -127,7 +127,7 @@ class Gaps(msgspec.Struct, frozen=True):
         best: list[Gap] = []
         last: str | None = ""
         while last is not None:
-            page = await self.records.missing_from(wanted.session_id, last, _AT_ONCE, only_open=wanted.only_open)
+            page = await self.records.missing_after(wanted.session_id, last, _AT_ONCE, only_open=wanted.only_open)
             gaps = [gap for kept in page if (gap := await self._known(kept, sessions)) and wanted.covers(gap)]
             best = heapq.nsmallest(limit, [*best, *gaps], key=position_of)
             last = page[-1].record_id if len(page) == _AT_ONCE else None

@@ -15,7 +15,7 @@ from weft.capabilities.records.record_ids import is_reserved
 from weft.capabilities.records.recorder import Recorder, RecordExists, RecordNotFound
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.validation import check_record
-from weft.capabilities.records.validation_errors import Misfit
+from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.records.vocabulary import IllegalTransition, Lifecycle, check_transition
 from weft.capabilities.sessions.model import (
     Pattern,
@@ -214,7 +214,7 @@ def _validated(raw: dict[str, Any], path: str) -> _NewRecord:
         )
     try:
         record = check_record(encoded)
-    except Misfit as found:
+    except InvalidRecord as found:
         raise _invalid(f"{path}{found.path.removeprefix('$')}", found.reason) from found
     if isinstance(record, MissingContext):
         hint = "Report missing context with the action report of missing_context."

@@ -33,7 +33,7 @@ from weft.capabilities.record_log.engine_items import (
 )
 from weft.capabilities.record_log.redacted_items import redacted_item
 from weft.capabilities.record_log.redacted_records import redact_quotes, redactions_of
-from weft.capabilities.records.event_classes import context_event
+from weft.capabilities.records.event_classes import to_context_event
 from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextItem, Record
 from weft.capabilities.records.record_ids import (
     BulkCommit,
@@ -187,7 +187,7 @@ class RecordLookup:
     async def _itself(self, recorded: StoredEvent, direct: Sequence[RecordRef]) -> RecordRef | None:
         if any(each.type == "context_event" for each in direct):
             return None
-        record = context_event(recorded, await self.source())
+        record = to_context_event(recorded, await self.source())
         about = next((each.origin for each in direct if isinstance(each.origin, VersionOrigin | MessageItemId)), None)
         return None if record is None else RecordRef("context_event", record.event_id, EventOrigin(recorded, about))
 
@@ -217,7 +217,7 @@ class RecordLookup:
                 taken = parts.get(named.origin)
                 return None if taken is None else _derived(named, _pulled(named, named.origin, taken))
             case EventOrigin(recorded, about):
-                record = context_event(recorded, await self.source())
+                record = to_context_event(recorded, await self.source())
                 is_forbidden = items.get(about) is _FORBIDDEN
                 return None if record is None or is_forbidden else _derived(named, record)
 
@@ -299,7 +299,7 @@ class RecordLookup:
     async def _pushed(self, pushes: Collection[BulkCommit]) -> dict[BulkCommit, list[tuple[VersionId, int]]]:
         """Return the entries that each push changed, with the commits of their parts."""
         lines = self.finder.lines
-        wholes = {push for push in pushes if push.is_of_whole}
+        wholes = {push for push in pushes if push.is_composite}
         roots = await lines.versions_of([*wholes]) if wholes else {}
         texts = await self.finder.snapshots.values(
             version.change.blob_hash for named in roots.values() for version in named if version.change.blob_hash
@@ -412,7 +412,7 @@ def _pulled(named: RecordRef, pull: PullOrigin, parts: Mapping[str, PartAt]) -> 
         injection_point="runtime_metadata",
         visibility=(owner,),
         final_ref=Link(kind="context_version", id=f"{pull.context_id}/{name.version}"),
-        hash=UNSET if pull.taken is None else f"sha256:{pull.taken}",
+        hash=UNSET if pull.content_hash is None else f"sha256:{pull.content_hash}",
         created_at=at,
         metadata=native,
     )

@@ -36,7 +36,7 @@ def redacted_item(item: EngineItem, redaction: Redaction, mask: Masker) -> Engin
     if redaction.state == "none":
         return item
     match redaction.state:
-        case "masked" if redaction.came_with is not None and _has_content(item):
+        case "masked" if redaction.imported_policies is not None and _has_content(item):
             shown = item
         case "masked":
             shown = masked_item(item, mask) if _has_content(item) else EngineItem(without_content(item.record), None)
@@ -48,7 +48,7 @@ def redacted_item(item: EngineItem, redaction: Redaction, mask: Masker) -> Engin
             shown = EngineItem(without_content(item.record), None)
     state = cast("RedactionState", redaction.state)
     record = with_redaction_state(shown.record, state, redaction.method, redaction.redacted_by)
-    return shown._replace(record=structs.replace(record, policy_refs=redaction.came_with or record.policy_refs))
+    return shown._replace(record=structs.replace(record, policy_refs=redaction.imported_policies or record.policy_refs))
 
 
 def with_redaction_state(record: ContextItem, state: RedactionState, method: str, by: Ref) -> ContextItem:

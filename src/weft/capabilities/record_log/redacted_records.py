@@ -12,9 +12,9 @@ from msgspec import UNSET, structs
 
 from weft.capabilities.record_log import record_text
 from weft.capabilities.records.model import Block, ContextAssembly, ContextInjection, ContextSummary
-from weft.capabilities.records.recorder import items_of
+from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link
-from weft.capabilities.records.store import ITEM
+from weft.capabilities.records.store import ITEM_TYPE
 from weft.capabilities.redaction.masker import Masker
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ async def redact_quotes(kept: Sequence[StoredRecord], records: RecordStore) -> l
     wanted = {(ContextAssembly.type, name) for name in injected} - {(each.type, each.record_id) for each in quoting}
     if wanted:
         quoting += await records.find_several(sorted(wanted))
-    named = {(each.type, each.record_id): items_of(_decoders[each.type](each.body)) for each in quoting}
+    named = {(each.type, each.record_id): referenced_item_ids(_decoders[each.type](each.body)) for each in quoting}
     items = {item_id for of_record in named.values() for item_id in of_record}
     redacted = (await records.redactions(sorted(items))).keys() if items else frozenset()
     touched = {name for name, of_record in named.items() if not redacted.isdisjoint(of_record)}
@@ -126,7 +126,7 @@ def _by_digest(record: Q) -> Q:
 async def redactions_of(named: Collection[Key], records: RecordStore) -> dict[Key, Redaction]:
     """Return the redactions of records given by type and id."""
     found: dict[Key, Redaction] = {}
-    for kind in (ITEM, *QUOTING):
+    for kind in (ITEM_TYPE, *QUOTING):
         ids = sorted(record_id for record_type, record_id in named if record_type == kind)
         redacted = await records.redactions(ids, kind) if ids else {}
         found |= {(kind, record_id): redaction for record_id, redaction in redacted.items()}

@@ -16,7 +16,6 @@ from weft.capabilities.history.model import LATEST, line_name
 from weft.capabilities.record_log.engine_items import digest_of
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import TOOL, OfSession, RecordId
-from weft.capabilities.records.markup_port import MarkupReader
 from weft.capabilities.records.model import ContextItem, ContextSourceRef
 from weft.capabilities.records.record_ids import (
     EngineSourceId,
@@ -29,8 +28,9 @@ from weft.capabilities.records.record_ids import (
 )
 from weft.capabilities.records.recorder import RecordNotFound
 from weft.capabilities.records.resolution import PassageResolution, lost, resolve
+from weft.capabilities.records.store import MarkupReader
 from weft.capabilities.records.validation import check_record
-from weft.capabilities.records.validation_errors import Misfit
+from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.search.passages import is_address_of_document, text_at
 from weft.capabilities.search.retriever import Retriever
@@ -158,7 +158,7 @@ def _request_ref(request: ResolveSource) -> ContextSourceRef | None:
         return None
     try:
         record = check_record(encode_given("source_ref", request.source_ref), ContextSourceRef.type)
-    except Misfit as error:
+    except InvalidRecord as error:
         path = f"source_ref{error.path.removeprefix('$')}"
         raise InvalidInput(f"{path}: {error.reason}", field=path) from None
     assert isinstance(record, ContextSourceRef)  # noqa: S101 - check_record checks the type

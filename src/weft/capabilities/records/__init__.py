@@ -1,1 +1,1 @@
-"""Portable records of what the engine did: the types of Agent Context, their schemas, and where they are kept."""
+"""Agent Context records: types, JSON Schemas, validation, selectors, mappings to other formats, and their storage."""

@@ -1,4 +1,4 @@
-"""Rules between the fields of a record, said once: checked when one is made, and shown in its JSON Schema."""
+"""Constraints between fields of a record, enforced when it is created and exported to its JSON Schema."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import msgspec
 
 
-class Needs(NamedTuple):
-    """A record whose ``field`` has one of these values says at least one of ``any_of``; without a field, every one."""
+class RequiresAny(NamedTuple):
+    """At least one of ``any_of`` is required: always, or only if ``field`` has one of ``values``."""
 
     any_of: tuple[str, ...]
     field: str | None = None
@@ -22,11 +22,11 @@ class Needs(NamedTuple):
     def check(self, record: msgspec.Struct) -> None:
         if self.field is not None and getattr(record, self.field) not in self.values:
             return
-        if not any(_is_said(getattr(record, name)) for name in self.any_of):
+        if not any(_is_set(getattr(record, name)) for name in self.any_of):
             raise ValueError(f"`{'` or `'.join(self.any_of)}` is required{self._when(record)}")
 
     def schema(self, fields: Mapping[str, Any]) -> dict[str, Any]:
-        needed: dict[str, Any] = {"anyOf": [_said_in(name, fields[name]) for name in self.any_of]}
+        needed: dict[str, Any] = {"anyOf": [_presence_schema(name, fields[name]) for name in self.any_of]}
         if self.field is None:
             return needed
         when = {"properties": {self.field: {"enum": list(self.values)}}, "required": [self.field]}
@@ -36,8 +36,8 @@ class Needs(NamedTuple):
         return "" if self.field is None else f" where `{self.field}` is `{getattr(record, self.field)}`"
 
 
-class InOrder(NamedTuple):
-    """Of two numbers, the second is not below the first. JSON Schema has no way to say so but a remark."""
+class Ordered(NamedTuple):
+    """The second number is at least the first. JSON Schema cannot express this, so it gets a comment."""
 
     first: str
     second: str
@@ -51,15 +51,15 @@ class InOrder(NamedTuple):
         return {"$comment": f"`{self.second}` is not below `{self.first}`."}
 
 
-Rule = Needs | InOrder
+Constraint = RequiresAny | Ordered
 
 
-def _is_said(value: object) -> bool:
+def _is_set(value: object) -> bool:
     return value is not UNSET and value != ()
 
 
-def _said_in(name: str, field: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what JSON Schema calls saying something in a field: an empty list says nothing."""
+def _presence_schema(name: str, field: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema that requires a field; a list must not be empty."""
     if field.get("type") != "array":
         return {"required": [name]}
     return {"required": [name], "properties": {name: {"minItems": 1}}}

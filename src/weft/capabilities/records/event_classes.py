@@ -1,4 +1,4 @@
-"""The event log in the words of Agent Context: which class an event has, as a record and as a CloudEvent."""
+"""Events of the log as Agent Context records and as CloudEvents, and the event class of each event type."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from weft.capabilities.records.refs import Mapping as NativeIds
     from weft.kernel.events import Event, StoredEvent
 
-# What keeps its own name among Weft's events, and what it is to Agent Context.
+# Event classes of the event types that are not event classes themselves.
 _CLASSES: dict[str, EventClass] = {
     "session.created": "context.surface.created",
     "session.imported": "context.surface.created",
@@ -35,18 +35,18 @@ _CLASSES: dict[str, EventClass] = {
     **dict.fromkeys(("board.deleted", "branch.deleted", "memory.deleted"), "context.item.removed"),
     **dict.fromkeys(("board.expired", "branch.expired", "memory.expired"), "context.item.removed"),
 }
-# One event for several entries, which counts those that are new, changed and gone.
-_OF_SEVERAL = frozenset({"context.pushed", "agent.defined"})
+# Events for several entries, with the number of added, updated and removed ones.
+_BATCH_TYPES = frozenset({"context.pushed", "agent.defined"})
 _WRITES = frozenset({"board.written", "branch.written", "memory.written"})
-_OF_SURFACE = "context.surface."
-# The ids of a context_event that a correlation has under the same name.
+_SURFACE_PREFIX = "context.surface."
+# Ids that Correlation and ContextEvent have under the same name.
 _SHARED_IDS = tuple(name for name in Correlation.__struct_fields__ if name in ContextEvent.__struct_fields__)
 
 
 class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An event as CloudEvents 1.0 has it, in structured mode.
+    """An event as a CloudEvents 1.0 object in structured mode.
 
-    Its ``data`` is a context_event where Agent Context has a class for it, else what the log says of it.
+    Its ``data`` is a context_event if Agent Context has a class for it, otherwise the data of the logged event.
     """
 
     id: str
@@ -67,23 +67,23 @@ class CloudEvent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     traceparent: Maybe[str] = UNSET
 
 
-def class_of(event: Event) -> EventClass | None:
-    """Return what an event is to Agent Context; None if nothing."""
+def event_class_of(event: Event) -> EventClass | None:
+    """Return the Agent Context class of an event; None if it has none."""
     if event.type in EVENT_CLASSES:
         return cast("EventClass", event.type)
     if event.type in _WRITES:
         return "context.item.added" if event.data.get("version") == 1 else "context.item.updated"
-    if event.type in _OF_SEVERAL:
-        return _class_of_several(event.data)
+    if event.type in _BATCH_TYPES:
+        return _batch_class(event.data)
     if event.type.startswith("history."):
         return "context.surface.updated"
     return _CLASSES.get(event.type)
 
 
-def context_event(recorded: StoredEvent, source: str) -> ContextEvent | None:
-    """Return an event as a portable record. ``source`` is what the log it is read from is called."""
+def to_context_event(recorded: StoredEvent, source: str) -> ContextEvent | None:
+    """Convert an event to a context_event record. ``source`` is the URI of this event log."""
     event, during = recorded.event, recorded.during
-    event_class = class_of(event)
+    event_class = event_class_of(event)
     if event_class is None:
         return None
     home, number = _identity(recorded, source)
@@ -102,11 +102,11 @@ def context_event(recorded: StoredEvent, source: str) -> ContextEvent | None:
     )
 
 
-def cloud_event(recorded: StoredEvent, source: str) -> CloudEvent:
-    """Return an event as others' buses and hooks take it."""
+def to_cloud_event(recorded: StoredEvent, source: str) -> CloudEvent:
+    """Convert an event to a CloudEvent, for webhooks and event buses."""
     event, during = recorded.event, recorded.during
     home, number = _identity(recorded, source)
-    record = context_event(recorded, source)
+    record = to_context_event(recorded, source)
     return CloudEvent(
         specversion="1.0",
         id=number,
@@ -117,7 +117,7 @@ def cloud_event(recorded: StoredEvent, source: str) -> CloudEvent:
         datacontenttype="application/json",
         dataschema=UNSET if record is None else f"urn:weft:agent-context:{SCHEMA_VERSION}:context_event",
         data={"type": event.type, "actor": event.actor, **event.data} if record is None else record,
-        # As the extension asks: in the order of letters as in that of numbers.
+        # Zero-padded, as the sequence extension requires lexicographic order.
         sequence=f"{event.seq:020d}",
         sessionid=event.session_id or UNSET,
         turnid=during.turn_id or UNSET,
@@ -128,7 +128,7 @@ def cloud_event(recorded: StoredEvent, source: str) -> CloudEvent:
     )
 
 
-def _class_of_several(data: Mapping[str, Any]) -> EventClass:
+def _batch_class(data: Mapping[str, Any]) -> EventClass:
     done = {name for name in ("added", "updated", "removed") if data.get(name)}
     if done == {"added"}:
         return "context.item.added"
@@ -136,15 +136,15 @@ def _class_of_several(data: Mapping[str, Any]) -> EventClass:
 
 
 def _record_ids(recorded: StoredEvent, event_class: EventClass) -> dict[str, str]:
-    """Return the ids by which an event is joined to the records it is about; what changes a session is about that."""
+    """Return the ids of the records that an event refers to, by id field; a surface event refers to its session."""
     session_id = recorded.event.session_id
-    of_session = event_class.startswith(_OF_SURFACE) and session_id is not None
+    of_session = event_class.startswith(_SURFACE_PREFIX) and session_id is not None
     surface = {"surface_id": str(SurfaceId(session_id or ""))} if of_session else {}
     return {**surface, **record_ids_of_event(recorded)}
 
 
 def _identity(recorded: StoredEvent, source: str) -> tuple[str, str]:
-    """Return the log an event first stood in, and its id there."""
+    """Return the log in which an event was first published, and its id there."""
     origin = recorded.origin
     return (source, str(recorded.event.seq)) if origin is None else (origin.source, origin.id)
 

@@ -1,7 +1,7 @@
-"""The thirteen record types of Agent Context, each with every field that the specification names.
+"""The thirteen record types of Agent Context, with all fields of the specification.
 
-A record says what happened by reference: content is named by its digest, policy, evidence, artifacts and telemetry by
-links. What is not said is left out, never null.
+Records refer to content by digest, and to policies, evidence, artifacts and telemetry by link. An absent value is left
+out, never null.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import UNSET, Meta, field
 
-from weft.capabilities.records.constraints import InOrder, Needs
+from weft.capabilities.records.constraints import Ordered, RequiresAny
 from weft.capabilities.records.refs import (
     Count,
     Digest,
     Id,
     Mapping,
     Maybe,
-    Moment,
-    Place,
+    NonNegative,
     RecordPart,
+    RecordTime,
     Ref,
     Refs,
     Selector,
@@ -46,7 +46,7 @@ Policy = Text | dict[str, Any]
 
 
 class Record(RecordPart):
-    """What every record can say: which schema it follows, what decided, proves and traces it, what it is elsewhere."""
+    """Fields of every record: schema version, references, external mappings and metadata."""
 
     type: ClassVar[RecordType]
     id_field: ClassVar[str]
@@ -66,7 +66,7 @@ class Record(RecordPart):
 
 
 class Producer(RecordPart):
-    """What made a record."""
+    """Software or agent that produced a record."""
 
     id: Id
     version: Maybe[Id] = UNSET
@@ -82,7 +82,7 @@ class ContextEnvelope(Record, kw_only=True):
     context_id: Id
     scope: Scope
     lifecycle: Lifecycle
-    created_at: Moment
+    created_at: RecordTime
     producer: Maybe[Id | Producer] = UNSET
     actor_refs: Refs = ()
     runtime_refs: Refs = ()
@@ -97,7 +97,7 @@ class ContextEnvelope(Record, kw_only=True):
 
 
 class ContextSourceRef(Record, kw_only=True):
-    """Where something comes from: which source, which part of it, and what it said."""
+    """A source or a passage of it, with the digest of its content."""
 
     type = "context_source_ref"
     id_field = "source_id"
@@ -110,47 +110,47 @@ class ContextSourceRef(Record, kw_only=True):
     authority: Maybe[Id] = UNSET
     provenance_refs: Refs = ()
     license: Maybe[Text] = UNSET
-    retrieved_at: Maybe[Moment] = UNSET
-    modified_at: Maybe[Moment] = UNSET
+    retrieved_at: Maybe[RecordTime] = UNSET
+    modified_at: Maybe[RecordTime] = UNSET
 
 
 class ContextSurface(Record, kw_only=True):
-    """What context is available in a scope before anything is selected."""
+    """Context that is available in a scope, before selection."""
 
     type = "context_surface"
     id_field = "surface_id"
 
     surface_id: Id
     scope: Scope
-    created_at: Moment
+    created_at: RecordTime
     surface_kind: Maybe[Id] = UNSET
     producer: Maybe[Id | Producer] = UNSET
     available_source_refs: Refs = ()
     available_item_refs: Refs = ()
     capability_refs: Refs = ()
     visibility: Visibility = ()
-    expires_at: Maybe[Moment] = UNSET
+    expires_at: Maybe[RecordTime] = UNSET
 
 
 class Freshness(RecordPart):
     """How current something is."""
 
-    as_of: Maybe[Moment] = UNSET
-    expires_at: Maybe[Moment] = UNSET
+    as_of: Maybe[RecordTime] = UNSET
+    expires_at: Maybe[RecordTime] = UNSET
     max_age_seconds: Maybe[Count] = UNSET
     state: Maybe[Id] = UNSET
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class ContextItem(Record, kw_only=True):
-    """A unit of context: what it says, or where that is to be found."""
+    """A unit of context: its content, or a reference to it."""
 
     type = "context_item"
     id_field = "item_id"
-    rules = (
-        Needs(("content",), "content_mode", ("inline", "embedded_resource")),
-        Needs(("content", "content_ref"), "content_mode", ("summary",)),
-        Needs(("content_ref",), "content_mode", ("ref", "resource_link", "artifact_ref", "tool_result_ref")),
+    constraints = (
+        RequiresAny(("content",), "content_mode", ("inline", "embedded_resource")),
+        RequiresAny(("content", "content_ref"), "content_mode", ("summary",)),
+        RequiresAny(("content_ref",), "content_mode", ("ref", "resource_link", "artifact_ref", "tool_result_ref")),
     )
 
     item_id: Id
@@ -173,11 +173,11 @@ class ContextItem(Record, kw_only=True):
     redaction_method: Maybe[Text] = UNSET
     redacted_by: Maybe[Ref] = UNSET
     priority: Maybe[float] = UNSET
-    created_at: Maybe[Moment] = UNSET
+    created_at: Maybe[RecordTime] = UNSET
 
 
 class Omission(RecordPart):
-    """An item that was available and not selected, and why."""
+    """An item that was not selected, with the reason."""
 
     item_ref: Ref
     reason: OmissionReason
@@ -186,14 +186,14 @@ class Omission(RecordPart):
 
 
 class ContextSelection(Record, kw_only=True):
-    """What could be chosen, what was, what was not and why."""
+    """Candidates of a selection: the selected and the omitted items."""
 
     type = "context_selection"
     id_field = "selection_id"
 
     selection_id: Id
     surface_id: Id
-    created_at: Moment
+    created_at: RecordTime
     query: Maybe[Text] = UNSET
     intent: Maybe[Text] = UNSET
     candidate_item_refs: Refs = ()
@@ -208,7 +208,7 @@ class ContextSelection(Record, kw_only=True):
 
 
 class Truncation(RecordPart):
-    """What was cut from an item, and how much."""
+    """How an item was truncated."""
 
     item_ref: Ref
     strategy: OverflowStrategy
@@ -219,7 +219,7 @@ class Truncation(RecordPart):
 
 
 class WindowSegment(RecordPart):
-    """A part of a window: what it is for, how much is kept for it, how much it takes."""
+    """A segment of a context window, with its token limits and usage."""
 
     name: Id
     reserved_tokens: Maybe[Count] = UNSET
@@ -230,41 +230,41 @@ class WindowSegment(RecordPart):
 
 
 class ContextBudget(Record, kw_only=True):
-    """The limits that were set, and what was used of them."""
+    """Limits and actual usage."""
 
     type = "context_budget"
     id_field = "budget_id"
-    rules = (InOrder("reserved_tokens", "max_tokens"),)
+    constraints = (Ordered("reserved_tokens", "max_tokens"),)
 
     budget_id: Id
     target: Id
-    created_at: Moment
+    created_at: RecordTime
     max_tokens: Maybe[Count] = UNSET
     reserved_tokens: Maybe[Count] = UNSET
     max_bytes: Maybe[Count] = UNSET
     max_items: Maybe[Count] = UNSET
-    max_seconds: Maybe[Place] = UNSET
+    max_seconds: Maybe[NonNegative] = UNSET
     visibility: Visibility = ()
     actual_tokens: Maybe[Count] = UNSET
     actual_bytes: Maybe[Count] = UNSET
     actual_items: Maybe[Count] = UNSET
-    actual_seconds: Maybe[Place] = UNSET
+    actual_seconds: Maybe[NonNegative] = UNSET
     overflow_strategy: Maybe[OverflowStrategy] = UNSET
     truncation_records: tuple[Truncation, ...] = ()
     window_segments: tuple[WindowSegment, ...] = ()
 
 
 class ContextWindow(Record, kw_only=True):
-    """How a target's window is laid out, in order, and what is kept free in it."""
+    """Layout of a context window: ordered segments and reserved tokens."""
 
     type = "context_window"
     id_field = "window_id"
-    rules = (InOrder("reserved_tokens", "max_tokens"),)
+    constraints = (Ordered("reserved_tokens", "max_tokens"),)
 
     window_id: Id
     target: Id
     segments: tuple[WindowSegment, ...]
-    created_at: Moment
+    created_at: RecordTime
     max_tokens: Maybe[Count] = UNSET
     reserved_tokens: Maybe[Count] = UNSET
     budget_ref: Maybe[Ref] = UNSET
@@ -272,9 +272,9 @@ class ContextWindow(Record, kw_only=True):
 
 
 class Block(RecordPart):
-    """A piece of what a target is shown."""
+    """A block of an assembly."""
 
-    rules = (Needs(("content", "content_ref", "item_refs")),)
+    constraints = (RequiresAny(("content", "content_ref", "item_refs")),)
 
     block_id: Maybe[Id] = UNSET
     kind: Maybe[Id] = UNSET
@@ -288,7 +288,7 @@ class Block(RecordPart):
 
 
 class ContextAssembly(Record, kw_only=True):
-    """Ordered blocks, prepared for a target; whether it ever saw them is told by an injection."""
+    """Ordered blocks prepared for a target; an injection records that the target saw them."""
 
     type = "context_assembly"
     id_field = "assembly_id"
@@ -296,7 +296,7 @@ class ContextAssembly(Record, kw_only=True):
     assembly_id: Id
     target: Id
     ordered_blocks: tuple[Block, ...]
-    created_at: Moment
+    created_at: RecordTime
     wrapping_policy: Maybe[Policy] = UNSET
     separator_policy: Maybe[Policy] = UNSET
     visibility: Visibility = ()
@@ -308,7 +308,7 @@ class ContextAssembly(Record, kw_only=True):
 
 
 class ContextInjection(Record, kw_only=True):
-    """Where an assembly became visible, and the hash of what was seen."""
+    """Where an assembly became visible, with the hash of the content shown."""
 
     type = "context_injection"
     id_field = "injection_id"
@@ -317,7 +317,7 @@ class ContextInjection(Record, kw_only=True):
     assembly_id: Id
     target: Id
     injection_point: InjectionPoint
-    created_at: Moment
+    created_at: RecordTime
     native_id: Maybe[Id] = UNSET
     visibility: Visibility = ()
     final_ref: Maybe[Ref] = UNSET
@@ -325,7 +325,7 @@ class ContextInjection(Record, kw_only=True):
 
 
 class Coverage(RecordPart):
-    """How much of its sources something stands for."""
+    """How much of its sources a compaction or summary covers."""
 
     items_covered: Maybe[Count] = UNSET
     items_total: Maybe[Count] = UNSET
@@ -336,17 +336,17 @@ class Coverage(RecordPart):
 
 
 class Validation(RecordPart):
-    """Whether something was checked, by whom and with what outcome."""
+    """Result of a validation."""
 
     status: Id
     reviewer: Maybe[Ref] = UNSET
-    checked_at: Maybe[Moment] = UNSET
+    checked_at: Maybe[RecordTime] = UNSET
     notes: tuple[Text, ...] = ()
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 class ContextCompaction(Record, kw_only=True):
-    """What was replaced by something shorter, why, and what that lost. The sources stay where they are."""
+    """Replacement of items by something shorter, with the losses. The source items are not deleted."""
 
     type = "context_compaction"
     id_field = "compaction_id"
@@ -355,7 +355,7 @@ class ContextCompaction(Record, kw_only=True):
     scope: Scope
     source_item_refs: Annotated[Refs, Meta(min_length=1)]
     method: CompactionMethod
-    created_at: Moment
+    created_at: RecordTime
     summary_ref: Maybe[Ref] = UNSET
     trigger: Maybe[Text] = UNSET
     coverage: Maybe[Coverage] = UNSET
@@ -365,14 +365,14 @@ class ContextCompaction(Record, kw_only=True):
 
 
 class ContextSummary(Record, kw_only=True):
-    """What stands for more than it says: what it covers, what it leaves out, how it is made anew."""
+    """A summary: its content, coverage, losses and refresh policy."""
 
     type = "context_summary"
     id_field = "summary_id"
-    rules = (Needs(("content", "content_ref")),)
+    constraints = (RequiresAny(("content", "content_ref")),)
 
     summary_id: Id
-    created_at: Moment
+    created_at: RecordTime
     content: Maybe[Text] = UNSET
     content_ref: Maybe[Ref] = UNSET
     compaction_ref: Maybe[Ref] = UNSET
@@ -390,7 +390,7 @@ class ContextSummary(Record, kw_only=True):
 
 
 class CandidateSource(RecordPart):
-    """Where something that is missing may be found."""
+    """A source that may have the missing information."""
 
     kind: Id
     hint: Maybe[Text] = UNSET
@@ -400,18 +400,21 @@ class CandidateSource(RecordPart):
 
 
 class MissingContext(Record, kw_only=True):
-    """A known gap: what is not known, what for, how bad that is, and what became of it."""
+    """A known gap: the question, its severity and status, and what it blocks."""
 
     type = "missing_context"
     id_field = "missing_id"
-    rules = (Needs(("resolution_refs",), "status", ("resolved",)), Needs(("requested_from",), "status", ("requested",)))
+    constraints = (
+        RequiresAny(("resolution_refs",), "status", ("resolved",)),
+        RequiresAny(("requested_from",), "status", ("requested",)),
+    )
 
     missing_id: Id
     scope: Scope
     question: Annotated[str, Meta(min_length=1, max_length=100_000)]
     severity: Severity
     status: MissingStatus
-    created_at: Moment
+    created_at: RecordTime
     needed_for: Maybe[Text] = UNSET
     candidate_sources: tuple[CandidateSource, ...] = ()
     blocked_actions: tuple[Id, ...] = ()
@@ -420,7 +423,7 @@ class MissingContext(Record, kw_only=True):
 
 
 class ContextEvent(Record, kw_only=True):
-    """Something happened to context."""
+    """An event about context."""
 
     type = "context_event"
     id_field = "event_id"
@@ -428,7 +431,7 @@ class ContextEvent(Record, kw_only=True):
     event_id: Id
     event_type: EventClass
     source: Uri
-    time: Moment
+    time: RecordTime
     subject: Maybe[Id] = UNSET
     context_id: Maybe[Id] = UNSET
     runtime_id: Maybe[Id] = UNSET

@@ -1,4 +1,4 @@
-"""What callers ask of records that needs no look at any."""
+"""Operation that returns the JSON Schema of a record type."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 
 
 class GetRecordSchema(Request):
-    """Which type of record."""
+    """A record type."""
 
-    type: Annotated[RecordType, msgspec.Meta(description="The type of record.")]
+    type: Annotated[RecordType, msgspec.Meta(description="Record type.")]
 
 
 class RecordSchema(Response, kw_only=True):
-    """What records of a type must be."""
+    """The JSON Schema of a record type."""
 
     success: Literal[True] = True
     type: str
@@ -38,7 +38,7 @@ class RecordSchema(Response, kw_only=True):
     effect=Effect.OWN_TRANSACTIONS,
 )
 async def get_record_schema(request: GetRecordSchema) -> RecordSchema:
-    """Read the JSON Schema of a record type, and where this server publishes it."""
+    """Return the JSON Schema of a record type and the path at which this server publishes it."""
     return RecordSchema(
         type=request.type,
         schema_version=SCHEMA_VERSION,

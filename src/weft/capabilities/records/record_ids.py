@@ -1,6 +1,6 @@
-"""What an event of the log is about: the records it stands for, by their names and where to look them up.
+"""Ids of records that the engine derives from its own data, and the records that an event of the log refers to.
 
-Nothing here reads anything. What an event says by itself is enough to name a record; only a push has to be looked into.
+Pure functions: an event alone is enough to name its records, except for a commit of many entries (``BulkCommit``).
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _SURFACE = "session:"
 _SOURCE = re.compile(r"(?:(board|session)://([^/?#]+)|(agent)://([^/?#]+)/(memory|context|agent))\Z")
 _PULL = "pull:"
 _INJECTION = "/injection"
-# What the ids of events of any Weft begin with.
-_OF_WEFT = "urn:weft:"
-_OPENING = frozenset({"session.created", "session.imported", "session.archived"})
-_ENDS = frozenset({"deleted", "expired"})
-# What changes an agent's memory without an event for every entry.
-_TAKEN_OVER = frozenset({"history.rolled_back", "history.merged"})
-# The sorts of lines whose versions are items.
+# Prefix of the event ids of every Weft installation.
+_EVENT_PREFIX = "urn:weft:"
+_SESSION_TYPES = frozenset({"session.created", "session.imported", "session.archived"})
+_REMOVALS = frozenset({"deleted", "expired"})
+# Change many entries of a line with one event.
+_BULK_CHANGES = frozenset({"history.rolled_back", "history.merged"})
+# Kinds of lines whose versions are context items.
 SORTS = frozenset({"board", "memory", "context", "agent"})
 _DIGITS = len(str(LARGEST))
 
 
 class VersionId(NamedTuple):
-    """What an item that is a version of a key is called."""
+    """Item id of one version of a key."""
 
     line_id: str
     key: str
@@ -47,7 +47,7 @@ class VersionId(NamedTuple):
 
     @classmethod
     def parse(cls, item_id: str) -> VersionId | None:
-        """Return what an id means; None if it is not that of a version."""
+        """Parse an item id; None if it is not the id of a version."""
         body, removed = item_id.removesuffix("/removed"), item_id.endswith("/removed")
         line_id, _, rest = body.partition("/")
         key, _, numbers = rest.rpartition("/")
@@ -58,7 +58,7 @@ class VersionId(NamedTuple):
 
 
 class MessageItemId(NamedTuple):
-    """What an item that is a message is called."""
+    """Item id of a message."""
 
     session_id: str
     message_id: int
@@ -75,28 +75,28 @@ class MessageItemId(NamedTuple):
 
 
 def is_engine_item(item_id: str) -> bool:
-    """Tell whether an item is one that the engine itself makes, so that what it says beside its content is known."""
+    """Whether an item is a version of a key or a message, so that the engine knows its attributes."""
     return MessageItemId.parse(item_id) is not None or VersionId.parse(item_id) is not None
 
 
 def memory_line(owner: str, session_id: str | None) -> str:
-    """Return the line that keeps a part of an agent's memory. Names hold no colon, so no two parts share one."""
+    """Return the line id of an agent's memory, global or of a session. Names contain no colon, so ids are unique."""
     return f"memory:{owner}" if session_id is None else f"memory:{owner}:{session_id}"
 
 
 def is_number(text: str) -> bool:
-    """Tell whether text is a whole number as Weft writes it.
+    """Whether a text is an integer in canonical form.
 
-    Nothing has two names: what is redacted under one of them would still be shown under the other.
+    An item must not have two ids: after a redaction of one it would still be shown under the other.
     """
     plain = text.isascii() and text.isdigit() and len(text) <= _DIGITS
     return plain and (text == "0" or not text.startswith("0"))
 
 
 class VersionOrigin(NamedTuple):
-    """A version of a key, the commit that made it if that is told, and the last moment at which it can have been.
+    """A version of a key, with its commit if known; ``until`` is the latest time at which it can have been written.
 
-    ``moved`` if it was told of elsewhere, where commits may have had other numbers.
+    ``moved`` is true if the event was imported: its commit had another number there.
     """
 
     name: VersionId
@@ -106,7 +106,7 @@ class VersionOrigin(NamedTuple):
 
 
 class SurfaceId(NamedTuple):
-    """A session as the surface it is."""
+    """Surface id of a session."""
 
     session_id: str
 
@@ -115,7 +115,7 @@ class SurfaceId(NamedTuple):
 
 
 class EngineSourceId(NamedTuple):
-    """Where items come from that the engine keeps: the board or the transcript of a session, a part of an agent."""
+    """Source id of engine items: the board or transcript of a session, or a part of an agent."""
 
     place: str
     owner: str
@@ -131,14 +131,14 @@ class EngineSourceId(NamedTuple):
 
 
 class StoredRecordId(NamedTuple):
-    """A record that is kept as such."""
+    """A record in the record store."""
 
     type: str
     record_id: str
 
 
 class PullId(NamedTuple):
-    """What an agent took into a session: which version of its context, and when."""
+    """Id of a pull: an agent loaded a version of its context into a session at a time."""
 
     session_id: str
     owner: str
@@ -159,15 +159,15 @@ class PullId(NamedTuple):
 
 
 class PullOrigin(NamedTuple):
-    """A pull as its event tells of it. ``taken`` is the hash of what was taken, if it was noted."""
+    """A pull as described by its event. ``content_hash`` is the hash of the loaded content, if recorded."""
 
     name: PullId
     context_id: str
-    taken: str | None
+    content_hash: str | None
 
 
 class EventOrigin(NamedTuple):
-    """An event itself, and the item it is about: whoever may not see that any more is not told of it either."""
+    """An event, with the item it refers to: who may not see the item may not see the event."""
 
     recorded: StoredEvent
     about: VersionOrigin | MessageItemId | None
@@ -177,7 +177,7 @@ RecordOrigin = VersionOrigin | MessageItemId | SurfaceId | EngineSourceId | Stor
 
 
 class RecordRef(NamedTuple):
-    """A record by its type and id, and where it is to be had."""
+    """Type and id of a record, and where its data is stored."""
 
     type: str
     id: str
@@ -185,18 +185,19 @@ class RecordRef(NamedTuple):
 
 
 class BulkCommit(NamedTuple):
-    """A commit whose changes are items that no other event names. Of a whole context, it names those of its parts."""
+    """A commit whose changed entries are items without events of their own."""
 
     line_id: str
     seq: int
 
     @property
-    def is_of_whole(self) -> bool:
+    def is_composite(self) -> bool:
+        """Whether it commits a whole agent context, whose parts have commits of their own."""
         return self.line_id.startswith("context:") and self.line_id.count(":") == 1
 
 
 def records_of_event(recorded: StoredEvent) -> list[RecordRef]:
-    """Return the records that an event names by itself."""
+    """Return the records that an event refers to."""
     event = recorded.event
     stored = event.data.get("record_type")
     if isinstance(stored, str) and stored in RECORD_TYPES:
@@ -205,7 +206,7 @@ def records_of_event(recorded: StoredEvent) -> list[RecordRef]:
         return [_redacted(event)]
     if event.type == "context.pulled" and event.session_id is not None:
         return _pulled(event)
-    if event.type in _OPENING and event.session_id is not None:
+    if event.type in _SESSION_TYPES and event.session_id is not None:
         name = SurfaceId(event.session_id)
         return [RecordRef("context_surface", str(name), name)]
     about = item_of_event(recorded)
@@ -213,13 +214,13 @@ def records_of_event(recorded: StoredEvent) -> list[RecordRef]:
 
 
 def record_ids_of_event(recorded: StoredEvent) -> dict[str, str]:
-    """Return the ids of the records that an event names, each under the name that records of its type have for it."""
+    """Return the ids of the records that an event refers to, by the id field of their types."""
     named = (each for each in records_of_event(recorded) if each.type != "context_event")
     return {RECORD_TYPES[each.type].id_field: each.id for each in named}
 
 
 def item_of_event(recorded: StoredEvent) -> VersionOrigin | MessageItemId | None:
-    """Return the item that an event of a key or a message is about."""
+    """Return the item that an event of a key or a message refers to."""
     event = recorded.event
     sort, _, done = event.type.partition(".")
     if sort == "message":
@@ -227,25 +228,25 @@ def item_of_event(recorded: StoredEvent) -> VersionOrigin | MessageItemId | None
     life, version, commit = (_number_in(event, name) for name in ("life", "version", "commit"))
     if sort not in {"board", "branch", "memory"} or life is None or version is None:
         return None
-    name = VersionId(_line_of(recorded, sort), event.subject, life, version, done in _ENDS)
+    name = VersionId(_line_of(recorded, sort), event.subject, life, version, done in _REMOVALS)
     return VersionOrigin(name, commit, to_micros(event.at), recorded.origin is not None)
 
 
 def bulk_commit_of(event: Event) -> BulkCommit | None:
-    """Return the commit that has to be looked into to know what an event of an agent's memory is about."""
+    """Return the commit that has to be read to find the items that an event of an agent context refers to."""
     version, context_id = _number_in(event, "version"), event.data.get("context_id")
     if version is None:
         return None
     if event.type == "agent.defined":
         return BulkCommit(f"agent:{event.subject}", version)
-    of_memory = isinstance(context_id, str) and context_id.startswith("context:")
-    if of_memory and (event.type == "context.pushed" or event.type in _TAKEN_OVER):
+    is_context = isinstance(context_id, str) and context_id.startswith("context:")
+    if is_context and (event.type == "context.pushed" or event.type in _BULK_CHANGES):
         return BulkCommit(str(context_id), version)
     return None
 
 
 def parse_item_id(item_id: str) -> RecordRef:
-    """Return what an id of an item means: something the engine keeps anyway, or an item that is kept as a record."""
+    """Resolve an item id: a version, a message, or an item in the record store."""
     version = VersionId.parse(item_id)
     if version is not None:
         return _item(VersionOrigin(version))
@@ -254,7 +255,7 @@ def parse_item_id(item_id: str) -> RecordRef:
 
 
 def parse_surface_id(surface_id: str) -> RecordRef:
-    """Return what an id of a surface means."""
+    """Resolve a surface id."""
     kind = "context_surface"
     if surface_id.startswith(_SURFACE):
         return RecordRef(kind, surface_id, SurfaceId(surface_id.removeprefix(_SURFACE)))
@@ -262,26 +263,26 @@ def parse_surface_id(surface_id: str) -> RecordRef:
 
 
 def parse_source_id(source_id: str) -> RecordRef:
-    """Return what an id of a source ref means."""
+    """Resolve the id of a source ref."""
     kind = "context_source_ref"
     return RecordRef(kind, source_id, EngineSourceId.parse(source_id) or StoredRecordId(kind, source_id))
 
 
 def is_reserved(record_id: str) -> bool:
-    """Tell whether an id is of the sort that the engine itself gives."""
-    if record_id.startswith((_SURFACE, _PULL, _OF_WEFT)) or is_engine_item(record_id):
+    """Whether an id has a form that only the engine assigns."""
+    if record_id.startswith((_SURFACE, _PULL, _EVENT_PREFIX)) or is_engine_item(record_id):
         return True
     return EngineSourceId.parse(record_id) is not None
 
 
 def event_seq_of(event_id: str, source: str) -> int | None:
-    """Return the number of an event in the log of this name, if the id is of one."""
+    """Return the sequence number of an event id; None if it is not an id of the log ``source``."""
     number = event_id.removeprefix(f"{source}#")
     return int(number) if number != event_id and is_number(number) else None
 
 
 def event_subject_of(item: RecordRef) -> tuple[str, str | None]:
-    """Return what events about an item have as their subject, and in which session they are if that is known."""
+    """Return the subject of the events about an item, and their session if known."""
     origin = item.origin
     if isinstance(origin, MessageItemId):
         return str(origin.message_id), origin.session_id
@@ -294,9 +295,9 @@ def event_subject_of(item: RecordRef) -> tuple[str, str | None]:
     return item.id, None
 
 
-def subject_item_id(told: EventOrigin) -> str | None:
-    """Return the id of the item that an event is about."""
-    return None if told.about is None else _item(told.about).id
+def subject_item_id(event: EventOrigin) -> str | None:
+    """Return the id of the item that an event refers to."""
+    return None if event.about is None else _item(event.about).id
 
 
 def _item(about: VersionOrigin | MessageItemId) -> RecordRef:
@@ -313,12 +314,13 @@ def _redacted(event: Event) -> RecordRef:
 
 
 def _pulled(event: Event) -> list[RecordRef]:
-    """Return what a pull put together and showed: of the context of the one it is told of, and of nothing else."""
-    version, context_id, taken = _number_in(event, "version"), event.data.get("context_id"), event.data.get("hash")
+    """Return the assembly and injection of a pull; only if the agent pulled its own context."""
+    version, context_id = _number_in(event, "version"), event.data.get("context_id")
+    content_hash = event.data.get("hash")
     if version is None or not isinstance(context_id, str) or trunk_of(context_id) != f"context:{event.subject}":
         return []
     name = PullId(event.session_id or "", event.subject, version, to_micros(event.at))
-    pull = PullOrigin(name, context_id, taken if isinstance(taken, str) else None)
+    pull = PullOrigin(name, context_id, content_hash if isinstance(content_hash, str) else None)
     return [
         RecordRef("context_assembly", str(name), pull),
         RecordRef("context_injection", f"{name}{_INJECTION}", pull),

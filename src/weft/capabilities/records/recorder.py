@@ -1,4 +1,4 @@
-"""Writing records: as part of the transaction of whatever they tell of, with the event that tells of them."""
+"""Stores records and publishes their events, in the transaction of the operation that they describe."""
 
 from __future__ import annotations
 
@@ -37,53 +37,51 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 
 
-class _Told(NamedTuple):
-    """What an event says of a record that is new, and of one that is told again."""
-
-    first: str
-    again: str
+class _EventTypes(NamedTuple):
+    added: str
+    changed: str
 
 
-# Records that no class of Agent Context is about have events of our own.
-_UNCLASSED = _Told("record.added", "record.changed")
+# Event types of records that have no Agent Context event class.
+_DEFAULT_EVENTS = _EventTypes("record.added", "record.changed")
 _EVENTS = {
-    "context_surface": _Told("context.surface.created", "context.surface.updated"),
-    "context_item": _Told("context.item.added", "context.item.updated"),
-    "context_selection": _Told("context.selection.completed", "context.selection.completed"),
-    "context_budget": _Told("context.budget.applied", "context.budget.applied"),
-    "context_window": _Told("context.budget.applied", "context.budget.applied"),
-    "context_assembly": _Told("context.assembly.created", "context.assembly.created"),
-    "context_injection": _Told("context.injection.applied", "context.injection.applied"),
-    "context_compaction": _Told("context.compaction.completed", "context.compaction.completed"),
-    "context_summary": _Told("context.summary.created", "context.summary.created"),
+    "context_surface": _EventTypes("context.surface.created", "context.surface.updated"),
+    "context_item": _EventTypes("context.item.added", "context.item.updated"),
+    "context_selection": _EventTypes("context.selection.completed", "context.selection.completed"),
+    "context_budget": _EventTypes("context.budget.applied", "context.budget.applied"),
+    "context_window": _EventTypes("context.budget.applied", "context.budget.applied"),
+    "context_assembly": _EventTypes("context.assembly.created", "context.assembly.created"),
+    "context_injection": _EventTypes("context.injection.applied", "context.injection.applied"),
+    "context_compaction": _EventTypes("context.compaction.completed", "context.compaction.completed"),
+    "context_summary": _EventTypes("context.summary.created", "context.summary.created"),
 }
 
 
-# What has a beginning that is told before anything is known of how it ends.
-_BEGINNINGS = {
+# Event types of operations that take time, published when they start.
+_STARTED = {
     "context_selection": "context.selection.started",
     "context_compaction": "context.compaction.started",
 }
 
 
 class RecordExists(Conflict):
-    """There is a record of this type and id, and it says something else."""
+    """A record of this type and id exists, with other content."""
 
     code = "RECORD_EXISTS"
-    hint = "Records do not change once they are made: give yours an id of its own."
+    hint = "Records are immutable: choose an id that is not in use."
     related = ("context_records",)
 
 
 class RecordNotFound(NotFound):
-    """There is no such record for you."""
+    """The record does not exist, or you may not read it."""
 
     code = "RECORD_NOT_FOUND"
-    hint = "See the records there are with the action list of context_records."
+    hint = "List the records with the action list of context_records."
     related = ("context_records",)
 
 
 class Recorder(msgspec.Struct, frozen=True):
-    """Records what a caller's operation did."""
+    """Stores records of the caller's operation and publishes their events."""
 
     actor: Actor
     records: RecordStore
@@ -96,12 +94,12 @@ class Recorder(msgspec.Struct, frozen=True):
         session: Session | None,
         *,
         readable_by: tuple[str, ...] | None = None,
-        told_as: str | None = None,
+        event_type: str | None = None,
     ) -> StoredRecord:
-        """Keep a record and tell of it. The same once more is nothing new; another one under its id is refused.
+        """Store a record and publish its event. Idempotent for the same content; other content is a conflict.
 
-        In a session it is for everyone who takes part unless ``readable_by`` says less, without one for the caller.
-        ``told_as`` is the type of the event, where the record alone does not say what happened.
+        Readable by every participant of its session unless ``readable_by`` is given; without a session by the caller.
+        ``event_type`` overrides the event type that follows from the record type.
         """
         body = _encode(record)
         known = await self.records.find(record.type, record.id)
@@ -109,7 +107,7 @@ class Recorder(msgspec.Struct, frozen=True):
             if known.body == body and self._may_read(known, session):
                 return known
             raise RecordExists(f"There is a {record.type} '{record.id[:100]}' already.", resource_id=record.id[:100])
-        told = readable_by or self._usual_readers(session)
+        readers = readable_by or self._default_readers(session)
         now = to_micros(self.clock.now())
         kept = StoredRecord(
             type=record.type,
@@ -120,11 +118,11 @@ class Recorder(msgspec.Struct, frozen=True):
             principal_id=self.actor.principal_id,
             recorded_at=now,
             changed_at=now,
-            seq=await self._tell(record, session, told, told_as or event_type_of(record, again=False)),
-            readable_by=told,
+            seq=await self._announce(record, session, readers, event_type or event_type_of(record, changed=False)),
+            readable_by=readers,
             body=body,
         )
-        if not await self.records.add(kept, items_of(record)):
+        if not await self.records.add(kept, referenced_item_ids(record)):
             raise RecordExists(f"There is a {record.type} '{record.id[:100]}' already.", resource_id=record.id[:100])
         return kept
 
@@ -135,28 +133,31 @@ class Recorder(msgspec.Struct, frozen=True):
         *,
         readable_by: tuple[str, ...] | None = None,
     ) -> None:
-        """Tell that something has begun which a record will say the outcome of, to those who may read that."""
-        told = readable_by or self._usual_readers(session)
-        await self._publish(_BEGINNINGS[record.type], record, session, told, {record.id_field: record.id})
+        """Publish that an operation has started whose result will be recorded, to the readers of that record."""
+        readers = readable_by or self._default_readers(session)
+        await self._publish(_STARTED[record.type], record, session, readers, {record.id_field: record.id})
 
     async def change(self, kept: StoredRecord, record: Record, session: Session | None) -> StoredRecord:
-        """Let a record that has a life say where it is in it now, and tell of that."""
+        """Replace a record that has a lifecycle, and publish the change."""
         changed = structs.replace(
             kept,
             status=status_of(record),
             changed_at=to_micros(self.clock.now()),
-            seq=await self._tell(record, session, kept.readable_by, event_type_of(record, again=True)),
+            seq=await self._announce(record, session, kept.readable_by, event_type_of(record, changed=True)),
             body=_encode(record),
         )
-        await self.records.replace(changed, items_of(record))
+        await self.records.replace(changed, referenced_item_ids(record))
         return changed
 
-    async def _tell(self, record: Record, session: Session | None, told: tuple[str, ...], event_type: str) -> int:
-        await self._publish(event_type, record, session, told, {"record_type": record.type, **_said(record)})
+    async def _announce(
+        self, record: Record, session: Session | None, readers: tuple[str, ...], event_type: str
+    ) -> int:
+        """Publish the event of a record and return its sequence number."""
+        await self._publish(event_type, record, session, readers, {"record_type": record.type, **_event_data(record)})
         return await self.outbox.last_seq()
 
     async def _publish(
-        self, event_type: str, record: Record, session: Session | None, told: tuple[str, ...], data: dict[str, Any]
+        self, event_type: str, record: Record, session: Session | None, readers: tuple[str, ...], data: dict[str, Any]
     ) -> None:
         event = NewEvent(
             type=event_type,
@@ -164,26 +165,26 @@ class Recorder(msgspec.Struct, frozen=True):
             subject=record.id,
             actor=self.actor.participant,
             participants=session.audience if session else ANYONE,
-            readable_by=told,
+            readable_by=readers,
             data=data,
         )
         await self.outbox.publish(event)
 
-    def _usual_readers(self, session: Session | None) -> tuple[str, ...]:
+    def _default_readers(self, session: Session | None) -> tuple[str, ...]:
         return ANYONE if session else (f"{PRINCIPAL}{self.actor.principal_id}",)
 
     def _may_read(self, kept: StoredRecord, session: Session | None) -> bool:
         return kept.session_id == (session.session_id if session else None) and self.actor.matches(kept.readable_by)
 
 
-def event_type_of(record: Record, *, again: bool) -> str:
-    """Return what the log calls it when a record is made, or changed."""
+def event_type_of(record: Record, *, changed: bool) -> str:
+    """Return the event type for adding or changing a record."""
     if isinstance(record, ContextEvent):
         return record.event_type
     if isinstance(record, MissingContext):
         return f"context.missing.{record.status}"
-    told = _EVENTS.get(record.type, _UNCLASSED)
-    return told.again if again else told.first
+    types = _EVENTS.get(record.type, _DEFAULT_EVENTS)
+    return types.changed if changed else types.added
 
 
 def status_of(record: Record) -> str | None:
@@ -192,8 +193,8 @@ def status_of(record: Record) -> str | None:
     return record.status if isinstance(record, MissingContext) else None
 
 
-def items_of(record: Record) -> Iterable[str]:
-    """Return the items that a record names."""
+def referenced_item_ids(record: Record) -> Iterable[str]:
+    """Return the ids of the items that a record refers to."""
     return {_id(ref) for ref in _item_refs(record)}
 
 
@@ -228,8 +229,8 @@ def _id(ref: Ref) -> str:
     return ref.id if ref.id is not UNSET else str(ref.uri)
 
 
-def _said(record: Record) -> dict[str, Any]:
-    """Return what followers are told of a record beside its id: never anything it quotes."""
+def _event_data(record: Record) -> dict[str, Any]:
+    """Return the event data of a record: never its content."""
     if isinstance(record, MissingContext):
         return {"severity": record.severity, "status": record.status}
     return {"lifecycle": record.lifecycle, "scope": record.scope} if isinstance(record, ContextEnvelope) else {}

@@ -1,4 +1,4 @@
-"""Where context comes from: references, selectors of a part of a source, and the ids it goes by elsewhere."""
+"""Parts that records share: references, selectors, and mappings to native ids in other systems."""
 
 from __future__ import annotations
 
@@ -7,38 +7,38 @@ from typing import Annotated, Any, ClassVar, TypeVar, Union
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
-from weft.capabilities.records.constraints import InOrder, Needs, Rule
+from weft.capabilities.records.constraints import Constraint, Ordered, RequiresAny
 from weft.kernel.fields import LARGEST
 from weft.kernel.operation import Wire
 
 T = TypeVar("T")
-# What a record may leave out. Unlike null it cannot be said, so a record never carries an empty word.
+# An optional field. It is absent or has a value; null is not allowed.
 Maybe = Union[T, UnsetType]  # noqa: UP007 - a generic alias needs it
 Id = Annotated[str, Meta(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+\Z")]
 Text = Annotated[str, Meta(max_length=100_000)]
 Uri = Annotated[str, Meta(min_length=1, max_length=2_000, pattern=r"^[^\x00-\x20\x7f]+\Z")]
 Digest = Annotated[str, Meta(pattern=r"^sha256:[0-9a-f]{64}\Z")]
-# How a time is written. Reading takes a little more, so what comes from elsewhere is held against this as well.
-MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})\Z"
-Moment = Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": MOMENT})]
+# Format of a time. The decoder accepts a few more, so times of foreign records are checked against this too.
+TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})\Z"
+RecordTime = Annotated[datetime, Meta(tz=True, extra_json_schema={"pattern": TIME_PATTERN})]
 Count = Annotated[int, Meta(ge=0, le=LARGEST)]
-Place = Annotated[float, Meta(ge=0)]
+NonNegative = Annotated[float, Meta(ge=0)]
 
 
 class RecordPart(Struct, metaclass=Wire, omit_defaults=True, forbid_unknown_fields=True):
-    """A part of a record. What it does not name is refused; what others want to add belongs in ``metadata``."""
+    """Base of records and their parts. Unknown fields are rejected; extensions go into ``metadata``."""
 
-    rules: ClassVar[tuple[Rule, ...]] = ()
+    constraints: ClassVar[tuple[Constraint, ...]] = ()
 
     def __post_init__(self) -> None:
-        for rule in self.rules:
-            rule.check(self)
+        for constraint in self.constraints:
+            constraint.check(self)
 
 
 class Link(RecordPart):
-    """A reference that says more than an id: of what kind, where, and what exactly."""
+    """A reference with more than an id: kind, URI and digest."""
 
-    rules = (Needs(("id", "uri")),)
+    constraints = (RequiresAny(("id", "uri")),)
 
     kind: Maybe[Id] = UNSET
     id: Maybe[Id] = UNSET
@@ -52,7 +52,7 @@ Refs = tuple[Ref, ...]
 
 
 class TextQuote(RecordPart, tag_field="type", tag="text_quote"):
-    """A passage by its words, told apart from others like it by what stands around it."""
+    """Selects a passage by its text; prefix and suffix disambiguate it."""
 
     exact: Annotated[str, Meta(min_length=1, max_length=100_000)]
     prefix: Text = ""
@@ -60,71 +60,71 @@ class TextQuote(RecordPart, tag_field="type", tag="text_quote"):
 
 
 class TextPosition(RecordPart, tag_field="type", tag="text_position"):
-    """A passage by its place, counted in characters; ``end`` is behind it."""
+    """Selects a passage by character offsets; ``end`` is exclusive."""
 
-    rules = (InOrder("start", "end"),)
+    constraints = (Ordered("start", "end"),)
 
     start: Count
     end: Count
 
 
 class ByteRange(RecordPart, tag_field="type", tag="byte_range"):
-    """A passage by its place, counted in bytes; ``end`` is behind it."""
+    """Selects a passage by byte offsets; ``end`` is exclusive."""
 
-    rules = (InOrder("start", "end"),)
+    constraints = (Ordered("start", "end"),)
 
     start: Count
     end: Count
 
 
 class LineRange(RecordPart, tag_field="type", tag="line_range"):
-    """Whole lines, counted from 1, ``end`` among them."""
+    """Selects whole lines, counted from 1; ``end`` is inclusive."""
 
-    rules = (InOrder("start", "end"),)
+    constraints = (Ordered("start", "end"),)
 
     start: Annotated[int, Meta(ge=1, le=LARGEST)]
     end: Annotated[int, Meta(ge=1, le=LARGEST)]
 
 
 class JsonPointer(RecordPart, tag_field="type", tag="json_pointer"):
-    """A value inside a JSON document."""
+    """Selects a value of a JSON document."""
 
     pointer: Annotated[str, Meta(max_length=2_000, pattern=r"^(/([^~/]|~[01])*)*\Z")]
 
 
 class Css(RecordPart, tag_field="type", tag="css"):
-    """The first element of a page that a CSS selector means."""
+    """Selects the first element that matches a CSS selector."""
 
     selector: Annotated[str, Meta(min_length=1, max_length=2_000)]
 
 
 class XPath(RecordPart, tag_field="type", tag="xpath"):
-    """The first node of a document that an XPath means."""
+    """Selects the first node that matches an XPath."""
 
     path: Annotated[str, Meta(min_length=1, max_length=2_000)]
 
 
 class PageRegion(RecordPart, tag_field="type", tag="page_region"):
-    """A rectangle on a page, counted from 1, in points from its top left corner."""
+    """Selects a rectangle on a page, in points from its top left corner; pages are counted from 1."""
 
     page: Annotated[int, Meta(ge=1, le=LARGEST)]
-    x: Place
-    y: Place
-    width: Place
-    height: Place
+    x: NonNegative
+    y: NonNegative
+    width: NonNegative
+    height: NonNegative
 
 
 class MediaTimeRange(RecordPart, tag_field="type", tag="media_time_range"):
-    """A stretch of sound or film."""
+    """Selects a time range of audio or video."""
 
-    rules = (InOrder("start_seconds", "end_seconds"),)
+    constraints = (Ordered("start_seconds", "end_seconds"),)
 
-    start_seconds: Place
-    end_seconds: Place
+    start_seconds: NonNegative
+    end_seconds: NonNegative
 
 
 class CustomSelector(RecordPart, tag_field="type", tag="custom"):
-    """A selector of somebody's own, kept as it is."""
+    """A selector that Weft does not interpret."""
 
     name: Id
     value: Any
@@ -145,7 +145,7 @@ Selector = (
 
 
 class McpMapping(RecordPart, tag_field="native", tag="mcp"):
-    """What something is called in the Model Context Protocol."""
+    """Ids in the Model Context Protocol."""
 
     server_id: Maybe[Id] = UNSET
     mcp_session_id: Maybe[Id] = UNSET
@@ -157,7 +157,7 @@ class McpMapping(RecordPart, tag_field="native", tag="mcp"):
 
 
 class A2aMapping(RecordPart, tag_field="native", tag="a2a"):
-    """What something is called in Agent2Agent."""
+    """Ids in Agent2Agent."""
 
     agent_card_url: Maybe[Uri] = UNSET
     task_id: Maybe[Id] = UNSET
@@ -169,7 +169,7 @@ class A2aMapping(RecordPart, tag_field="native", tag="a2a"):
 
 
 class OpenTelemetryMapping(RecordPart, tag_field="native", tag="opentelemetry"):
-    """Where something is found in traces."""
+    """Ids and attributes in OpenTelemetry traces."""
 
     trace_id: Maybe[Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]] = UNSET
     span_id: Maybe[Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]] = UNSET
@@ -181,7 +181,7 @@ class OpenTelemetryMapping(RecordPart, tag_field="native", tag="opentelemetry"):
 
 
 class ModelApiMapping(RecordPart, tag_field="native", tag="model_api"):
-    """What a model's provider calls it."""
+    """Ids and token usage in a model API."""
 
     response_id: Maybe[Id] = UNSET
     message_id: Maybe[Id] = UNSET
@@ -192,7 +192,7 @@ class ModelApiMapping(RecordPart, tag_field="native", tag="model_api"):
 
 
 class WebAnnotationMapping(RecordPart, tag_field="native", tag="web_annotation"):
-    """A passage as Web Annotation tells of it."""
+    """A target and selector in Web Annotation."""
 
     target: Maybe[Uri] = UNSET
     selector_type: Maybe[Id] = UNSET
@@ -204,7 +204,7 @@ class WebAnnotationMapping(RecordPart, tag_field="native", tag="web_annotation")
 
 
 class ProvMapping(RecordPart, tag_field="native", tag="prov"):
-    """What something is in a W3C PROV document."""
+    """Ids and relations in a W3C PROV document."""
 
     entity: Maybe[Id] = UNSET
     activity: Maybe[Id] = UNSET
@@ -215,18 +215,18 @@ class ProvMapping(RecordPart, tag_field="native", tag="prov"):
 
 
 class CloudEventsMapping(RecordPart, tag_field="native", tag="cloudevents"):
-    """The event that told of something."""
+    """Attributes of a CloudEvent."""
 
     id: Maybe[Id] = UNSET
     source: Maybe[Uri] = UNSET
     type: Maybe[Id] = UNSET
     subject: Maybe[Id] = UNSET
-    time: Maybe[Moment] = UNSET
+    time: Maybe[RecordTime] = UNSET
     datacontenttype: Maybe[Id] = UNSET
 
 
 class JsonSchemaMapping(RecordPart, tag_field="native", tag="json_schema"):
-    """The schema that something follows."""
+    """The JSON Schema an object conforms to."""
 
     schema_id: Maybe[Uri] = field(default=UNSET, name="$id")
     dialect: Maybe[Uri] = field(default=UNSET, name="$schema")
@@ -238,7 +238,7 @@ class JsonSchemaMapping(RecordPart, tag_field="native", tag="json_schema"):
 
 
 class OtherMapping(RecordPart, tag_field="native", tag="custom"):
-    """What something is called where Weft does not know the way of calling things."""
+    """Ids in a system that Weft does not know."""
 
     system: Id
     ids: dict[str, Any]

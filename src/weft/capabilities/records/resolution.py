@@ -1,7 +1,7 @@
-"""Finding a passage again in what its source says now: where it was, somewhere else, or not any more.
+"""Resolves a source ref against the current content of its source: the passage is unchanged, moved or lost.
 
-A reference says what its passage said by a quote, by ``metadata.weft.passage_digest`` (SHA-256 of the passage's text in
-UTF-8), or not at all but for the digest of its whole source. A passage is found exactly only if one of these proves it.
+A reference identifies its passage by a quote, by ``metadata.weft.passage_digest`` (SHA-256 of the passage's text in
+UTF-8), or only by the digest of the whole source. The outcome is ``exact`` only if one of these proves it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.records.json_pointer import tokens_of, value_text, values_in
-from weft.capabilities.records.markup_port import LARGEST_MARKUP, MarkupReading
+from weft.capabilities.records.json_pointer import pointer_tokens, value_text, walk_values
 from weft.capabilities.records.refs import (
     ByteRange,
     Css,
@@ -31,38 +30,40 @@ from weft.capabilities.records.refs import (
 from weft.capabilities.records.selectors import (
     SelectedPassage,
     SourceContent,
-    cut,
     passage_digest,
+    select_passage,
     selectors_for,
     selectors_of,
 )
-from weft.capabilities.records.text_quote import find_near, find_quote, likeness, surroundings_at
+from weft.capabilities.records.store import MAX_MARKUP_BYTES, MarkupResult
+from weft.capabilities.records.text_quote import context_score, find_quote, find_similar, similarity
 from weft.kernel.operation import Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weft.capabilities.records.markup_port import MarkupReader
     from weft.capabilities.records.model import ContextSourceRef
+    from weft.capabilities.records.store import MarkupReader
     from weft.capabilities.records.text_quote import QuoteMatch
 
-Outcome = Literal["exact", "moved", "lost"]
-# Tell of a passage to the character.
+ResolutionOutcome = Literal["exact", "moved", "lost"]
+# Selectors that are exact to the character.
 _PRECISE = (TextPosition, ByteRange)
-_IN_PLACE = "The passage is where it was and says what it said."
-_IN_WORDS = "What was quoted is there, with what stood around it."
-_WORDLESS = (PageRegion, MediaTimeRange, CustomSelector)
-# How much is looked through for a passage of which only the digest is known.
-_MOST_WINDOWS, _MOST_HASHED = 20_000, 32 * 2**20
+_IN_PLACE = "The passage is unchanged, at the same position."
+_QUOTE_FOUND = "The quote was found, with the same context."
+# Selectors of passages without text.
+_NON_TEXT = (PageRegion, MediaTimeRange, CustomSelector)
+# Limits of the search for a passage by its digest: windows, and bytes hashed.
+_MAX_WINDOWS, _MAX_HASHED = 20_000, 32 * 2**20
 
 
 class PassageResolution(Response):
-    """What became of a passage. ``was`` and ``now`` say where it was and is; ``selector`` finds it from now on."""
+    """Result of resolving a source ref: old (``was``) and new (``now``) position; ``selector`` is up to date."""
 
-    outcome: Outcome
-    reason: Annotated[str, msgspec.Meta(description="What was found, in words.")]
-    confidence: Annotated[float, msgspec.Meta(ge=0, le=1, description="How sure it is that this is the passage.")]
-    likeness: Annotated[float, msgspec.Meta(ge=0, le=1, description="How much it says what it said.")] = 0.0
+    outcome: ResolutionOutcome
+    reason: Annotated[str, msgspec.Meta(description="Explanation of the outcome.")]
+    confidence: Annotated[float, msgspec.Meta(ge=0, le=1, description="Confidence that this is the passage.")]
+    similarity: Annotated[float, msgspec.Meta(ge=0, le=1, description="Similarity to the original text.")] = 0.0
     source_unchanged: bool | None = None
     found_by: str | None = None
     text: str | None = None
@@ -72,19 +73,19 @@ class PassageResolution(Response):
 
 
 class _Candidate(NamedTuple):
-    """A passage that may be the one: by what it was found, how sure that is, and where it is if not where it was."""
+    """A candidate passage: the selector that found it, the confidence, and its position."""
 
     passage: SelectedPassage
     found_by: str
     confidence: float
     now: Selector | None = None
-    likeness: float = 1.0
+    similarity: float = 1.0
 
 
 def resolve(
     ref: ContextSourceRef, content: bytes | str, media_type: str | None = None, markup: MarkupReader | None = None
 ) -> PassageResolution:
-    """Find the passage that a reference means in what its source says now. Without selectors it means all of it."""
+    """Find the passage of a reference in the current content of its source. Without selectors, that is all of it."""
     source = SourceContent.of(content, media_type)
     return _Search(ref, source, selectors_of(ref), markup).resolution()
 
@@ -95,7 +96,7 @@ def lost(reason: str, was: Selector | None = None, *, unchanged: bool | None = N
 
 @dataclass
 class _Search:
-    """One look for a passage."""
+    """One search for a passage."""
 
     ref: ContextSourceRef
     source: SourceContent
@@ -104,7 +105,7 @@ class _Search:
     quote: TextQuote | None = field(init=False)
     digest: str | None = field(init=False)
     unchanged: bool | None = field(init=False)
-    reading: MarkupReading = field(init=False)
+    reading: MarkupResult = field(init=False)
     best: QuoteMatch | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -118,47 +119,46 @@ class _Search:
         if not self.selectors:
             return self._whole()
         if self.quote and self.digest and passage_digest(self.quote.exact) != self.digest:
-            return self._lost("The reference contradicts itself: its quote does not have its passage_digest.")
+            return self._lost("The reference contradicts itself: its quote does not match its passage_digest.")
         exact = self._exact()
         if exact is not None:
-            return self._told("exact", exact, _IN_WORDS if exact.found_by == "text_quote" else _IN_PLACE)
+            return self._result("exact", exact, _QUOTE_FOUND if exact.found_by == "text_quote" else _IN_PLACE)
         moved = next(self._moved(), None)
         if moved is not None:
-            return self._told("moved", moved, _how_it_moved(moved))
-        return self._without_words() or self._lost(self._why())
+            return self._result("moved", moved, _moved_reason(moved))
+        return self._without_text() or self._lost(self._lost_reason())
 
     def _whole(self) -> PassageResolution:
-        """Resolve a reference to all of its source."""
+        """Resolve a reference to a whole source."""
         passage = SelectedPassage(self.source.text, self.source.digest)
         if (self.ref.digest if self.ref.digest is not UNSET else self.digest) == self.source.digest:
-            return self._told("exact", _Candidate(passage, "digest", 1.0), "The source says what it said.")
+            return self._result("exact", _Candidate(passage, "digest", 1.0), "The source is unchanged.")
         known = self.ref.digest is not UNSET or self.digest is not None
-        said = "The source has changed." if known else "Nothing says what the source said: no digest, no selector."
-        return self._lost(said)
+        return self._lost("The source has changed." if known else "The reference has neither a digest nor a selector.")
 
     def _exact(self) -> _Candidate | None:
-        places = [each for each in self.selectors if not isinstance(each, (TextQuote, *_WORDLESS))]
+        places = [each for each in self.selectors if not isinstance(each, (TextQuote, *_NON_TEXT))]
         precise = any(isinstance(each, _PRECISE) for each in places)
         for selector in places:
-            passage = self._cut(selector)
-            # Within its lines a passage can move, so they say less than what tells its characters.
-            outdone = precise and isinstance(selector, LineRange)
-            if passage is not None and not outdone and self._is_it(passage):
+            passage = self._select(selector)
+            # A passage can move within its lines, so a line range does not prove its position.
+            imprecise = precise and isinstance(selector, LineRange)
+            if passage is not None and not imprecise and self._matches(passage):
                 return _Candidate(passage, _kind(selector), 1.0, selector)
         return None if places else self._exactly_quoted()
 
     def _exactly_quoted(self) -> _Candidate | None:
-        """Return what a quote means that has no other place than its words and what stands around them."""
+        """Return the passage of a quote, if no other selector gives its position."""
         if self.best is None or self.quote is None:
             return None
         passage = self.source.passage(self.best.start, self.best.end)
-        alone = self.best.surroundings == 1.0 and self.best.ties == 1
+        alone = self.best.context_score == 1.0 and self.best.ties == 1
         if passage is None or not (alone or self.unchanged):
             return None
         return _Candidate(passage, "text_quote", 1 / self.best.ties, _position(passage))
 
-    def _is_it(self, passage: SelectedPassage) -> bool:
-        """Tell whether a passage says what it said, and no other that says the same fits better."""
+    def _matches(self, passage: SelectedPassage) -> bool:
+        """Whether a passage is unchanged and no other occurrence has a better matching context."""
         if self.digest is not None and passage.digest != self.digest:
             return False
         if self.quote is None:
@@ -167,16 +167,16 @@ class _Search:
             return False
         if passage.span is None or self.best is None or self.unchanged:
             return True
-        here = surroundings_at(self.quote, self.source.text or "", passage.span.start)
-        return self.best.start == passage.span.start or here >= self.best.surroundings
+        here = context_score(self.quote, self.source.text or "", passage.span.start)
+        return self.best.start == passage.span.start or here >= self.best.context_score
 
-    def _cut(self, selector: Selector) -> SelectedPassage | None:
-        """Return what a selector means; of a place that is wider than the quote, what is quoted of it."""
+    def _select(self, selector: Selector) -> SelectedPassage | None:
+        """Return the passage of a selector, narrowed to the quote if it is wider."""
         if isinstance(selector, Css | XPath):
             words = dict(zip(self._markup_selectors(), self.reading.texts, strict=False)).get(selector)
             found = None if words is None else SelectedPassage(words, passage_digest(words))
         else:
-            found = cut(selector, self.source)
+            found = select_passage(selector, self.source)
         if found is None or found.text is None or self.quote is None or isinstance(selector, _PRECISE):
             return found
         return self._narrowed(found)
@@ -190,7 +190,7 @@ class _Search:
         return self.source.passage(best.start, best.end) or wide if inside and best is not None else wide
 
     def _moved(self) -> Iterator[_Candidate]:
-        """Yield where else the passage may be, the surest first."""
+        """Yield other positions of the passage, most certain first."""
         yield from self._moved_values()
         yield from self._moved_elements()
         yield from self._moved_words()
@@ -201,22 +201,22 @@ class _Search:
     def _moved_words(self) -> Iterator[_Candidate]:
         passage = None if self.best is None else self.source.passage(self.best.start, self.best.end)
         if self.best is not None and passage is not None:
-            sureness = (1 + self.best.surroundings) / 2 / self.best.ties
-            yield _Candidate(passage, "text_quote", sureness, _position(passage))
+            confidence = (1 + self.best.context_score) / 2 / self.best.ties
+            yield _Candidate(passage, "text_quote", confidence, _position(passage))
 
     def _moved_values(self) -> Iterator[_Candidate]:
-        """Yield the value of a JSON document that says the same under another pointer, most like the one it had."""
+        """Yield the same value under another JSON Pointer, the one most like the old pointer."""
         pointer = next((each.pointer for each in self.selectors if isinstance(each, JsonPointer)), None)
         if pointer is None or self.source.text is None or not (self.quote or self.digest):
             return
-        told = ((place, value_text(value)) for place, value in values_in(self.source.text))
-        same = {place: text for place, text in told if self._says_it(text)}
+        texts = ((place, value_text(value)) for place, value in walk_values(self.source.text))
+        same = {place: text for place, text in texts if self._is_same_text(text)}
         if same:
             place = max(same, key=lambda each: (_shared(each, pointer), len(each)))
             passage = SelectedPassage(same[place], passage_digest(same[place]))
             yield _Candidate(passage, "json_pointer", 1 / len(same), JsonPointer(pointer=place))
 
-    def _says_it(self, text: str) -> bool:
+    def _is_same_text(self, text: str) -> bool:
         if self.quote is None:
             return passage_digest(text) == self.digest
         return text == self.quote.exact
@@ -229,20 +229,20 @@ class _Search:
             yield _Candidate(passage, "text_quote", 1 / holder.ties, XPath(path=holder.path))
 
     def _same_digest(self) -> Iterator[_Candidate]:
-        """Yield the passage of the same length that has the digest, nearest to where it was."""
+        """Yield the passage of the same length with the same digest, nearest to the old position."""
         if self.quote is not None or self.digest is None:
             return
         hashed = 0
         for start, end in self._windows():
             passage = self.source.passage(start, end)
             hashed += end - start
-            if passage is None or hashed > _MOST_HASHED:
+            if passage is None or hashed > _MAX_HASHED:
                 return
             if passage.digest == self.digest:
                 yield _Candidate(passage, "passage_digest", 1.0, _position(passage))
 
     def _windows(self) -> Iterator[tuple[int, int]]:
-        """Yield stretches as long as the passage was: in characters, or in lines."""
+        """Yield windows of the length of the passage, in characters or in lines."""
         lines = self.source.lines
         for selector in self.selectors:
             if isinstance(selector, TextPosition) and self.source.text is not None:
@@ -255,61 +255,60 @@ class _Search:
                     yield lines[first].start, lines[first + more].end
 
     def _changed_in_place(self) -> Iterator[_Candidate]:
-        """Yield what a place found by structure says now, if that is nearly what it said."""
+        """Yield the current text at a structural selector, if it is similar to the quote."""
         for selector in self.selectors:
             if self.quote is not None and isinstance(selector, JsonPointer | Css | XPath):
-                found = self._cut(selector)
-                alike = likeness(self.quote.exact, found.text) if found and found.text else 0.0
-                if found is not None and alike:
-                    yield _Candidate(found, _kind(selector), alike, selector, alike)
+                found = self._select(selector)
+                score = similarity(self.quote.exact, found.text) if found and found.text else 0.0
+                if found is not None and score:
+                    yield _Candidate(found, _kind(selector), score, selector, score)
 
     def _nearly_quoted(self) -> Iterator[_Candidate]:
         text = self.source.text
-        near = find_near(self.quote.exact, text, self._expected()) if self.quote and text else None
+        near = find_similar(self.quote.exact, text, self._expected()) if self.quote and text else None
         passage = None if near is None else self.source.passage(near.start, near.end)
         if near is not None and passage is not None:
-            yield _Candidate(passage, "text_quote", near.likeness, _position(passage), near.likeness)
+            yield _Candidate(passage, "text_quote", near.similarity, _position(passage), near.similarity)
 
-    def _without_words(self) -> PassageResolution | None:
-        """Resolve what has no words, or none that can be compared: it is what it was if the whole source is."""
-        wordless = next((each for each in self.selectors if isinstance(each, _WORDLESS)), None)
+    def _without_text(self) -> PassageResolution | None:
+        """Resolve a passage without text: it is unchanged if the whole source is."""
+        non_text = next((each for each in self.selectors if isinstance(each, _NON_TEXT)), None)
         contradicted = self.quote is not None and self.source.text is not None
-        if wordless is None or not self.unchanged or contradicted:
+        if non_text is None or not self.unchanged or contradicted:
             return None
-        said = "The whole source is what it was, so this part of it is; its words cannot be shown."
         return PassageResolution(
             outcome="exact",
-            reason=said,
+            reason="The whole source is unchanged. The passage has no text to show.",
             confidence=1.0,
-            likeness=1.0,
+            similarity=1.0,
             source_unchanged=True,
-            found_by=_kind(wordless),
-            was=wordless,
-            now=wordless,
+            found_by=_kind(non_text),
+            was=non_text,
+            now=non_text,
         )
 
-    def _why(self) -> str:
+    def _lost_reason(self) -> str:
         if self.reading.problem is not None:
             return self.reading.problem
-        if any(isinstance(each, _WORDLESS) for each in self.selectors) and self.quote is None and self.digest is None:
-            return "Such a part has no words to look for, and " + self._why_not_unchanged()
+        if any(isinstance(each, _NON_TEXT) for each in self.selectors) and self.quote is None and self.digest is None:
+            return "The passage has no text to search for, and " + self._changed_reason()
         if self.quote is None and self.digest is None and not self.unchanged:
-            return f"Nothing says what the passage said, and {self._why_not_unchanged()}"
+            return f"The reference has no quote and no passage_digest, and {self._changed_reason()}"
         if self.unchanged:
-            return "The source is what it was, but has no such part."
-        return "Nothing in the source says this any more."
+            return "The source is unchanged, but has no such passage."
+        return "The passage is no longer in the source."
 
-    def _why_not_unchanged(self) -> str:
+    def _changed_reason(self) -> str:
         return "the source has changed." if self.unchanged is False else "the source's own digest is not known."
 
-    def _told(self, outcome: Outcome, found: _Candidate, reason: str) -> PassageResolution:
+    def _result(self, outcome: ResolutionOutcome, found: _Candidate, reason: str) -> PassageResolution:
         passage, span = found.passage, found.passage.span
         text = self.source.text
         return PassageResolution(
             outcome=outcome,
             reason=reason,
-            confidence=_shortened(found.confidence),
-            likeness=_shortened(found.likeness),
+            confidence=_rounded_down(found.confidence),
+            similarity=_rounded_down(found.similarity),
             source_unchanged=self.unchanged,
             found_by=found.found_by,
             text=passage.text,
@@ -322,7 +321,7 @@ class _Search:
         return lost(reason, self._was(None), unchanged=self.unchanged)
 
     def _was(self, kind: str | None) -> Selector | None:
-        """Return where the passage was: by the selector of this kind, or by the first that names a place."""
+        """Return the old position: the selector of this kind, otherwise the first that gives a position."""
         places = [each for each in self.selectors if not isinstance(each, TextQuote)]
         same = [each for each in places if _kind(each) == kind]
         return next(iter([*same, *places, *self.selectors]), None)
@@ -333,7 +332,7 @@ class _Search:
         return find_quote(self.quote, self.source.text, self._expected())
 
     def _expected(self) -> int | None:
-        """Return the character at which the passage was."""
+        """Return the old character offset of the passage."""
         for selector in self.selectors:
             match selector:
                 case TextPosition():
@@ -349,35 +348,35 @@ class _Search:
     def _markup_selectors(self) -> list[Css | XPath]:
         return [each for each in self.selectors if isinstance(each, Css | XPath)]
 
-    def _read_markup(self) -> MarkupReading:
+    def _read_markup(self) -> MarkupResult:
         selectors = self._markup_selectors()
         if not selectors:
-            return MarkupReading()
+            return MarkupResult()
         if self.markup is None or self.source.text is None:
-            return MarkupReading(problem="The source cannot be read as HTML or XML.")
-        if len(self.source.raw) > LARGEST_MARKUP:
-            return MarkupReading(
-                problem=f"The source is larger than {LARGEST_MARKUP} bytes, too large to read as HTML."
+            return MarkupResult(problem="The source cannot be read as HTML or XML.")
+        if len(self.source.raw) > MAX_MARKUP_BYTES:
+            return MarkupResult(
+                problem=f"The source is larger than {MAX_MARKUP_BYTES} bytes, too large to read as HTML."
             )
         words = self.quote.exact if self.quote else None
         return self.markup.read(self.source.text, self.source.media_type, selectors, words)
 
 
 def known_passage_digest(ref: ContextSourceRef) -> str | None:
-    """Return what a reference gives as the digest of its passage."""
-    ours = ref.metadata.get("weft")
-    said = ours.get("passage_digest") if isinstance(ours, dict) else None
-    return said if isinstance(said, str) else None
+    """Return the passage digest of a reference."""
+    weft = ref.metadata.get("weft")
+    digest = weft.get("passage_digest") if isinstance(weft, dict) else None
+    return digest if isinstance(digest, str) else None
 
 
-def _how_it_moved(found: _Candidate) -> str:
-    if found.likeness < 1:
-        return f"The passage says nearly what it said: {_shortened(found.likeness) * 100:g}% alike."
-    return "The passage says what it said, in another place."
+def _moved_reason(found: _Candidate) -> str:
+    if found.similarity < 1:
+        return f"A similar passage was found: {_rounded_down(found.similarity) * 100:g}% alike."
+    return "The passage is unchanged, at another position."
 
 
-def _shortened(share: float) -> float:
-    """Return a share with four digits, and never more than it is: what is nearly all is not all."""
+def _rounded_down(share: float) -> float:
+    """Round down to four digits, so that less than 1 never becomes 1."""
     return math.floor(share * 10_000) / 10_000
 
 
@@ -390,16 +389,16 @@ def _kind(selector: Selector) -> str:
 
 
 def _outwards(middle: int, size: int) -> Iterator[int]:
-    """Yield the numbers below ``size``, those near the middle first; not more than can be looked at."""
+    """Yield numbers below ``size`` outwards from the middle, up to the maximum number of windows."""
     middle = min(max(middle, 0), max(size - 1, 0))
-    for distance in range(min(max(middle, size - middle) + 1, _MOST_WINDOWS // 2)):
+    for distance in range(min(max(middle, size - middle) + 1, _MAX_WINDOWS // 2)):
         for place in dict.fromkeys((middle - distance, middle + distance)):
             if 0 <= place < size:
                 yield place
 
 
 def _shared(one: str, other: str) -> int:
-    """Return how many steps of two pointers are the same, counted from the outside and from the inside."""
-    mine, theirs = tokens_of(one), tokens_of(other)
+    """Return how many tokens two pointers share, aligned at the start and at the end."""
+    mine, theirs = pointer_tokens(one), pointer_tokens(other)
     outside = sum(1 for a, b in zip(mine, theirs, strict=False) if a == b)
     return outside + sum(1 for a, b in zip(reversed(mine), reversed(theirs), strict=False) if a == b)

@@ -1,4 +1,4 @@
-"""JSON Schemas of the record types: made from their structs and rules, shipped as files, found by name."""
+"""JSON Schemas of the record types: generated from structs and constraints, shipped as files of the package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.capabilities.records.field_docs import meaning_of
+from weft.capabilities.records.field_docs import describe_field
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.refs import RecordPart
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from weft.capabilities.records.model import Record
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
-# Where schemas are published, inside the package and below the root of a server.
+# Directory of the published schemas, in the package and on the server.
 SCHEMAS = "schemas"
 MEDIA_TYPE = "application/schema+json"
 
 
 def all_schemas() -> dict[str, dict[str, Any]]:
-    """Make the schema of every record type."""
+    """Generate the schema of every record type."""
     return {name: schema_of(kind) for name, kind in RECORD_TYPES.items()}
 
 
 def schema_of(kind: type[Record]) -> dict[str, Any]:
-    """Make the schema of a record type, carrying everything it refers to."""
-    ruled = {part.__name__: part for part in _below(RecordPart)}
+    """Generate the self-contained schema of a record type."""
+    structs = {part.__name__: part for part in _subclasses(RecordPart)}
     made = _without_discriminators(standalone(kind))
-    parts = {name: _abiding(ruled[name], part) for name, part in made.pop("$defs").items()}
-    named = {"$schema": DIALECT, "$id": schema_id(kind.type), **_abiding(kind, made)}
+    parts = {name: _with_constraints(structs[name], part) for name, part in made.pop("$defs").items()}
+    named = {"$schema": DIALECT, "$id": schema_id(kind.type), **_with_constraints(kind, made)}
     return {**named, "title": f"Agent Context {SCHEMA_VERSION}: {kind.type}", "$defs": parts}
 
 
@@ -44,12 +44,12 @@ def schema_id(record_type: str) -> str:
 
 
 def schema_path(record_type: str) -> str:
-    """Return where a schema lies below ``schemas``; a later version of Agent Context has a folder of its own."""
+    """Return the path of a schema below ``schemas``; each Agent Context version has its own directory."""
     return f"agent-context/{SCHEMA_VERSION}/{record_type}.schema.json"
 
 
 def schema_url(record_type: str) -> str:
-    """Return where a server shows a schema."""
+    """Return the path at which a server publishes a schema."""
     return f"/{SCHEMAS}/{schema_path(record_type)}"
 
 
@@ -61,21 +61,22 @@ def schema_file(record_type: str) -> bytes:
 
 @cache
 def published_schema(record_type: str) -> dict[str, Any]:
-    """Return the published schema of a record type, to be read only."""
+    """Return the published schema of a record type. The result is cached: do not modify it."""
     return msgspec.json.decode(schema_file(record_type), type=dict[str, Any])
 
 
-def _abiding(kind: type[RecordPart], schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a part with what its fields mean and what its rules demand."""
+def _with_constraints(kind: type[RecordPart], schema: dict[str, Any]) -> dict[str, Any]:
+    """Add field descriptions and constraints to the schema of a struct."""
     fields = {
-        name: {**field, "description": meaning_of(kind.__name__, name)} for name, field in schema["properties"].items()
+        name: {**field, "description": describe_field(kind.__name__, name)}
+        for name, field in schema["properties"].items()
     }
-    demands = [rule.schema(fields) for rule in kind.rules]
-    return {**schema, "properties": fields, **({"allOf": demands} if demands else {})}
+    constraints = [constraint.schema(fields) for constraint in kind.constraints]
+    return {**schema, "properties": fields, **({"allOf": constraints} if constraints else {})}
 
 
 def _without_discriminators(schema: Any) -> Any:  # noqa: ANN401 - any part of a JSON Schema
-    """Leave out what OpenAPI has and JSON Schema has not; a tag is an enumeration of one, which says the same."""
+    """Remove OpenAPI discriminators; the tag field, an enum of one value, has the same effect in JSON Schema."""
     if isinstance(schema, dict):
         kept = {key: _without_discriminators(value) for key, value in schema.items()}
         if "anyOf" in kept:
@@ -84,7 +85,7 @@ def _without_discriminators(schema: Any) -> Any:  # noqa: ANN401 - any part of a
     return [_without_discriminators(each) for each in schema] if isinstance(schema, list) else schema
 
 
-def _below(kind: type[RecordPart]) -> Iterator[type[RecordPart]]:
+def _subclasses(kind: type[RecordPart]) -> Iterator[type[RecordPart]]:
     for child in kind.__subclasses__():
         yield child
-        yield from _below(child)
+        yield from _subclasses(child)

@@ -1,7 +1,7 @@
-"""Parts of a source: cutting out what a selector means, and making selectors that find a passage again.
+"""Evaluates selectors on the content of a source, and creates selectors for a passage.
 
-Characters are Unicode code points of the text as it is: nothing is normalised, a CRLF is two. A line ends with LF, CRLF
-or CR, which is no part of it. Bytes are those of the source; text given as text is counted in UTF-8.
+Characters are Unicode code points without normalisation: a CRLF is two. A line ends with LF, CRLF or CR, which is not
+part of it. Byte offsets refer to the source as it is; a source given as text is encoded as UTF-8.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import UNSET
 
-from weft.capabilities.records.json_pointer import NOTHING, value_at, value_text
+from weft.capabilities.records.json_pointer import ABSENT, value_at, value_text
 from weft.capabilities.records.model import ContextSourceRef
 from weft.capabilities.records.refs import ByteRange, JsonPointer, LineRange, TextPosition, TextQuote
 from weft.capabilities.records.text_quote import find_quote
@@ -24,13 +24,13 @@ from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 if TYPE_CHECKING:
     from weft.capabilities.records.refs import Selector
 
-# A passage that is longer is told by its place and its digest.
+# A longer passage gets no quote selector, only positions and a digest.
 LONGEST_QUOTE = 100_000
-# How much stands around a quote: the first of these with which it is the only one, or else the last.
-_SURROUNDINGS = (32, 64, 128, 256)
+# Lengths of prefix and suffix: the first with which the quote is unique is used, otherwise the last.
+_CONTEXT_LENGTHS = (32, 64, 128, 256)
 _LINE_BREAK = re.compile(r"\r\n|\n|\r")
 _CHARSET = re.compile(r"charset\s*=\s*\"?([A-Za-z0-9_.:-]{1,40})", re.IGNORECASE)
-# Encodings that a media type may name; others are not worth what decoding by any name at all would allow.
+# Allowed charsets of a media type; Python has codecs that must not be applied to untrusted data.
 _CHARSETS = re.compile(
     r"(utf-?8|utf-?(16|32)([bl]e)?|(us-)?ascii|latin-?1|iso-8859-\d+|windows-125\d|shift_jis|euc-(jp|kr)"
     r"|gb(2312|k|18030)|big5|koi8-[ru])\Z",
@@ -39,14 +39,14 @@ _CHARSETS = re.compile(
 
 
 class CharSpan(NamedTuple):
-    """Characters of a text, from ``start`` up to but without ``end``."""
+    """A range of characters; ``end`` is exclusive."""
 
     start: int
     end: int
 
 
 class SelectedPassage(NamedTuple):
-    """A part of a source. What is no text has no words, what is found by structure no place among the characters."""
+    """A passage of a source. Binary passages have no text; passages found by structure have no character span."""
 
     text: str | None
     digest: str
@@ -55,7 +55,7 @@ class SelectedPassage(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceContent:
-    """What a source says at a moment; ``text`` is None if that is no text."""
+    """Content of a source; ``text`` is None if it cannot be decoded."""
 
     raw: bytes
     text: str | None
@@ -81,14 +81,14 @@ class SourceContent:
         return line_spans(self.text or "")
 
     def passage(self, start: int, end: int) -> SelectedPassage | None:
-        """Return what stands between two characters; None if the text is not that long."""
+        """Return the passage between two offsets; None if the text is shorter."""
         if self.text is None or end > len(self.text):
             return None
         words = self.text[start:end]
         return SelectedPassage(words, passage_digest(words), CharSpan(start, end))
 
     def characters_before(self, byte: int) -> int | None:
-        """Return how many characters begin before a byte; None if it is inside of one."""
+        """Convert a byte offset to a character offset; None if it is inside a character."""
         try:
             return len(self.raw[:byte].decode(self.charset))
         except ValueError:
@@ -96,35 +96,35 @@ class SourceContent:
 
 
 def passage_digest(text: str) -> str:
-    """Return the digest of a passage, as ``metadata.weft.passage_digest`` of a source ref gives it."""
+    """Return the digest of a passage, as stored in ``metadata.weft.passage_digest`` of a source ref."""
     return _digest(text.encode(errors="surrogatepass"))
 
 
-def cut(selector: Selector, source: SourceContent) -> SelectedPassage | None:
-    """Return what a selector means in a source; None if there is no such part, or none that can be told in words.
+def select_passage(selector: Selector, source: SourceContent) -> SelectedPassage | None:
+    """Return the passage that a selector selects; None if there is no such passage or the selector is not supported.
 
-    Of a quote that stands in several places, that is the one whose surroundings fit best.
+    If a quote occurs several times, the occurrence whose context matches best is selected.
     """
     match selector:
         case TextPosition():
             return source.passage(selector.start, selector.end)
         case ByteRange():
-            return _cut_bytes(selector, source)
+            return _select_bytes(selector, source)
         case LineRange():
-            return _cut_lines(selector, source)
+            return _select_lines(selector, source)
         case TextQuote():
             found = None if source.text is None else find_quote(selector, source.text)
             return None if found is None else source.passage(found.start, found.end)
         case JsonPointer():
-            return _cut_value(selector, source)
+            return _select_value(selector, source)
         case _:
             return None
 
 
 def selectors_for(text: str, start: int, end: int) -> tuple[Selector, ...]:
-    """Return selectors that all mean one passage: by its words, its characters, its bytes and the lines it is in.
+    """Return all selectors of a passage: by quote, characters, bytes and lines.
 
-    Kept together they find it again when some of them no longer do.
+    Together they can find the passage again after the text has changed.
     """
     if not 0 <= start <= end <= len(text):
         raise ValueError(f"a text of {len(text)} characters has no passage from {start} to {end}")
@@ -139,7 +139,7 @@ def selectors_for(text: str, start: int, end: int) -> tuple[Selector, ...]:
 
 
 def source_ref(source_id: str, uri: str, text: str, *, start: int, end: int, source_kind: str) -> ContextSourceRef:
-    """Return a reference to a passage of a text that can be resolved later, whatever becomes of the text."""
+    """Return a reference to a passage that can still be resolved after the text has changed."""
     return ContextSourceRef(
         schema_version=SCHEMA_VERSION,
         source_id=source_id,
@@ -152,14 +152,14 @@ def source_ref(source_id: str, uri: str, text: str, *, start: int, end: int, sou
 
 
 def selectors_of(ref: ContextSourceRef) -> tuple[Selector, ...]:
-    """Return the ways in which a reference tells of its passage."""
+    """Return the selectors of a reference."""
     if ref.selector is UNSET:
         return ()
     return ref.selector if isinstance(ref.selector, tuple) else (ref.selector,)
 
 
 def line_spans(text: str) -> list[CharSpan]:
-    """Return where each line stands, without what ends it; behind the last line break there is one if there is text."""
+    """Return the span of each line, without line breaks. A trailing line break starts no further line."""
     spans, begin = [], 0
     for found in _LINE_BREAK.finditer(text):
         spans.append(CharSpan(begin, found.start()))
@@ -167,7 +167,7 @@ def line_spans(text: str) -> list[CharSpan]:
     return spans if begin == len(text) else [*spans, CharSpan(begin, len(text))]
 
 
-def _cut_bytes(selector: ByteRange, source: SourceContent) -> SelectedPassage | None:
+def _select_bytes(selector: ByteRange, source: SourceContent) -> SelectedPassage | None:
     if selector.end > len(source.raw):
         return None
     if source.text is not None:
@@ -177,15 +177,15 @@ def _cut_bytes(selector: ByteRange, source: SourceContent) -> SelectedPassage | 
     return SelectedPassage(None, _digest(source.raw[selector.start : selector.end]))
 
 
-def _cut_lines(selector: LineRange, source: SourceContent) -> SelectedPassage | None:
+def _select_lines(selector: LineRange, source: SourceContent) -> SelectedPassage | None:
     if source.text is None or selector.end > len(source.lines):
         return None
     return source.passage(source.lines[selector.start - 1].start, source.lines[selector.end - 1].end)
 
 
-def _cut_value(selector: JsonPointer, source: SourceContent) -> SelectedPassage | None:
-    value = NOTHING if source.text is None else value_at(source.text, selector.pointer)
-    if value is NOTHING:
+def _select_value(selector: JsonPointer, source: SourceContent) -> SelectedPassage | None:
+    value = ABSENT if source.text is None else value_at(source.text, selector.pointer)
+    if value is ABSENT:
         return None
     words = value_text(value)
     return SelectedPassage(words, passage_digest(words))
@@ -194,7 +194,7 @@ def _cut_value(selector: JsonPointer, source: SourceContent) -> SelectedPassage 
 def _quotes(text: str, start: int, end: int) -> tuple[Selector, ...]:
     if not 0 < end - start <= LONGEST_QUOTE:
         return ()
-    for around in _SURROUNDINGS:
+    for around in _CONTEXT_LENGTHS:
         quote = TextQuote(
             exact=text[start:end], prefix=text[max(0, start - around) : start], suffix=text[end : end + around]
         )
@@ -207,8 +207,8 @@ def _quotes(text: str, start: int, end: int) -> tuple[Selector, ...]:
 def _lines_of(text: str, start: int, end: int) -> tuple[Selector, ...]:
     begins = [span.start for span in line_spans(text)]
     first, last = bisect_right(begins, start), bisect_right(begins, max(start, end - 1))
-    behind_the_last = not begins or (start == len(text) and _LINE_BREAK.match(text[-1:]) is not None)
-    return () if behind_the_last else (LineRange(start=first, end=last),)
+    after_last_line = not begins or (start == len(text) and _LINE_BREAK.match(text[-1:]) is not None)
+    return () if after_last_line else (LineRange(start=first, end=last),)
 
 
 def _charset(media_type: str | None) -> str:

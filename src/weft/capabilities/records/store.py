@@ -1,8 +1,8 @@
-"""What records need of storage."""
+"""Ports of the records slice: the record store, and the reader of HTML and XML sources."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
@@ -11,18 +11,19 @@ from weft.capabilities.records.refs import Ref
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from weft.capabilities.records.refs import Css, XPath
     from weft.kernel.identity import Actor
 
-
-# The type of what is redacted mostly.
-ITEM = "context_item"
+ITEM_TYPE = "context_item"
+# Larger HTML and XML sources are not parsed.
+MAX_MARKUP_BYTES = 4 * 2**20
 
 
 class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record as it is kept. ``body`` is its JSON; ``seq`` is the event that last told of it.
+    """A record as stored. ``body`` is its JSON; ``seq`` is the sequence number of its latest event.
 
-    ``status`` is an envelope's lifecycle, or that of missing context. ``recorded_by`` is a name, which several may go
-    by; ``principal_id`` is who it was, and nobody of this installation for what was imported.
+    ``status`` is the lifecycle of an envelope or the status of missing context. ``recorded_by`` is a display name,
+    which is not unique; ``principal_id`` identifies the author, and is None for an imported record.
     """
 
     type: str
@@ -38,15 +39,15 @@ class StoredRecord(msgspec.Struct, frozen=True, kw_only=True):
     principal_id: str | None = None
 
     def is_by(self, actor: Actor) -> bool:
-        """Tell whether this very caller recorded it."""
+        """Whether this principal recorded it."""
         return self.principal_id == actor.principal_id
 
 
 class Redaction(msgspec.Struct, frozen=True):
-    """What must not be shown any more of an item, a summary or an assembly, how that is done, by whom and why.
+    """Redaction of an item, a summary or an assembly.
 
-    ``replacement`` is what is said instead if that is a summary. Of an item that was imported as it is to be shown,
-    ``came_with`` are the policies it names.
+    ``replacement`` is the text shown instead, if the content was summarized. ``imported_policies`` are the policy refs
+    of an item that was imported in redacted form.
     """
 
     record_id: str
@@ -57,67 +58,93 @@ class Redaction(msgspec.Struct, frozen=True):
     redacted_by: str
     redacted_at: int
     replacement: str | None = None
-    came_with: tuple[Ref, ...] | None = None
-    type: str = ITEM
+    imported_policies: tuple[Ref, ...] | None = None
+    type: str = ITEM_TYPE
 
 
 class RecordStore(Protocol):
-    """The records of the transaction's tenant that nothing else is the source of."""
+    """Records of the transaction's tenant, except those that are derived from the board, messages and memory."""
 
     async def add(self, record: StoredRecord, items: Iterable[str]) -> bool:
-        """Add a record and the items it names; False if the id is taken."""
+        """Insert a record and its item references; False if the id is in use."""
         ...
 
     async def add_all(self, records: Sequence[tuple[StoredRecord, Iterable[str]]]) -> None:
-        """Add many records whose ids are not taken, each with the items it names."""
+        """Insert many records with their item references; no id may be in use."""
         ...
 
     async def replace(self, record: StoredRecord, items: Iterable[str]) -> None:
-        """Let a record say something else from now on."""
+        """Replace a record and its item references."""
         ...
 
     async def find(self, record_type: str, record_id: str) -> StoredRecord | None: ...
 
     async def find_locked(self, record_type: str, record_id: str) -> StoredRecord | None:
-        """Return a record, keeping others who would change it waiting."""
+        """Return a record with a row lock."""
         ...
 
     async def find_several(self, ids: Sequence[tuple[str, str]]) -> Sequence[StoredRecord]:
-        """Return those of the records, named by type and id, that are there."""
+        """Return those of the records, given by type and id, that exist."""
         ...
 
     async def of_session(self, session_id: str | None, after: int, limit: int) -> Sequence[StoredRecord]:
-        """Return the records of a session by the number of their event, behind ``after``."""
+        """Return the records of a session with ``seq`` greater than ``after``, in order of ``seq``."""
         ...
 
     async def of_item(self, item_id: str) -> Sequence[StoredRecord]:
-        """Return the records that name an item, oldest first; at most a thousand."""
+        """Return the records that refer to an item, oldest first; at most a thousand."""
         ...
 
     async def open_missing(self, session_id: str | None, limit: int) -> Sequence[StoredRecord]:
-        """Return missing context that is not resolved, oldest first: of one session or of all."""
+        """Return unresolved missing context of one session or of all, oldest first."""
         ...
 
     async def open_missing_readers(self, session_id: str) -> Sequence[tuple[str, ...]]:
-        """Return, for each missing context of a session that is not resolved, who may know of it."""
+        """Return the read ACL of each unresolved missing context of a session."""
         ...
 
-    async def missing_from(
+    async def missing_after(
         self, session_id: str | None, after: str, limit: int, *, only_open: bool
     ) -> Sequence[StoredRecord]:
-        """Return missing context by its ids, behind one: of one session or of all."""
+        """Return missing context with an id greater than ``after``, by id: of one session or of all."""
         ...
 
     async def put_content(self, session_id: str | None, item_id: str, content: bytes) -> None:
-        """Keep what an item says beside its record."""
+        """Store the content of an item separately from its record."""
         ...
 
     async def content(self, session_id: str | None, item_id: str) -> bytes | None: ...
 
     async def redact(self, *redactions: Redaction) -> None:
-        """Note what must not be shown any more; a later word on the same record replaces an earlier one."""
+        """Store redactions; a later one of the same record replaces the earlier one."""
         ...
 
-    async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM) -> dict[str, Redaction]:
-        """Return what was redacted of these items, or records of another type, and is not shown again."""
+    async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM_TYPE) -> dict[str, Redaction]:
+        """Return the redactions in effect of these items, or of records of another type."""
         ...
+
+
+class EnclosingElement(NamedTuple):
+    """The innermost element that contains a text, as XPath; ``ties`` is the number of such elements."""
+
+    path: str
+    ties: int
+
+
+class MarkupResult(NamedTuple):
+    """Text of the first match of each selector, None without a match; and the element that encloses ``words``.
+
+    ``problem`` is set if the document could not be read.
+    """
+
+    texts: tuple[str | None, ...] = ()
+    holder: EnclosingElement | None = None
+    problem: str | None = None
+
+
+class MarkupReader(Protocol):
+    """Evaluates selectors on untrusted HTML and XML: without network access, and within a time limit."""
+
+    def read(
+        self, document: str, media_type: str | None, selectors: Sequence[Css | XPath], words: str | None
+    ) -> MarkupResult: ...

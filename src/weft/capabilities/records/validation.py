@@ -1,4 +1,4 @@
-"""Checking records that come from elsewhere: what is wrong with them, where, and in plain words."""
+"""Validates records in JSON, and reports each problem with its line, path and reason."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 import msgspec
 
 from weft.capabilities.records.model import RECORD_TYPES, Record
-from weft.capabilities.records.refs import MOMENT
-from weft.capabilities.records.validation_errors import Misfit, misfit
+from weft.capabilities.records.refs import TIME_PATTERN
+from weft.capabilities.records.validation_errors import InvalidRecord, explain_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Some readers give up on JSON that is nested deeply. A value may have 32 levels, and records hold values.
-MOST_LEVELS = 64
-# Told by the first of these that it has: an event may name a context, an injection names its assembly.
+# Some JSON parsers reject deep nesting. A value may have 32 levels, and records contain values.
+MAX_DEPTH = 64
+# The first of these that is present determines the type: an event may have a context_id, an injection an assembly_id.
 ID_FIELDS = (
     "event_id",
     "missing_id",
@@ -37,21 +37,21 @@ ID_FIELDS = (
     "context_id",
 )
 _BY_ID = {kind.id_field: kind for kind in RECORD_TYPES.values()}
-_WRAPPED = {"type", "record"}
-_NO_RECORD = "holds no record"
+_WRAPPER_KEYS = {"type", "record"}
+_NO_RECORD = "contains no record"
 _NOT_OBJECT = "a record is an object"
 _STRINGS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _BRACKETS = bytes.maketrans(b"{}[]", b"()()")
-_BUT_BRACKETS = bytes(code for code in range(256) if code not in b"{}[]")
+_NOT_BRACKETS = bytes(code for code in range(256) if code not in b"{}[]")
 _NOT_A_NUMBER = re.compile(rb"NaN|-?Infinity")
 _BYTE = re.compile(r" \(byte (\d+)\)\Z")
-_MOMENT = re.compile(MOMENT)
+_TIME = re.compile(TIME_PATTERN)
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
 class Problem(NamedTuple):
-    """What is wrong in a document: the line it is found at or, in a record of several lines, where that begins."""
+    """A problem in a document; ``line`` is where it is, or where the record begins."""
 
     line: int
     path: str
@@ -59,14 +59,14 @@ class Problem(NamedTuple):
 
 
 class ValidationReport(NamedTuple):
-    """How many records a document holds, and everything that is wrong with them."""
+    """Number of records in a document, and all problems."""
 
     records: int
     problems: list[Problem]
 
 
 class _Piece(NamedTuple):
-    """A part of a document that should be a record, and where it is."""
+    """A part of a document that should be a record."""
 
     line: int
     path: str
@@ -74,51 +74,51 @@ class _Piece(NamedTuple):
 
 
 def check_document(document: bytes) -> ValidationReport:
-    """Check one record, a JSON array of records or one record a line; each bare, or as ``{"type", "record"}``."""
+    """Validate one record, a JSON array or NDJSON; each record bare or as ``{"type", "record"}``."""
     problems: list[Problem] = []
     records = 0
     try:
         for piece in _pieces(document):
             records += 1
             problems += _problems_of(piece)
-    except Misfit as found:
+    except InvalidRecord as found:
         problems.append(Problem(_line(document, found.offset), found.path, found.reason))
     return ValidationReport(records, problems)
 
 
 def check_record(raw: bytes, record_type: str | None = None) -> Record:
-    """Return the record that JSON holds, or raise ``Misfit``. Without a type it is told by the record's id."""
-    told = _sound(raw)
-    if record_type is None and isinstance(told, dict) and told.keys() == _WRAPPED:
-        return _unwrapped(told)
-    return record_of(told, record_type)
+    """Decode a record, or raise ``InvalidRecord``. Without a type, its id field determines the type."""
+    value = _decode_strict(raw)
+    if record_type is None and isinstance(value, dict) and value.keys() == _WRAPPER_KEYS:
+        return _unwrapped(value)
+    return parse_record(value, record_type)
 
 
-def record_of(told: Any, record_type: str | None = None) -> Record:  # noqa: ANN401 - any JSON
-    """Return the record that parsed JSON is, or raise ``Misfit``."""
-    if not isinstance(told, dict):
-        raise Misfit("$", _NOT_OBJECT)
-    kind = _kind_of(told) if record_type is None else _kind_named(record_type)
+def parse_record(value: Any, record_type: str | None = None) -> Record:  # noqa: ANN401 - any JSON
+    """Convert decoded JSON to a record, or raise ``InvalidRecord``."""
+    if not isinstance(value, dict):
+        raise InvalidRecord("$", _NOT_OBJECT)
+    kind = _kind_of(value) if record_type is None else _kind_named(record_type)
     try:
-        record = msgspec.convert(told, kind)
+        record = msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise misfit(kind, str(error)) from None
-    for path, written in _moments(record, told, "$"):
-        if not _MOMENT.match(written):
-            raise Misfit(path, "is not a time as in 2026-05-08T12:30:00Z")
+        raise explain_error(kind, str(error)) from None
+    for path, written in _times(record, value, "$"):
+        if not _TIME.match(written):
+            raise InvalidRecord(path, "is not a time like 2026-05-08T12:30:00Z")
     return record
 
 
 def _problems_of(piece: _Piece) -> Iterator[Problem]:
     try:
         check_record(piece.raw)
-    except Misfit as found:
+    except InvalidRecord as found:
         line = piece.line + piece.raw[: found.offset].count(b"\n")
         yield Problem(line, piece.path + found.path.removeprefix("$"), found.reason)
 
 
 def _pieces(document: bytes) -> Iterator[_Piece]:
-    """Take a document apart into what should be records."""
+    """Split a document into what should be records."""
     _check_text(document)
     first, _, others = document.lstrip().partition(b"\n")
     if first.startswith(b"["):
@@ -132,145 +132,145 @@ def _pieces(document: bytes) -> Iterator[_Piece]:
 def _array(document: bytes) -> Iterator[_Piece]:
     found = _parsed(document, _elements)
     if not found:
-        raise Misfit("$", _NO_RECORD)
-    line, behind = 1, 0
+        raise InvalidRecord("$", _NO_RECORD)
+    line, offset = 1, 0
     for number, element in enumerate(map(bytes, found)):
-        at = document.index(element, behind)
-        line += document.count(b"\n", behind, at)
+        at = document.index(element, offset)
+        line += document.count(b"\n", offset, at)
         yield _Piece(line, f"$[{number}]", element)
         line += element.count(b"\n")
-        behind = at + len(element)
+        offset = at + len(element)
 
 
 def _check_text(document: bytes) -> None:
     if document.startswith(b"\xef\xbb\xbf"):
-        raise Misfit("$", "begins with a byte order mark, which JSON has no place for")
+        raise InvalidRecord("$", "begins with a byte order mark, which JSON does not allow")
     try:
         document.decode()
     except UnicodeDecodeError as error:
-        raise Misfit("$", f"is not UTF-8 text (byte {error.start + 1})", error.start) from None
+        raise InvalidRecord("$", f"is not UTF-8 text (byte {error.start + 1})", error.start) from None
     if not document.strip():
-        raise Misfit("$", f"is empty: it {_NO_RECORD}")
+        raise InvalidRecord("$", f"is empty: it {_NO_RECORD}")
 
 
-def _sound(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """Return what JSON says, unless readers could differ about it."""
-    told = _parsed(raw, msgspec.json.decode)
-    if raw.count(b"{") + raw.count(b"[") > MOST_LEVELS and _levels(raw) > MOST_LEVELS:
-        raise Misfit("$", f"is nested more than {MOST_LEVELS} levels deep")
-    # A name that is said twice is told once. Quicker than looking at each: fewer names leave fewer colons,
-    # unless the text hides some.
-    if b"\\u003" in raw or raw.count(b":") != _encode(told).count(b":"):
-        _check_doubled(raw)
-    return told
+def _decode_strict(raw: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """Decode JSON; reject what parsers treat differently: deep nesting and duplicate names."""
+    value = _parsed(raw, msgspec.json.decode)
+    if raw.count(b"{") + raw.count(b"[") > MAX_DEPTH and _levels(raw) > MAX_DEPTH:
+        raise InvalidRecord("$", f"is nested more than {MAX_DEPTH} levels deep")
+    # Decoding drops duplicate names. Comparing the number of colons is faster than a second decoder, unless one is
+    # escaped.
+    if b"\\u003" in raw or raw.count(b":") != _encode(value).count(b":"):
+        _check_duplicates(raw)
+    return value
 
 
 def _parsed(raw: bytes, parse: Any) -> Any:  # noqa: ANN401 - any JSON
     try:
         return parse(raw)
     except RecursionError:
-        raise Misfit("$", f"is nested more than {MOST_LEVELS} levels deep") from None
+        raise InvalidRecord("$", f"is nested more than {MAX_DEPTH} levels deep") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _malformed(raw, str(error)) from None
 
 
-def _malformed(raw: bytes, problem: str) -> Misfit:
+def _malformed(raw: bytes, problem: str) -> InvalidRecord:
     found = _BYTE.search(problem)
     if found is None:
-        what = "it ends too early" if "truncated" in problem else problem.partition(" - at ")[0]
-        return Misfit("$", f"is not JSON: {what}")
+        what = "unexpected end" if "truncated" in problem else problem.partition(" - at ")[0]
+        return InvalidRecord("$", f"is not JSON: {what}")
     at = int(found[1])
     if _NOT_A_NUMBER.match(raw, at) or _NOT_A_NUMBER.match(raw, max(at - 1, 0)):
-        return Misfit("$", "is not JSON, which has no NaN and no infinity", at)
+        return InvalidRecord("$", "is not JSON: NaN and Infinity are not allowed", at)
     what, column = problem[: found.start()].partition(": ")[2], at - raw.rfind(b"\n", 0, at)
-    return Misfit("$", f"is not JSON: {what} (column {column})", at)
+    return InvalidRecord("$", f"is not JSON: {what} (column {column})", at)
 
 
 def _levels(raw: bytes) -> int:
-    """Return how deep JSON is nested: how often all pairs of brackets with nothing between them can be taken away."""
-    brackets = _STRINGS.sub(b"", raw).translate(_BRACKETS, _BUT_BRACKETS)
+    """Return the nesting depth of JSON: how often all empty pairs of brackets can be removed."""
+    brackets = _STRINGS.sub(b"", raw).translate(_BRACKETS, _NOT_BRACKETS)
     levels = 0
-    while brackets and levels <= MOST_LEVELS:
+    while brackets and levels <= MAX_DEPTH:
         brackets = brackets.replace(b"()", b"")
         levels += 1
     return levels
 
 
-def _check_doubled(raw: bytes) -> None:
-    """Refuse an object that says the same name twice: readers differ in which they take."""
+def _check_duplicates(raw: bytes) -> None:
+    """Reject an object with a duplicate name: parsers differ in which value they keep."""
 
-    def doubled(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def mark(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = Counter(name for name, _ in pairs)
         twice = [name for name, uses in names.items() if uses > 1]
-        return {**dict(pairs), _Doubled: twice[0]} if twice else dict(pairs)  # type: ignore[dict-item]
+        return {**dict(pairs), _Duplicate: twice[0]} if twice else dict(pairs)  # type: ignore[dict-item]
 
-    found = next(_doubled_in(json.loads(raw, object_pairs_hook=doubled), "$"), None)
+    found = next(_duplicates_in(json.loads(raw, object_pairs_hook=mark), "$"), None)
     if found is not None:
-        raise Misfit(found, "is said twice")
+        raise InvalidRecord(found, "is a duplicate name")
 
 
-class _Doubled:
-    """A name that no JSON has: it leads to the one that was said twice."""
+class _Duplicate:
+    """Key that cannot occur in JSON: marks an object with a duplicate name."""
 
 
-def _doubled_in(told: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - any JSON
-    if isinstance(told, dict):
-        if _Doubled in told:
-            yield f"{path}.{told.pop(_Doubled)}"
-        for name, inner in told.items():
-            yield from _doubled_in(inner, f"{path}.{name}")
-    elif isinstance(told, list):
-        for number, inner in enumerate(told):
-            yield from _doubled_in(inner, f"{path}[{number}]")
+def _duplicates_in(value: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - any JSON
+    if isinstance(value, dict):
+        if _Duplicate in value:
+            yield f"{path}.{value.pop(_Duplicate)}"
+        for name, inner in value.items():
+            yield from _duplicates_in(inner, f"{path}.{name}")
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _duplicates_in(inner, f"{path}[{number}]")
 
 
-def _unwrapped(told: dict[str, Any]) -> Record:
+def _unwrapped(value: dict[str, Any]) -> Record:
     try:
-        return record_of(told["record"], told["type"])
-    except Misfit as found:
+        return parse_record(value["record"], value["type"])
+    except InvalidRecord as found:
         if found.path == "$.type":
             raise
-        raise Misfit(f"$.record{found.path.removeprefix('$')}", found.reason) from None
+        raise InvalidRecord(f"$.record{found.path.removeprefix('$')}", found.reason) from None
 
 
-def _kind_of(told: dict[str, Any]) -> type[Record]:
+def _kind_of(value: dict[str, Any]) -> type[Record]:
     for name in ID_FIELDS:
-        if name in told:
+        if name in value:
             return _BY_ID[name]
-    raise Misfit("$", f"is none of the record types: it has none of {', '.join(ID_FIELDS)}")
+    raise InvalidRecord("$", f"is not a record: it has none of the fields {', '.join(ID_FIELDS)}")
 
 
 def _kind_named(record_type: Any) -> type[Record]:  # noqa: ANN401 - any JSON
     kind = RECORD_TYPES.get(record_type) if isinstance(record_type, str) else None
     if kind is None:
-        raise Misfit("$.type", f"{str(record_type)[:100]!r} is not one of {', '.join(RECORD_TYPES)}")
+        raise InvalidRecord("$.type", f"{str(record_type)[:100]!r} is not one of {', '.join(RECORD_TYPES)}")
     return kind
 
 
-def _moments(part: msgspec.Struct, told: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Yield where a record tells a time, and how that is written."""
-    for name, written in _telling_time(type(part)):
+def _times(part: msgspec.Struct, raw: dict[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Yield the path and the JSON string of every time in a record."""
+    for name, written in _time_fields(type(part)):
         value = getattr(part, name)
         if isinstance(value, datetime):
-            yield f"{path}.{written}", told[written]
+            yield f"{path}.{written}", raw[written]
         elif isinstance(value, msgspec.Struct):
-            yield from _moments(value, told[written], f"{path}.{written}")
+            yield from _times(value, raw[written], f"{path}.{written}")
         elif isinstance(value, tuple):
             for number, inner in enumerate(value):
                 if isinstance(inner, msgspec.Struct):
-                    yield from _moments(inner, told[written][number], f"{path}.{written}[{number}]")
+                    yield from _times(inner, raw[written][number], f"{path}.{written}[{number}]")
 
 
 @cache
-def _telling_time(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
-    """Return the fields of a part that may tell times, by their names here and on the wire."""
-    return [(field.name, field.encode_name) for field in msgspec.structs.fields(kind) if _may_tell_time(field.type)]
+def _time_fields(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
+    """Return the fields of a struct that may contain times, with their names on the wire."""
+    return [(field.name, field.encode_name) for field in msgspec.structs.fields(kind) if _may_contain_time(field.type)]
 
 
-def _may_tell_time(hint: Any) -> bool:  # noqa: ANN401 - any annotation
+def _may_contain_time(hint: Any) -> bool:  # noqa: ANN401 - any annotation
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return bool(_telling_time(hint))
-    return hint is datetime or any(map(_may_tell_time, get_args(hint)))
+        return bool(_time_fields(hint))
+    return hint is datetime or any(map(_may_contain_time, get_args(hint)))
 
 
 def _line(document: bytes, offset: int) -> int:

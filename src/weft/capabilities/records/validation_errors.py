@@ -1,4 +1,4 @@
-"""Saying in plain words why something is not the record it should be."""
+"""Translates msgspec errors about records into readable reasons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from weft.capabilities.records.model import Record
 
-_QUOTED_AT_MOST = 200
+_MAX_QUOTED = 200
 _STEPS = re.compile(r"\.[^.\[]+|\[[^\]]*\]")
 _KINDS = {
     "str": "text",
@@ -24,11 +24,11 @@ _KINDS = {
     "array": "a list",
     "datetime": "a time",
 }
-_A_TIME = "is not a time as in 2026-05-08T12:30:00Z"
+_NOT_A_TIME = "is not a time like 2026-05-08T12:30:00Z"
 
 
-class Misfit(ValueError):
-    """Why something is no record: where in it, in words, and behind how many bytes if it cannot even be read."""
+class InvalidRecord(ValueError):
+    """JSON that is not a valid record: the path, the reason, and the byte offset if it cannot be parsed."""
 
     def __init__(self, path: str, reason: str, offset: int = 0) -> None:
         super().__init__(f"{path}: {reason}")
@@ -37,60 +37,59 @@ class Misfit(ValueError):
         self.offset = offset
 
 
-def misfit(kind: type[Record], problem: str) -> Misfit:
-    """Say in words what msgspec found wrong with a record of a type."""
+def explain_error(kind: type[Record], problem: str) -> InvalidRecord:
+    """Translate an error message of msgspec about a record type."""
     what, _, where = problem.rpartition(" - at `")
     what, path = (what, where.rstrip("`")) if what else (where, "$")
-    for pattern, put in _WORDS.items():
+    for pattern, translate in _TRANSLATIONS.items():
         found = re.fullmatch(pattern, what, re.DOTALL)
         if found is not None:
-            return put(kind, path, *(group[:_QUOTED_AT_MOST] for group in found.groups()))
-    return Misfit(path, what)
+            return translate(kind, path, *(group[:_MAX_QUOTED] for group in found.groups()))
+    return InvalidRecord(path, what)
 
 
-def _missing(_: type[Record], path: str, name: str) -> Misfit:
-    return Misfit(f"{path}.{name}", "is required")
+def _missing(_: type[Record], path: str, name: str) -> InvalidRecord:
+    return InvalidRecord(f"{path}.{name}", "is required")
 
 
-def _unknown(kind: type[Record], path: str, name: str) -> Misfit:
+def _unknown(kind: type[Record], path: str, name: str) -> InvalidRecord:
     known = [field for place in _definitions(kind, path) for field in place.get("properties", ())]
     near = get_close_matches(name, known, 1)
-    return Misfit(f"{path}.{name}", f"is no field here{f'; did you mean `{near[0]}`?' if near else ''}")
+    return InvalidRecord(f"{path}.{name}", f"is not a known field{f'; did you mean `{near[0]}`?' if near else ''}")
 
 
-def _choice(kind: type[Record], path: str, value: str) -> Misfit:
+def _choice(kind: type[Record], path: str, value: str) -> InvalidRecord:
     choices = dict.fromkeys(choice for place in _definitions(kind, path) for choice in place.get("enum", ()))
-    return Misfit(path, f"{value} is not one of {', '.join(choices)}")
+    return InvalidRecord(path, f"{value} is not one of {', '.join(choices)}")
 
 
-def _kind(_: type[Record], path: str, expected: str, got: str) -> Misfit:
+def _kind(_: type[Record], path: str, expected: str, got: str) -> InvalidRecord:
     if got == "null":
-        return Misfit(path, "is null: leave out what is not said")
+        return InvalidRecord(path, "is null: leave out absent values")
     wanted = " or ".join(dict.fromkeys(_KINDS.get(name, name) for name in expected.split(" | ")))
-    return Misfit(path, f"is {_KINDS.get(got, got)}, not {wanted}")
+    return InvalidRecord(path, f"is {_KINDS.get(got, got)}, not {wanted}")
 
 
-def _form(kind: type[Record], path: str) -> Misfit:
+def _form(kind: type[Record], path: str) -> InvalidRecord:
     patterns = dict.fromkeys(place["pattern"] for place in _definitions(kind, path) if "pattern" in place)
-    return Misfit(path, f"is not of the form {' or '.join(patterns)}")
+    return InvalidRecord(path, f"does not match {' or '.join(patterns)}")
 
 
-def _length(_: type[Record], path: str, what: str, bound: str, length: str) -> Misfit:
+def _length(_: type[Record], path: str, what: str, bound: str, length: str) -> InvalidRecord:
     things = "character" if what == "str" else "entry"
     many = things if length == "1" else {"character": "characters", "entry": "entries"}[things]
-    return Misfit(path, f"has {'fewer' if bound == '>=' else 'more'} than {length} {many}")
+    return InvalidRecord(path, f"has {'fewer' if bound == '>=' else 'more'} than {length} {many}")
 
 
-def _range(_: type[Record], path: str, bound: str, limit: str) -> Misfit:
-    return Misfit(path, f"is {'below' if bound == '>=' else 'above'} {limit.removesuffix('.0')}")
+def _range(_: type[Record], path: str, bound: str, limit: str) -> InvalidRecord:
+    return InvalidRecord(path, f"is {'below' if bound == '>=' else 'above'} {limit.removesuffix('.0')}")
 
 
-def _time(_: type[Record], path: str) -> Misfit:
-    return Misfit(path, _A_TIME)
+def _time(_: type[Record], path: str) -> InvalidRecord:
+    return InvalidRecord(path, _NOT_A_TIME)
 
 
-# What msgspec says, and what it means.
-_WORDS: dict[str, Callable[..., Misfit]] = {
+_TRANSLATIONS: dict[str, Callable[..., InvalidRecord]] = {
     r"Object missing required field `(.*)`": _missing,
     r"Object contains unknown field `(.*)`": _unknown,
     r"Invalid (?:enum )?value (.*)": _choice,
@@ -103,7 +102,7 @@ _WORDS: dict[str, Callable[..., Misfit]] = {
 
 
 def _definitions(kind: type[Record], path: str) -> Iterable[dict[str, Any]]:
-    """Return what the schema of a record type says of a place in it."""
+    """Return the schemas that apply at a path of a record type."""
     schema = published_schema(kind.type)
     places = list(_alternatives(schema, schema))
     for step in _STEPS.findall(path):

@@ -1,4 +1,4 @@
-"""The closed vocabularies of Agent Context, and which lifecycle state may follow which."""
+"""Enumerations of Agent Context, and the allowed lifecycle transitions."""
 
 from __future__ import annotations
 
@@ -100,37 +100,34 @@ EventClass = Literal[
 ]
 EVENT_CLASSES: frozenset[str] = frozenset(get_args(EventClass))
 
-# The way of all context; from any state one may go on to a later one, and never back.
-_WAY: tuple[Lifecycle, ...] = ("draft", "available", "selected", "assembled", "injected")
-# What can befall a record wherever it is on that way, in the order in which it can befall it.
-_FATES: tuple[Lifecycle, ...] = ("compacted", "redacted", "expired", "archived")
+# States in order; a record moves forward only.
+_MAIN_STATES: tuple[Lifecycle, ...] = ("draft", "available", "selected", "assembled", "injected")
+# States that can follow any main state, in order.
+_FINAL_STATES: tuple[Lifecycle, ...] = ("compacted", "redacted", "expired", "archived")
 
 
 class IllegalTransition(Conflict):
-    """A record cannot go from its lifecycle state to that one."""
+    """The lifecycle does not allow this transition."""
 
     code = "ILLEGAL_TRANSITION"
-    hint = "Choose one of the states in 'allowed'; to start over, record a new envelope that refers to this one."
+    hint = "Choose one of the states in 'allowed'. To start over, add a new envelope that refers to this one."
     related = ("context_records",)
 
 
-def following(state: Lifecycle) -> frozenset[Lifecycle]:
-    """Return the states that may come next.
-
-    What was redacted before anybody saw it may still be assembled and shown; what has expired is only kept.
-    """
-    if state in _WAY:
-        return frozenset((*_WAY[_WAY.index(state) + 1 :], *_FATES))
-    later = _FATES[_FATES.index(state) + 1 :]
+def next_states(state: Lifecycle) -> frozenset[Lifecycle]:
+    """Return the allowed next states. A record redacted before it was shown can still be assembled and injected."""
+    if state in _MAIN_STATES:
+        return frozenset((*_MAIN_STATES[_MAIN_STATES.index(state) + 1 :], *_FINAL_STATES))
+    later = _FINAL_STATES[_FINAL_STATES.index(state) + 1 :]
     return frozenset(("assembled", "injected", "compacted", *later)) if state == "redacted" else frozenset(later)
 
 
-def check_transition(state: Lifecycle, wanted: Lifecycle) -> None:
-    allowed = following(state)
-    if wanted not in allowed:
+def check_transition(state: Lifecycle, requested: Lifecycle) -> None:
+    allowed = next_states(state)
+    if requested not in allowed:
         raise IllegalTransition(
-            f"lifecycle: '{state}' cannot become '{wanted}'.",
+            f"lifecycle: '{state}' cannot become '{requested}'.",
             lifecycle=state,
-            requested=wanted,
+            requested=requested,
             allowed=sorted(allowed),
         )

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from weft.capabilities.records.model import RECORD_TYPES, ContextEnvelope, ContextItem, Producer, Record
-from weft.capabilities.records.refs import Digest, Id, Link, Maybe, Moment, Uri
+from weft.capabilities.records.refs import Digest, Id, Link, Maybe, RecordTime, Uri
 from weft.capabilities.records.vocabulary import RecordType, Scope
 from weft.capabilities.sessions.model import Pattern, SessionConfig
 from weft.kernel.errors import ContentTooLarge, Rejected
@@ -62,7 +62,7 @@ class BundleHeader(BundleEntry, frozen=True, kw_only=True, tag="header"):
     bundle_id: Id
     scope: Scope
     schema_version: Literal["0.1.0"]
-    created_at: Moment
+    created_at: RecordTime
     producer: Producer
     source: Uri
     session_id: Maybe[Id] = UNSET
@@ -83,17 +83,17 @@ class BundleSession(BundleEntry, frozen=True, kw_only=True, tag="session"):
     metadata: dict[str, Any]
     config: SessionConfig
     created_by: Id
-    created_at: Moment
-    updated_at: Moment
-    archived_at: Maybe[Moment] = UNSET
+    created_at: RecordTime
+    updated_at: RecordTime
+    archived_at: Maybe[RecordTime] = UNSET
 
 
 class StoredInfo(Struct, frozen=True, forbid_unknown_fields=True):
     """By whom a record was made that nothing else is the source of, when, and when it last changed."""
 
     by: Id
-    at: Moment
-    changed_at: Moment
+    at: RecordTime
+    changed_at: RecordTime
 
 
 class BundleRecord(BundleEntry, frozen=True, kw_only=True, tag="record"):
@@ -133,7 +133,7 @@ class BundleSnapshot(BundleEntry, frozen=True, kw_only=True, tag="snapshot"):
     label: Name
     seq: Count
     created_by: Id
-    created_at: Moment
+    created_at: RecordTime
     automatic: bool = False
 
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Struct, structs
 
 from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash, trunk_of
 from weft.capabilities.messages.model import Message, Visibility, audience_for
-from weft.capabilities.records.event_classes import class_of
+from weft.capabilities.records.event_classes import event_class_of
 from weft.capabilities.records.record_ids import MessageItemId, VersionId, record_ids_of_event
 from weft.capabilities.records.refs import Id, McpMapping, OpenTelemetryMapping
 from weft.capabilities.records.store import Redaction
@@ -163,7 +163,7 @@ def decode_event(
         at=record.time,
         data={name: value for name, value in record.data.items() if name not in _TOLD_OF_ALL},
     )
-    if class_of(told) != record.event_type or not _is_of_session(told, facts):
+    if event_class_of(told) != record.event_type or not _is_of_session(told, facts):
         return None
     recorded = StoredEvent(told, participants, readable_by, during, Origin(record.source, number))
     # What an event is about is told with it, and follows from what it says.
@@ -197,7 +197,7 @@ def decode_redaction(item: ContextItem, session_id: str, now: int) -> Redaction 
     by = item.redacted_by if isinstance(item.redacted_by, str) else "unknown"
     words = item.content if state == "summarized" and isinstance(item.content, str) else None
     told = (state, item.redaction_method or "", "imported", by, now)
-    return Redaction(item.item_id, session_id, *told, replacement=words, came_with=item.policy_refs)
+    return Redaction(item.item_id, session_id, *told, replacement=words, imported_policies=item.policy_refs)
 
 
 def _native(item: ContextItem, kind: type[T]) -> T | None:

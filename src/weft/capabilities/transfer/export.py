@@ -274,7 +274,7 @@ class ExportService(msgspec.Struct, frozen=True):
     async def put_on_record(self, export: PreparedExport) -> Sequence[StoredEvent]:
         """Put on record that something leaves, before anyone gets it, and return the events that tell of it."""
         session = await self._still_there(export)
-        envelope = await self.recorder.add(export.envelope, session, told_as=EXPORTED)
+        envelope = await self.recorder.add(export.envelope, session, event_type=EXPORTED)
         shown = [await self.recorder.add(record, session, readable_by=export.shown_to) for record in export.shown]
         return await self.sources.events.numbered([kept.seq for kept in (envelope, *shown)])
 

@@ -31,7 +31,7 @@ from weft.capabilities.record_log.lookup import RecordFinder, numbered_here
 from weft.capabilities.record_log.model import stored_content
 from weft.capabilities.record_log.redacted_items import without_content
 from weft.capabilities.record_log.redacted_records import redact_quotes
-from weft.capabilities.records.event_classes import context_event
+from weft.capabilities.records.event_classes import to_context_event
 from weft.capabilities.records.model import RECORD_TYPES, ContextItem, Record
 from weft.capabilities.records.record_ids import (
     MessageItemId,
@@ -42,7 +42,7 @@ from weft.capabilities.records.record_ids import (
     parse_item_id,
     records_of_event,
 )
-from weft.capabilities.records.recorder import items_of
+from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.store import RecordStore, StoredRecord
 from weft.capabilities.sessions.model import line_of, session_of
 from weft.capabilities.transfer.bundle_format import BundleContent, BundleSnapshot, StoredInfo
@@ -266,7 +266,7 @@ class ExportCollector:
         """Write what events are about: items, stored records, and the items and sources which those name."""
         first = await self.kept(names)
         for kept in first:
-            for item_id in items_of(_record(kept)):
+            for item_id in referenced_item_ids(_record(kept)):
                 names.add_item(item_id)
         for source_id in _sources_of(await self.kept(names)):
             names.stored.setdefault(("context_source_ref", source_id))
@@ -441,7 +441,7 @@ class ExportCollector:
 
 def add_event(recorded: StoredEvent, source: str, applied: AppliedPolicy, sink: ExportSink) -> None:
     """Write an event as far as it may leave."""
-    event = context_event(recorded, source)
+    event = to_context_event(recorded, source)
     leaving = None if event is None else applied.event(event, recorded.readable_by)
     if leaving is not None:
         sink.add_record(leaving, recorded.readable_by)

@@ -12,7 +12,7 @@ from weft.capabilities.record_log import record_text, redacted_items
 from weft.capabilities.record_log.engine_items import EngineItem, Sensitivity, by_reference, digest_of, sensitivity_of
 from weft.capabilities.record_log.redacted_records import without_hash
 from weft.capabilities.records.model import RECORD_TYPES, Block, ContextAssembly, ContextEvent, ContextInjection
-from weft.capabilities.records.recorder import items_of
+from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link
 from weft.capabilities.redaction.masker import ALL_CATEGORIES, DetectorCategory, Masker
 from weft.capabilities.sessions.model import Pattern
@@ -207,7 +207,9 @@ class AppliedPolicy:
         return any((ref.id if isinstance(ref, Link) else ref) in self._hidden for ref in named)
 
     def _note(self, record: Record, leaving: Record) -> None:
-        if isinstance(record, ContextAssembly) and (leaving != record or not self._hidden.isdisjoint(items_of(record))):
+        if isinstance(record, ContextAssembly) and (
+            leaving != record or not self._hidden.isdisjoint(referenced_item_ids(record))
+        ):
             self._hidden.add(record.assembly_id)
 
     def _without_hash(self, record: R) -> R:

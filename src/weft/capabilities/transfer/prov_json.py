@@ -23,7 +23,7 @@ from weft.capabilities.records.model import (
     ContextSummary,
 )
 from weft.capabilities.records.record_ids import VersionId, records_of_event
-from weft.capabilities.records.recorder import items_of
+from weft.capabilities.records.recorder import referenced_item_ids
 from weft.capabilities.records.refs import Link
 from weft.capabilities.transfer import decode
 from weft.capabilities.transfer.bundle_format import BundleHeader
@@ -99,7 +99,7 @@ class ProvWriter:
         if isinstance(record, ContextSourceRef):
             self._known.add(_entity(record.type, record.id))
         if isinstance(record, ContextSummary):
-            for item_id in sorted(items_of(record)):
+            for item_id in sorted(referenced_item_ids(record)):
                 self._derive(_entity(record.type, record.id), _entity("context_item", item_id))
 
     def seal(self) -> str:
@@ -137,7 +137,7 @@ class ProvWriter:
         told = {"prov:startTime": at, "prov:endTime": at, "prov:type": record.type}
         self._say("activity", activity, told)
         self._relate("wasGeneratedBy", entity=_entity(record.type, record.id), activity=activity)
-        for item_id in sorted(items_of(record)):
+        for item_id in sorted(referenced_item_ids(record)):
             self._relate("used", activity=activity, entity=_entity("context_item", item_id))
         if isinstance(record, ContextInjection):
             self._relate("used", activity=activity, entity=_entity("context_assembly", record.assembly_id))

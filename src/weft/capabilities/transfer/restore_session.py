@@ -15,7 +15,7 @@ from weft.capabilities.history.store import LineStore
 from weft.capabilities.messages.model import Message
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.records.model import ContextEvent, ContextItem
-from weft.capabilities.records.recorder import RecordExists, items_of, status_of
+from weft.capabilities.records.recorder import RecordExists, referenced_item_ids, status_of
 from weft.capabilities.records.store import RecordStore, Redaction, StoredRecord
 from weft.capabilities.sessions.model import line_of
 from weft.capabilities.sessions.store import SessionStore
@@ -181,7 +181,7 @@ class SessionRestore:
                 number += 1
             await needs.past.republish([self._told_now(kept[place]) for place in untold])
         await needs.records.add_all(
-            [(record, items_of(record_of(piece))) for record, piece in zip(kept, new, strict=True)]
+            [(record, referenced_item_ids(record_of(piece))) for record, piece in zip(kept, new, strict=True)]
         )
         for piece in new:
             await store_content(needs.records, self.session.session_id, piece)

@@ -14,7 +14,7 @@ from weft.capabilities.messages.model import Message
 from weft.capabilities.records.model import ContextEvent, ContextItem
 from weft.capabilities.records.record_ids import MessageItemId, VersionId
 from weft.capabilities.records.validation import Problem, ValidationReport, check_record
-from weft.capabilities.records.validation_errors import Misfit
+from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.sessions.model import ALL_SESSIONS, line_of
 from weft.capabilities.transfer import decode
 from weft.capabilities.transfer.bundle_format import (
@@ -171,7 +171,7 @@ def entries_with_content(reader: BundleReader) -> Iterator[EntryWithContent]:
 def _misfits(number: int, entry: BundleRecord) -> Iterator[Problem]:
     try:
         check_record(bytes(entry.record), entry.type)
-    except Misfit as found:
+    except InvalidRecord as found:
         yield Problem(number, f"$.entry.record{found.path.removeprefix('$')}", found.reason)
 
 

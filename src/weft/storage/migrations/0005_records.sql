@@ -62,8 +62,8 @@ CREATE TABLE record_contents (
     PRIMARY KEY (tenant, session_id, item_id)
 ) {table};
 
--- What must not be shown any more in records and exports, although it is still kept. A replacement is shown instead;
--- came_with are the policies, as JSON, that an item names which was imported as it is to be shown.
+-- Redactions: content that records and exports no longer show, although it is stored. The replacement is shown instead.
+-- imported_policies: policy refs, as JSON, of an item that was imported in redacted form.
 CREATE TABLE redactions (
     tenant      TEXT NOT NULL,
     type        TEXT NOT NULL,
@@ -75,7 +75,7 @@ CREATE TABLE redactions (
     redacted_by TEXT NOT NULL,
     redacted_at {bigint} NOT NULL,
     replacement {blob},
-    came_with   TEXT,
+    imported_policies TEXT,
     PRIMARY KEY (tenant, type, record_id)
 ) {table};
 

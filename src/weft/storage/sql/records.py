@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.records.refs import Ref
-from weft.capabilities.records.store import ITEM, Redaction, StoredRecord
+from weft.capabilities.records.store import ITEM_TYPE, Redaction, StoredRecord
 from weft.storage.sql.acl_column import decode_patterns, encode_patterns
 from weft.storage.sql.blob_codec import pack, text_of
 
@@ -32,7 +32,7 @@ _SEVERAL = f"""
 ({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
 """
 _REDACTIONS = f"""
-SELECT record_id, session_id, state, method, reason, redacted_by, redacted_at, replacement, came_with, type
+SELECT record_id, session_id, state, method, reason, redacted_by, redacted_at, replacement, imported_policies, type
 FROM redactions
 WHERE tenant = $1 AND type = $2 AND record_id IN ({", ".join(f"${place}" for place in range(3, 3 + _AT_ONCE))})
 """  # noqa: S608 - placeholders
@@ -54,12 +54,12 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 _NAME_ITEM = "INSERT INTO record_items (tenant, item_id, type, record_id) VALUES ($1, $2, $3, $4)"
 _REDACT = """
 INSERT INTO redactions (tenant, record_id, session_id, state, method, reason, redacted_by, redacted_at,
-                        replacement, came_with, type)
+                        replacement, imported_policies, type)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 ON CONFLICT (tenant, type, record_id) DO UPDATE SET
     state = excluded.state, method = excluded.method, reason = excluded.reason,
     redacted_by = excluded.redacted_by, redacted_at = excluded.redacted_at,
-    replacement = excluded.replacement, came_with = excluded.came_with
+    replacement = excluded.replacement, imported_policies = excluded.imported_policies
 """
 
 
@@ -180,7 +180,7 @@ class SqlRecordStore:
         )
         return [decode_patterns(row[0]) for row in rows]
 
-    async def missing_from(
+    async def missing_after(
         self, session_id: str | None, after: str, limit: int, *, only_open: bool
     ) -> Sequence[StoredRecord]:
         where = () if session_id is None else (session_id,)
@@ -222,11 +222,11 @@ class SqlRecordStore:
             redaction.redacted_by,
             redaction.redacted_at,
             None if redaction.replacement is None else redaction.replacement.encode(),
-            None if redaction.came_with is None else _encode(redaction.came_with).decode(),
+            None if redaction.imported_policies is None else _encode(redaction.imported_policies).decode(),
             redaction.type,
         )
 
-    async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM) -> dict[str, Redaction]:
+    async def redactions(self, record_ids: Sequence[str], record_type: str = ITEM_TYPE) -> dict[str, Redaction]:
         found: dict[str, Redaction] = {}
         for some in _in_groups(record_ids):
             rows = await self._tx.all(_REDACTIONS, self._tenant, record_type, *some)
@@ -259,9 +259,9 @@ def _in_groups(values: Sequence[str]) -> list[list[str]]:
 
 
 def _redaction(row: Row) -> Redaction:
-    record_id, session_id, state, method, reason, by, at, replacement, came_with, record_type = row
+    record_id, session_id, state, method, reason, by, at, replacement, imported_policies, record_type = row
     words = None if replacement is None else bytes(replacement).decode()
-    refs = None if came_with is None else _refs.decode(came_with)
+    refs = None if imported_policies is None else _refs.decode(imported_policies)
     return Redaction(record_id, session_id or None, state, method, reason, by, at, words, refs, record_type)
 
 

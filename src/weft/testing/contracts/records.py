@@ -122,7 +122,7 @@ class RecordStoreContract:
         await fill(stores, kept("m0"), gap("m3"), gap("m1", status="resolved"), gap("m2", session_id="s2"))
 
         async def ids(session_id: str | None, after: str, limit: int, *, only_open: bool) -> list[str]:
-            found = await stores.records.missing_from(session_id, after, limit, only_open=only_open)
+            found = await stores.records.missing_after(session_id, after, limit, only_open=only_open)
             return [each.record_id for each in found]
 
         assert await ids(None, "", 9, only_open=False) == ["m1", "m2", "m3"]
@@ -169,8 +169,8 @@ class RecordStoreContract:
         assert await stores.records.redactions(["i"]) == {"i": redaction("i", "summarized")}
 
     async def test_what_was_imported_as_it_is_shown_keeps_the_policies_it_names(self, stores: ContractStores) -> None:
-        came = msgspec.structs.replace(redaction("i"), came_with=("p", Link(kind="export_policy", id="q")))
-        none = msgspec.structs.replace(redaction("j"), came_with=())
+        came = msgspec.structs.replace(redaction("i"), imported_policies=("p", Link(kind="export_policy", id="q")))
+        none = msgspec.structs.replace(redaction("j"), imported_policies=())
         for each in (came, none):
             await stores.records.redact(each)
         assert await stores.records.redactions(["i", "j"]) == {"i": came, "j": none}
@@ -194,7 +194,7 @@ class RecordStoreContract:
         assert await elsewhere.records.find_several([("context_envelope", "r1")]) == []
         assert await elsewhere.records.of_session("s1", 0, 9) == await elsewhere.records.of_item("i") == []
         assert await elsewhere.records.open_missing(None, 9) == []
-        assert await elsewhere.records.missing_from(None, "", 9, only_open=False) == []
+        assert await elsewhere.records.missing_after(None, "", 9, only_open=False) == []
         assert await elsewhere.records.open_missing_readers("s1") == []
         assert await elsewhere.records.content("s1", "i") is None
         assert await elsewhere.records.redactions(["i"]) == {}

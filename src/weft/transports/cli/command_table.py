@@ -150,7 +150,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "show": "Show one record by its id: a stored one, or one derived from the board, messages, sessions or events.",
         "redact": "Redact the content of an item in records, exports and events. The stored content stays.",
         "resolve": "Find the cited passage in the current content of its source.",
-        "schema": "Read the JSON Schema of a record type, and where this server publishes it.",
+        "schema": "Return the JSON Schema of a record type and the path at which this server publishes it.",
     },
     "bundle": {
         "export": "Export a session, or what a turn, task, tool call, review or handoff is about, as one bundle of records.",

@@ -77,12 +77,12 @@ def resolve(
 
 
 def _offline(source_ref: Any, content: bytes, media_type: str | None) -> PassageResolution:  # noqa: ANN401 - any JSON
-    from weft.records import ContextSourceRef, Misfit, check_record  # noqa: PLC0415 - help needs no record types
+    from weft.records import ContextSourceRef, InvalidRecord, check_record  # noqa: PLC0415 - help needs no record types
     from weft.records import resolve as find  # noqa: PLC0415
 
     try:
         record = check_record(msgspec.json.encode(source_ref), ContextSourceRef.type)
-    except Misfit as error:
+    except InvalidRecord as error:
         raise InvalidInput(f"source_ref{error.path.removeprefix('$')}: {error.reason}") from None
     assert isinstance(record, ContextSourceRef)  # noqa: S101 - checked as this type
     return find(record, content, media_type)

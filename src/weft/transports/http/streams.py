@@ -10,7 +10,7 @@ import msgspec
 from starlette.routing import Route
 
 from weft.capabilities.events.operations import Events, ReadEvents
-from weft.capabilities.records.event_classes import CloudEvent, cloud_event
+from weft.capabilities.records.event_classes import CloudEvent, to_cloud_event
 from weft.kernel.errors import InvalidInput, WeftError
 from weft.kernel.fields import LARGEST
 from weft.transports.http.http_io import arrival_of, error_body, send_error
@@ -104,7 +104,7 @@ class EventStream(OperationEndpoint):
         if request.format == "native":
             return _native
         source = await self._app.event_source(arrival)
-        return lambda recorded: _event_text(recorded.event.seq, cloud_event(recorded, source))
+        return lambda recorded: _event_text(recorded.event.seq, to_cloud_event(recorded, source))
 
     async def _send_pages(
         self, pages: AsyncIterator[EventPage], told: Callable[[StoredEvent], str], send: Send

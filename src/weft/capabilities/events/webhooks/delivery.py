@@ -15,7 +15,7 @@ from weft.capabilities.access.store import AccessStore
 from weft.capabilities.events.model import EventStore
 from weft.capabilities.events.webhooks.model import MAX_DEAD_LETTERS, Webhook, backoff_seconds, owner_of
 from weft.capabilities.events.webhooks.store import WebhookStore
-from weft.capabilities.records.event_classes import cloud_event
+from weft.capabilities.records.event_classes import to_cloud_event
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import PERMISSION, Actor, Permission
@@ -57,7 +57,7 @@ class DeliveryRound(NamedTuple):
 
     def body(self, outgoing: OutgoingEvent) -> bytes:
         """Encode the request body; called outside the transaction, so that other writers need not wait."""
-        return _encode(cloud_event(outgoing.recorded, self.source))
+        return _encode(to_cloud_event(outgoing.recorded, self.source))
 
 
 class Deliveries(msgspec.Struct, frozen=True):

@@ -1,1 +1,1 @@
-"""What context is called elsewhere: native objects as records and back, with the ids they have there."""
+"""Converts native objects of other systems to records and back, with their native ids."""

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 in structured mode: ours and anybody's as context events, and back."""
+"""CloudEvents 1.0 in structured mode as context events, and back."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.records.mappings.natives import fitting, object_of, text_of
+from weft.capabilities.records.mappings.natives import build_part, object_of, text_of
 from weft.capabilities.records.mappings.opentelemetry import mapping_of_traceparent, telemetry_refs_of, traceparent_of
 from weft.capabilities.records.model import ContextEvent
 from weft.capabilities.records.refs import CloudEventsMapping, OpenTelemetryMapping
-from weft.capabilities.records.validation import record_of
-from weft.capabilities.records.validation_errors import Misfit
+from weft.capabilities.records.validation import parse_record
+from weft.capabilities.records.validation_errors import InvalidRecord
 from weft.capabilities.records.vocabulary import EVENT_CLASSES, SCHEMA_VERSION, EventClass
 from weft.kernel.errors import InvalidInput
 from weft.kernel.trace_context import is_traceparent
@@ -24,46 +24,46 @@ if TYPE_CHECKING:
 _SYSTEM = "cloudevents"
 _OWN_SCHEMA = f"urn:weft:agent-context:{SCHEMA_VERSION}:context_event"
 _MAPPED = ("id", "source", "type", "subject", "time", "datacontenttype")
-# What our own events have as extensions.
+# Extension attributes of Weft's events.
 _IDS = {"sessionid": "session_id", "turnid": "turn_id", "taskid": "task_id", "toolcallid": "tool_call_id"}
 _DATA = "data"
 
 
 def mapping_of(event: Object[str, Any]) -> CloudEventsMapping:
-    """Return what Agent Context keeps of a CloudEvent."""
+    """Return the mapping of a CloudEvent."""
     if event.get("specversion") != "1.0":
-        raise InvalidInput("specversion: a CloudEvent of version 1.0 says so", field="specversion")
+        raise InvalidInput("specversion: must be 1.0", field="specversion")
     for name in ("id", "source", "type"):
         if not text_of(event, name):
-            raise InvalidInput(f"{name}: every CloudEvent has one", field=name)
-    return fitting(CloudEventsMapping, **{name: event.get(name) for name in _MAPPED})
+            raise InvalidInput(f"{name}: required", field=name)
+    return build_part(CloudEventsMapping, **{name: event.get(name) for name in _MAPPED})
 
 
 def context_event_of(
     event: Object[str, Any], *, event_class: EventClass | None = None, received_at: datetime | None = None
 ) -> ContextEvent:
-    """Return a CloudEvent as a context event: one of ours as it was, any other as what ``event_class`` says it is.
+    """Convert a CloudEvent to a context event: Weft's own to the original, any other with ``event_class``.
 
-    An event that does not tell its time happened when it was received.
+    ``received_at`` is used if the event has no time.
     """
     mapping = mapping_of(event)
     if event.get("dataschema") == _OWN_SCHEMA and isinstance(event.get(_DATA), dict):
-        return _ours(event[_DATA])
-    told = event_class or event["type"]
-    if told not in EVENT_CLASSES:
-        raise InvalidInput(f"type: '{told[:100]}' is no class of context event; say which one it is.", field="type")
-    moment = received_at if mapping.time is UNSET else mapping.time
-    if moment is None:
-        raise InvalidInput("time: the event does not tell it; say when it was received", field="time")
+        return _from_own_data(event[_DATA])
+    event_type = event_class or event["type"]
+    if event_type not in EVENT_CLASSES:
+        raise InvalidInput(f"type: '{event_type[:100]}' is not an event class; give event_class.", field="type")
+    time = received_at if mapping.time is UNSET else mapping.time
+    if time is None:
+        raise InvalidInput("time: the event has none; give received_at", field="time")
     trace = _trace(event)
     payload = event.get(_DATA)
-    return fitting(
+    return build_part(
         ContextEvent,
         schema_version=SCHEMA_VERSION,
         event_id=f"{event['source']}#{event['id']}",
-        event_type=told,
+        event_type=event_type,
         source=event["source"],
-        time=moment,
+        time=time,
         subject=event.get("subject"),
         data=payload if isinstance(payload, dict) else None,
         telemetry_refs=() if trace is None else tuple(map(msgspec.to_builtins, telemetry_refs_of(trace))),
@@ -74,28 +74,28 @@ def context_event_of(
 
 
 def cloud_event_of(record: ContextEvent) -> dict[str, Any]:
-    """Return a context event as the CloudEvent it was made from, or else as one of ours."""
+    """Convert a context event to the CloudEvent it was made from, otherwise to a new one."""
     mapping = next((each for each in record.external_mappings if isinstance(each, CloudEventsMapping)), None)
     if mapping is None or _SYSTEM not in record.metadata:
-        return _own(record)
+        return _new_cloud_event(record)
     rest = object_of(record.metadata, _SYSTEM)
-    told = {name: value for name, value in msgspec.to_builtins(mapping).items() if name in _MAPPED}
+    attributes = {name: value for name, value in msgspec.to_builtins(mapping).items() if name in _MAPPED}
     payload = {} if _DATA in rest or "data_base64" in rest or not rest.get("has_data") else {_DATA: record.data}
-    return {**told, **payload, **{name: value for name, value in rest.items() if name != "has_data"}}
+    return {**attributes, **payload, **{name: value for name, value in rest.items() if name != "has_data"}}
 
 
-def _ours(told: dict[str, Any]) -> ContextEvent:
+def _from_own_data(data: dict[str, Any]) -> ContextEvent:
     try:
-        record = record_of(told, ContextEvent.type)
-    except Misfit as error:
+        record = parse_record(data, ContextEvent.type)
+    except InvalidRecord as error:
         raise InvalidInput(f"data{error.path.removeprefix('$')}: {error.reason}", field=_DATA) from None
     assert isinstance(record, ContextEvent)  # noqa: S101 - of the type that was asked for
     return record
 
 
-def _own(record: ContextEvent) -> dict[str, Any]:
+def _new_cloud_event(record: ContextEvent) -> dict[str, Any]:
     trace = next((each for each in record.external_mappings if isinstance(each, OpenTelemetryMapping)), None)
-    told: dict[str, Any] = {
+    optional: dict[str, Any] = {
         "subject": record.subject,
         "traceparent": UNSET if trace is None else traceparent_of(trace) or UNSET,
         **{extension: getattr(record, name) for extension, name in _IDS.items()},
@@ -108,20 +108,20 @@ def _own(record: ContextEvent) -> dict[str, Any]:
         "time": msgspec.to_builtins(record.time),
         "datacontenttype": "application/json",
         "dataschema": _OWN_SCHEMA,
-        **{name: value for name, value in told.items() if value is not UNSET},
+        **{name: value for name, value in optional.items() if value is not UNSET},
         _DATA: msgspec.to_builtins(record),
     }
 
 
 def _rest(event: Object[str, Any], mapping: CloudEventsMapping) -> dict[str, Any]:
-    """Return what a context event has no field for: extensions, other data than objects, a time written otherwise."""
-    said = {name: value for name, value in event.items() if name not in {*_MAPPED, _DATA}}
+    """Return what a context event cannot store: extensions, non-object data, a differently formatted time."""
+    rest = {name: value for name, value in event.items() if name not in {*_MAPPED, _DATA}}
     written = msgspec.to_builtins(mapping).get("time")
     if event.get("time") != written:
-        said["time"] = event["time"]
+        rest["time"] = event["time"]
     if _DATA in event:
-        said |= {"has_data": True} if isinstance(event[_DATA], dict) else {_DATA: event[_DATA]}
-    return said
+        rest |= {"has_data": True} if isinstance(event[_DATA], dict) else {_DATA: event[_DATA]}
+    return rest
 
 
 def _trace(event: Object[str, Any]) -> OpenTelemetryMapping | None:

@@ -1,4 +1,4 @@
-"""JSON Schema: which schema something follows, by the names that Agent Context keeps of it."""
+"""JSON Schema: the keywords of a schema that Agent Context records."""
 
 from __future__ import annotations
 
@@ -6,21 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from weft.capabilities.records.mappings.natives import fitting
+from weft.capabilities.records.mappings.natives import build_part
 from weft.capabilities.records.refs import JsonSchemaMapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Object
 
-_KEPT = ("$id", "$schema", "$ref", "type", "properties", "required", "additionalProperties")
+_KEYWORDS = ("$id", "$schema", "$ref", "type", "properties", "required", "additionalProperties")
 
 
 def mapping_of(schema: Object[str, Any]) -> JsonSchemaMapping:
-    """Return what is kept of a schema; what else it demands is found by its ``$id``."""
-    return fitting(JsonSchemaMapping, **{name: schema.get(name) for name in _KEPT})
+    """Return the mapping of a schema; other keywords can be found by its ``$id``."""
+    return build_part(JsonSchemaMapping, **{name: schema.get(name) for name in _KEYWORDS})
 
 
 def schema_of(mapping: JsonSchemaMapping) -> dict[str, Any]:
-    """Return that part of a schema which a mapping keeps."""
-    told: dict[str, Any] = msgspec.to_builtins(mapping)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in told.items() if name in _KEPT}
+    """Return the recorded keywords of a schema."""
+    schema: dict[str, Any] = msgspec.to_builtins(mapping)
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in schema.items() if name in _KEYWORDS
+    }

@@ -1,6 +1,6 @@
-"""The Model Context Protocol: resources, blocks of content and results of tools as items; requests as mappings.
+"""Model Context Protocol: resources, content blocks and tool results as items; requests as mappings.
 
-Native objects are JSON as the protocol has it, such as ``model_dump(by_alias=True, mode="json")`` of the SDK's types.
+Native objects are JSON as on the wire, such as ``model_dump(by_alias=True, mode="json")`` of the SDK's types.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from weft.capabilities.records.mappings.natives import (
-    Naming,
-    Shape,
-    fitting,
-    item_from,
-    native_from,
+    ItemNaming,
+    ItemShape,
+    build_part,
     object_of,
     text_of,
+    to_item,
+    to_native,
 )
 from weft.capabilities.records.model import ContextSourceRef
 from weft.capabilities.records.refs import McpMapping
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from weft.capabilities.records.model import ContextItem
 
 _SYSTEM = "mcp"
-_NOWHERE = McpMapping()
+_EMPTY = McpMapping()
 
 
 def mapping_of_request(
     request: Object[str, Any], *, server_id: str | None = None, mcp_session_id: str | None = None
 ) -> McpMapping:
-    """Return what a JSON-RPC request is about, by the ids it has: its own is kept as text or number, as it was."""
+    """Return the ids of a JSON-RPC request. Its request id stays a string or a number."""
     params = object_of(request, "params")
     about = object_of(params, "ref")
     is_prompt = request.get("method") == "prompts/get"
-    return fitting(
+    return build_part(
         McpMapping,
         server_id=server_id,
         mcp_session_id=mcp_session_id,
@@ -51,14 +51,14 @@ def mapping_of_request(
 
 
 def mapping_of_root(root: Object[str, Any], *, server_id: str | None = None) -> McpMapping:
-    """Return the mapping of a root that a client offers."""
-    return fitting(McpMapping, server_id=server_id, root_uri=text_of(root, "uri"))
+    """Return the mapping of a client's root."""
+    return build_part(McpMapping, server_id=server_id, root_uri=text_of(root, "uri"))
 
 
-def item_of_contents(contents: Object[str, Any], naming: Naming, mapping: McpMapping = _NOWHERE) -> ContextItem:
-    """Return what reading a resource gave, text or blob, as an embedded resource."""
+def item_of_contents(contents: Object[str, Any], naming: ItemNaming, mapping: McpMapping = _EMPTY) -> ContextItem:
+    """Convert resource contents, text or blob, to an embedded resource."""
     has_text = isinstance(contents.get("text"), str)
-    shape = Shape(
+    shape = ItemShape(
         _SYSTEM,
         "resource",
         "embedded_resource",
@@ -66,41 +66,41 @@ def item_of_contents(contents: Object[str, Any], naming: Naming, mapping: McpMap
         mime_type=text_of(contents, "mimeType"),
         title=text_of(contents, "uri"),
     )
-    return item_from(contents, shape, naming, _about(mapping, contents))
+    return to_item(contents, shape, naming, _about(mapping, contents))
 
 
-def item_of_block(block: Object[str, Any], naming: Naming, mapping: McpMapping = _NOWHERE) -> ContextItem:
-    """Return a block of content, of whichever type, as an item."""
+def item_of_block(block: Object[str, Any], naming: ItemNaming, mapping: McpMapping = _EMPTY) -> ContextItem:
+    """Convert a content block of any type to an item."""
     match block.get("type"):
         case "text":
-            return item_from(block, Shape(_SYSTEM, "text", "inline", text_field="text"), naming, mapping)
+            return to_item(block, ItemShape(_SYSTEM, "text", "inline", text_field="text"), naming, mapping)
         case "resource_link":
             title = text_of(block, "title") or text_of(block, "name")
             media_type, uri = text_of(block, "mimeType"), text_of(block, "uri")
-            shape = Shape(_SYSTEM, "resource_link", "resource_link", uri=uri, mime_type=media_type, title=title)
-            return item_from(block, shape, naming, _about(mapping, block))
+            shape = ItemShape(_SYSTEM, "resource_link", "resource_link", uri=uri, mime_type=media_type, title=title)
+            return to_item(block, shape, naming, _about(mapping, block))
         case "resource":
             inner = object_of(block, "resource")
-            shape = Shape(_SYSTEM, "resource", "embedded_resource", mime_type=text_of(inner, "mimeType"))
-            return item_from(block, shape, naming, _about(mapping, inner))
+            shape = ItemShape(_SYSTEM, "resource", "embedded_resource", mime_type=text_of(inner, "mimeType"))
+            return to_item(block, shape, naming, _about(mapping, inner))
         case str() as kind:
-            shape = Shape(_SYSTEM, kind, "embedded_resource", mime_type=text_of(block, "mimeType"))
-            return item_from(block, shape, naming, mapping)
+            shape = ItemShape(_SYSTEM, kind, "embedded_resource", mime_type=text_of(block, "mimeType"))
+            return to_item(block, shape, naming, mapping)
         case _:
-            raise InvalidInput("A block of content has a type.")
+            raise InvalidInput("type: required for a content block")
 
 
-def item_of_tool_result(result: Object[str, Any], naming: Naming, mapping: McpMapping = _NOWHERE) -> ContextItem:
-    """Return the whole result of a tool call as one item; its blocks can be items of their own."""
-    return item_from(result, Shape(_SYSTEM, "tool_result", "inline"), naming, mapping)
+def item_of_tool_result(result: Object[str, Any], naming: ItemNaming, mapping: McpMapping = _EMPTY) -> ContextItem:
+    """Convert a whole tool result to one item; its blocks can be separate items."""
+    return to_item(result, ItemShape(_SYSTEM, "tool_result", "inline"), naming, mapping)
 
 
 def source_ref_of_resource(
     resource: Object[str, Any], source_id: str, *, server_id: str | None = None
 ) -> ContextSourceRef:
-    """Return a resource that a server lists as a source."""
+    """Convert a listed resource to a source ref."""
     own = {name: value for name, value in resource.items() if name not in {"uri", "name"}}
-    return fitting(
+    return build_part(
         ContextSourceRef,
         schema_version=SCHEMA_VERSION,
         source_id=source_id,
@@ -113,22 +113,22 @@ def source_ref_of_resource(
 
 
 def resource_of_source_ref(ref: ContextSourceRef) -> dict[str, Any]:
-    """Return the resource that a source was made from."""
+    """Convert a source ref back to its resource."""
     own = object_of(ref.metadata, _SYSTEM)
     named = {} if own.get("name") is None else {"name": own["name"]}
     return {"uri": ref.uri, **named, **object_of(own, "native")}
 
 
 def native_of(item: ContextItem) -> dict[str, Any]:
-    """Return the contents, block or result that an item was made from."""
-    return native_from(item, _SYSTEM)
+    """Convert an item back to its contents, block or result."""
+    return to_native(item, _SYSTEM)
 
 
 def _about(mapping: McpMapping, native: Object[str, Any]) -> McpMapping:
-    named = fitting(McpMapping, resource_uri=text_of(native, "uri"))
+    named = build_part(McpMapping, resource_uri=text_of(native, "uri"))
     return structs.replace(mapping, resource_uri=named.resource_uri)
 
 
 def _ids(server_id: str | None, resource: Object[str, Any]) -> dict[str, Any]:
-    said = {"server_id": server_id, "resource_uri": resource.get("uri")}
-    return {name: value for name, value in said.items() if value is not None}
+    ids = {"server_id": server_id, "resource_uri": resource.get("uri")}
+    return {name: value for name, value in ids.items() if value is not None}

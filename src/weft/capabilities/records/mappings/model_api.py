@@ -1,14 +1,14 @@
-"""Model APIs: what a provider's answer is called there, and how much of it was read from a cache.
+"""Model APIs: ids and token usage of a provider's response.
 
-``input_tokens`` is everything the model read. Providers count differently: Anthropic leaves what its cache read and
-wrote out of that number, so it is added here; ``cached_input_tokens`` is what was read from the cache, in all of them.
+``input_tokens`` is everything the model read. Anthropic does not count cache reads and writes in its number, so they
+are added here. ``cached_input_tokens`` is what was read from the cache, for every provider.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from weft.capabilities.records.mappings.natives import fitting, number_of, object_of
+from weft.capabilities.records.mappings.natives import build_part, number_of, object_of
 from weft.capabilities.records.refs import ModelApiMapping
 from weft.kernel.errors import InvalidInput
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def mappings_of_openai_chat(
     completion: Object[str, Any], *, prompt_cache_key: str | None = None
 ) -> tuple[ModelApiMapping, ...]:
-    """Return a chat completion, and each tool call in it. Only the request tells which key its cache went by."""
+    """Map a chat completion and each of its tool calls. The prompt cache key is only in the request."""
     usage = object_of(completion, "usage")
     return _mappings(
         response_id=completion.get("id"),
@@ -36,7 +36,7 @@ def mappings_of_openai_chat(
 
 
 def mappings_of_openai_response(response: Object[str, Any]) -> tuple[ModelApiMapping, ...]:
-    """Return an answer of the Responses API, and each tool call in it."""
+    """Map a response of the Responses API and each of its tool calls."""
     usage, output = object_of(response, "usage"), list(_objects(response, "output"))
     return _mappings(
         response_id=response.get("id"),
@@ -49,7 +49,7 @@ def mappings_of_openai_response(response: Object[str, Any]) -> tuple[ModelApiMap
 
 
 def mappings_of_anthropic_message(message: Object[str, Any]) -> tuple[ModelApiMapping, ...]:
-    """Return an answer of the Messages API, and each tool use in it."""
+    """Map a message of the Messages API and each of its tool uses."""
     usage = object_of(message, "usage")
     read = number_of(usage, "cache_read_input_tokens")
     counted = (number_of(usage, "input_tokens"), read, number_of(usage, "cache_creation_input_tokens"))
@@ -65,11 +65,11 @@ def mappings_of_anthropic_message(message: Object[str, Any]) -> tuple[ModelApiMa
     )
 
 
-def _mappings(tool_calls: Iterable[Any], response_id: Any, **told: Any) -> tuple[ModelApiMapping, ...]:  # noqa: ANN401 - whatever a native object holds
+def _mappings(tool_calls: Iterable[Any], response_id: Any, **fields: Any) -> tuple[ModelApiMapping, ...]:  # noqa: ANN401 - whatever a native object holds
     if not isinstance(response_id, str):
-        raise InvalidInput("An answer of a model API has an id.", field="id")
-    whole = fitting(ModelApiMapping, response_id=response_id, **told)
-    calls = (fitting(ModelApiMapping, response_id=response_id, tool_call_id=call) for call in tool_calls)
+        raise InvalidInput("id: required for a response of a model API", field="id")
+    whole = build_part(ModelApiMapping, response_id=response_id, **fields)
+    calls = (build_part(ModelApiMapping, response_id=response_id, tool_call_id=call) for call in tool_calls)
     return (whole, *calls)
 
 

@@ -1,4 +1,4 @@
-"""What all mappings share: a native object as an item that gives the same object back, and refusing what is none."""
+"""Shared by all mappings: lossless conversion of a native object to an item, and checked field access."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="RecordPart")
 
 
-class Naming(NamedTuple):
-    """What an item is called here, and who may see it."""
+class ItemNaming(NamedTuple):
+    """Id and visibility of a new item."""
 
     item_id: str
     visibility: tuple[str, ...] = ANYONE
 
 
-class Shape(NamedTuple):
-    """How a native object is told as an item: what is its text, or where it is to be found, if it has either."""
+class ItemShape(NamedTuple):
+    """How a native object becomes an item: the field of its text or its URI, if it has one."""
 
     system: str
     kind: str
@@ -39,17 +39,17 @@ class Shape(NamedTuple):
     title: str | None = None
 
 
-def fitting(kind: type[T], **told: Any) -> T:  # noqa: ANN401 - whatever a native object holds
-    """Return a part of a record that says what is told, without what is not; refuse what no such part can say."""
-    said = {name: value for name, value in told.items() if value is not None and value is not UNSET}
+def build_part(kind: type[T], **fields: Any) -> T:  # noqa: ANN401 - fields of a native object
+    """Build a part of a record from the fields that are not None; invalid values are rejected."""
+    present = {name: value for name, value in fields.items() if value is not None and value is not UNSET}
     try:
-        return msgspec.convert(said, kind)
+        return msgspec.convert(present, kind)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{kind.__name__}: {error}") from None
 
 
-def item_from(native: Object[str, Any], shape: Shape, naming: Naming, mapping: Mapping) -> ContextItem:
-    """Return a native object as an item. What the item has no field for is kept under ``metadata``."""
+def to_item(native: Object[str, Any], shape: ItemShape, naming: ItemNaming, mapping: Mapping) -> ContextItem:
+    """Convert a native object to an item. Fields that the item does not have are stored in ``metadata``."""
     own: dict[str, Any] = {"kind": shape.kind}
     content: Any = dict(native)
     if shape.uri is not None:
@@ -58,7 +58,7 @@ def item_from(native: Object[str, Any], shape: Shape, naming: Naming, mapping: M
         content = native[shape.text_field]
         rest = {name: value for name, value in native.items() if name != shape.text_field}
         own = {**own, "text_field": shape.text_field, "native": rest}
-    return fitting(
+    return build_part(
         ContextItem,
         schema_version=SCHEMA_VERSION,
         item_id=naming.item_id,
@@ -74,15 +74,15 @@ def item_from(native: Object[str, Any], shape: Shape, naming: Naming, mapping: M
     )
 
 
-def native_from(item: ContextItem, system: str) -> dict[str, Any]:
-    """Return the native object that an item was made from."""
+def to_native(item: ContextItem, system: str) -> dict[str, Any]:
+    """Convert an item back to its native object."""
     own = item.metadata.get(system)
     if not isinstance(own, dict) or "kind" not in own:
-        raise InvalidInput(f"The item '{item.item_id[:100]}' was not made from an object of {system}.")
+        raise InvalidInput(f"The item '{item.item_id[:100]}' was not created from an object of {system}.")
     if item.content is UNSET and "native" not in own:
         raise InvalidInput(
-            f"The item '{item.item_id[:100]}' does not say what it says.",
-            hint="It names its content: put that back into the item first.",
+            f"The item '{item.item_id[:100]}' has no content.",
+            hint="It refers to its content: load that into the item first.",
         )
     if "native" not in own:
         return dict(item.content)
@@ -91,13 +91,13 @@ def native_from(item: ContextItem, system: str) -> dict[str, Any]:
 
 
 def text_of(native: Object[str, Any], name: str) -> str | None:
-    """Return a field that holds text, if it does."""
+    """Return a field if it is a string."""
     value = native.get(name)
     return value if isinstance(value, str) else None
 
 
 def object_of(native: Object[str, Any], name: str) -> dict[str, Any]:
-    """Return a field that holds an object; an empty one if it does not."""
+    """Return a field if it is an object, otherwise an empty one."""
     value = native.get(name)
     return value if isinstance(value, dict) else {}
 

@@ -1,4 +1,4 @@
-"""W3C PROV: what things are called in a PROV-JSON document, and what they were made from, by and for whom."""
+"""W3C PROV: ids and relations in a PROV-JSON document."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from weft.capabilities.records.mappings.natives import fitting, object_of
+from weft.capabilities.records.mappings.natives import build_part, object_of
 from weft.capabilities.records.refs import ProvMapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from collections.abc import Mapping as Object
 
-# Each relation of an entity: what PROV-JSON calls the entity in it, and the other side.
+# Relations of an entity: the PROV-JSON keys of the entity and of the other side.
 _RELATIONS = {
     "wasDerivedFrom": ("prov:generatedEntity", "prov:usedEntity"),
     "wasAttributedTo": ("prov:entity", "prov:agent"),
     "wasGeneratedBy": ("prov:entity", "prov:activity"),
 }
-_SORTS = ("entity", "activity", "agent")
+_KINDS = ("entity", "activity", "agent")
 
 
 def mappings_in(document: Object[str, Any]) -> dict[str, ProvMapping]:
-    """Return what a document says of each thing it declares, by the thing's id there."""
+    """Return the mapping of every element that a document declares, by its id."""
     found: dict[str, ProvMapping] = {}
-    for sort in _SORTS:
-        for identity in object_of(document, sort):
-            of_entity = {name: _others(document, name, identity) for name in _RELATIONS} if sort == "entity" else {}
-            found[identity] = fitting(ProvMapping, **{sort: identity}, **of_entity)
+    for kind in _KINDS:
+        for identity in object_of(document, kind):
+            of_entity = {name: _others(document, name, identity) for name in _RELATIONS} if kind == "entity" else {}
+            found[identity] = build_part(ProvMapping, **{kind: identity}, **of_entity)
     return found
 
 
 def document_of(mappings: Iterable[ProvMapping], prefixes: Object[str, str]) -> dict[str, Any]:
-    """Return a PROV-JSON document that says what these mappings do; every id needs its prefix."""
+    """Return a PROV-JSON document with the elements of the mappings; ``prefixes`` must cover every id."""
     document: dict[str, Any] = {"prefix": dict(prefixes)}
     for mapping in mappings:
-        for sort, identity in _declared(mapping):
-            document.setdefault(sort, {}).setdefault(identity, {})
+        for kind, identity in _declared(mapping):
+            document.setdefault(kind, {}).setdefault(identity, {})
         for name, relation in _related(mapping):
             known = document.setdefault(name, {})
             known[f"_:{name}{len(known) + 1}"] = relation
@@ -45,10 +45,10 @@ def document_of(mappings: Iterable[ProvMapping], prefixes: Object[str, str]) -> 
 
 
 def _declared(mapping: ProvMapping) -> Iterator[tuple[str, str]]:
-    for sort in _SORTS:
-        identity = getattr(mapping, sort)
+    for kind in _KINDS:
+        identity = getattr(mapping, kind)
         if identity is not UNSET:
-            yield sort, identity
+            yield kind, identity
 
 
 def _related(mapping: ProvMapping) -> Iterator[tuple[str, dict[str, str]]]:
@@ -64,10 +64,10 @@ def _related(mapping: ProvMapping) -> Iterator[tuple[str, dict[str, str]]]:
 
 def _others(document: Object[str, Any], name: str, entity: str) -> tuple[str, ...]:
     itself, other = _RELATIONS[name]
-    told = (relation for kept in object_of(document, name).values() for relation in _each(kept))
-    return tuple(relation[other] for relation in told if relation.get(itself) == entity and other in relation)
+    relations = (relation for value in object_of(document, name).values() for relation in _as_list(value))
+    return tuple(relation[other] for relation in relations if relation.get(itself) == entity and other in relation)
 
 
-def _each(kept: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - whatever a native object holds
-    """Return what is said under one id: PROV-JSON has a list there if it is said several times."""
-    return [each for each in (kept if isinstance(kept, list) else [kept]) if isinstance(each, dict)]
+def _as_list(value: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - a field of a native object
+    """Return the objects under one id: PROV-JSON has an object or a list of them there."""
+    return [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]

@@ -1,7 +1,7 @@
-"""W3C Web Annotation: our selectors as its JSON-LD has them, and its targets as source refs.
+"""W3C Web Annotation: selectors in its JSON-LD form, and its targets as source refs.
 
-Lines, JSON Pointers, page regions and stretches of media are fragments there, by the rules of their own formats
-(RFC 5147, RFC 6901, RFC 8118 and Media Fragments). What we have no selector for, or only half of one, is kept whole.
+Line ranges, JSON Pointers, page regions and media time ranges become fragment selectors (RFC 5147, RFC 6901, RFC 8118
+and Media Fragments). Selectors that have no equivalent here are stored unchanged, as custom selectors.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import UNSET, structs
 
-from weft.capabilities.records.mappings.natives import fitting, number_of, text_of
+from weft.capabilities.records.mappings.natives import build_part, number_of, text_of
 from weft.capabilities.records.model import ContextSourceRef
 from weft.capabilities.records.refs import (
     ByteRange,
@@ -52,7 +52,7 @@ _VALUES: dict[type[Css | XPath], tuple[str, str]] = {
     Css: ("CssSelector", "selector"),
     XPath: ("XPathSelector", "path"),
 }
-# As long as the largest and the smallest number there is.
+# Long enough for the largest and the smallest float.
 _NUMBER = r"([0-9]{1,400}(?:\.[0-9]{1,400})?)"
 _LINE_FRAGMENT = re.compile(r"line=([0-9]{1,15}),([0-9]{1,15})\Z")
 _PAGE_FRAGMENT = re.compile(rf"page=([0-9]{{1,15}})&viewrect={_NUMBER},{_NUMBER},{_NUMBER},{_NUMBER}\Z")
@@ -60,25 +60,25 @@ _TIME_FRAGMENT = re.compile(rf"t=(?:npt:)?{_NUMBER},{_NUMBER}\Z")
 
 
 def w3c_selector(selector: Selector) -> dict[str, Any]:
-    """Return a selector as Web Annotation has it."""
-    told: dict[str, Any] = msgspec.to_builtins(selector)
+    """Convert a selector to Web Annotation."""
+    fields: dict[str, Any] = msgspec.to_builtins(selector)
     if isinstance(selector, CustomSelector):
         kept = isinstance(selector.value, dict) and selector.value.get("type") == selector.name
         return selector.value if kept else {"type": _OWN, "name": selector.name, "value": selector.value}
     if isinstance(selector, TextQuote | TextPosition | ByteRange):
-        return {**told, "type": _SAME_FIELDS[type(selector)]}
+        return {**fields, "type": _SAME_FIELDS[type(selector)]}
     if isinstance(selector, Css | XPath):
         native, field = _VALUES[type(selector)]
-        return {"type": native, "value": told[field]}
+        return {"type": native, "value": fields[field]}
     conforms_to, fragment = _fragment(selector)
     return {"type": "FragmentSelector", "conformsTo": conforms_to, "value": fragment}
 
 
 def selector_of(native: Object[str, Any]) -> Selector:
-    """Return a selector of Web Annotation as ours; as a custom one, kept whole, if there is none that says the same."""
+    """Convert a selector from Web Annotation; to a custom selector if there is no equivalent."""
     kind = native.get("type")
     if not isinstance(kind, str):
-        raise InvalidInput("A selector has a type.", field="type")
+        raise InvalidInput("type: required for a selector", field="type")
     if native.keys() == {"type", "name", "value"} and kind == _OWN:
         return _custom(native["name"], native["value"])
     known = None
@@ -88,7 +88,7 @@ def selector_of(native: Object[str, Any]) -> Selector:
 
 
 def target_of(ref: ContextSourceRef) -> dict[str, Any]:
-    """Return what an annotation about a source ref's passage has as its target."""
+    """Convert a source ref to the target of an annotation."""
     selectors = [w3c_selector(selector) for selector in selectors_of(ref)]
     if not selectors:
         return {"type": "SpecificResource", "source": ref.uri}
@@ -97,12 +97,14 @@ def target_of(ref: ContextSourceRef) -> dict[str, Any]:
 
 
 def source_ref_of(target: str | Object[str, Any], source_id: str) -> ContextSourceRef:
-    """Return the target of an annotation as a source ref; one selector or several that mean the same."""
+    """Convert the target of an annotation to a source ref, with all its selectors."""
     if isinstance(target, str):
         target = {"source": target}
-    told = target.get("selector")
-    selectors = tuple(selector_of(each) for each in (told if isinstance(told, list) else [told]) if each is not None)
-    ref = fitting(
+    native = target.get("selector")
+    selectors = tuple(
+        selector_of(each) for each in (native if isinstance(native, list) else [native]) if each is not None
+    )
+    ref = build_part(
         ContextSourceRef,
         schema_version=SCHEMA_VERSION,
         source_id=source_id,
@@ -120,9 +122,9 @@ def source_ref_of(target: str | Object[str, Any], source_id: str) -> ContextSour
 
 
 def mapping_of(target: str, selector: Selector) -> WebAnnotationMapping:
-    """Return what Agent Context keeps of a target and one of its selectors."""
+    """Return the mapping of a target and one of its selectors."""
     native = w3c_selector(selector)
-    return fitting(
+    return build_part(
         WebAnnotationMapping,
         target=target,
         selector_type=text_of(native, "type"),
@@ -131,29 +133,29 @@ def mapping_of(target: str, selector: Selector) -> WebAnnotationMapping:
     )
 
 
-def _known(kind: str, told: dict[str, Any]) -> Selector | None:
-    """Return our selector of the same meaning, if it can say everything that is told."""
-    if None in told.values():
+def _known(kind: str, fields: dict[str, Any]) -> Selector | None:
+    """Return the equivalent selector, if it has all the fields."""
+    if None in fields.values():
         return None
-    if kind == "FragmentSelector" and told.keys() == {"conformsTo", "value"}:
-        return _of_fragment(told["conformsTo"], str(told["value"]))
+    if kind == "FragmentSelector" and fields.keys() == {"conformsTo", "value"}:
+        return _of_fragment(fields["conformsTo"], str(fields["value"]))
     for ours, native in _SAME_FIELDS.items():
         if native == kind:
-            return fitting(ours, **told)
+            return build_part(ours, **fields)
     for valued, (native, field) in _VALUES.items():
-        if native == kind and told.keys() == {"value"}:
-            return fitting(valued, **{field: told["value"]})
+        if native == kind and fields.keys() == {"value"}:
+            return build_part(valued, **{field: fields["value"]})
     return None
 
 
 def _custom(name: Any, value: Any) -> CustomSelector:  # noqa: ANN401 - any JSON
-    return structs.replace(fitting(CustomSelector, name=name, value=0), value=value)
+    return structs.replace(build_part(CustomSelector, name=name, value=0), value=value)
 
 
 def _fragment(selector: Selector) -> tuple[str, str]:
     match selector:
         case LineRange():
-            # Lines are counted from 1 here, and what is between them from 0 there.
+            # Here lines are counted from 1; RFC 5147 counts the positions between lines from 0.
             return _LINES, f"line={selector.start - 1},{selector.end}"
         case JsonPointer():
             return _POINTER, quote(selector.pointer, safe="/~!$&'()*+,;=:@")
@@ -168,17 +170,17 @@ def _fragment(selector: Selector) -> tuple[str, str]:
 
 def _of_fragment(conforms_to: object, fragment: str) -> Selector | None:
     if conforms_to == _LINES and (lines := _LINE_FRAGMENT.match(fragment)) and int(lines[1]) < int(lines[2]):
-        return fitting(LineRange, start=int(lines[1]) + 1, end=int(lines[2]))
+        return build_part(LineRange, start=int(lines[1]) + 1, end=int(lines[2]))
     if conforms_to == _POINTER:
-        return fitting(JsonPointer, pointer=unquote(fragment, errors="strict"))
+        return build_part(JsonPointer, pointer=unquote(fragment, errors="strict"))
     if conforms_to == _PDF and (page := _PAGE_FRAGMENT.match(fragment)):
         x, y, width, height = map(float, page.groups()[1:])
-        return fitting(PageRegion, page=int(page[1]), x=x, y=y, width=width, height=height)
+        return build_part(PageRegion, page=int(page[1]), x=x, y=y, width=width, height=height)
     if conforms_to == _MEDIA and (time := _TIME_FRAGMENT.match(fragment)):
-        return fitting(MediaTimeRange, start_seconds=float(time[1]), end_seconds=float(time[2]))
+        return build_part(MediaTimeRange, start_seconds=float(time[1]), end_seconds=float(time[2]))
     return None
 
 
 def _plain(number: float) -> str:
-    """Return a number in full, without an exponent."""
+    """Format a number without an exponent."""
     return format(Decimal(repr(abs(number))), "f")

@@ -138,7 +138,7 @@ def render_resolution(found: PassageResolution) -> str:
         "found by": found.found_by or "",
         "was": _selector(found.was),
         "now": _selector(found.now),
-        "similarity": "" if is_lost else f"{found.likeness:.0%}",
+        "similarity": "" if is_lost else f"{found.similarity:.0%}",
         "confidence": "" if is_lost else f"{found.confidence:.0%}",
         "source": {True: "unchanged", False: "changed", None: ""}[found.source_unchanged],
     }
