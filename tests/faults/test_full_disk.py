@@ -38,7 +38,7 @@ async def fill(board: Caller) -> list[str]:
         acknowledged += [value for value, answer in zip(values, answers, strict=True) if isinstance(answer, dict)]
         failed = [answer for answer in answers if isinstance(answer, WeftError)]
         if failed:
-            assert {error.code for error in failed} == {"STORAGE_FULL"}
+            assert {error.code for error in failed} == {"DISK_FULL"}
             return acknowledged
     raise AssertionError("the disk never filled")
 
@@ -85,7 +85,7 @@ async def test_a_full_disk_refuses_writes_and_recovers(tiny_disk: Path, clock: F
         acknowledged = await fill(board)
         assert acknowledged
         await expect_unharmed(world, board, acknowledged)
-        with refused("STORAGE_FULL"):
+        with refused("DISK_FULL"):
             await board.write("blob", secrets.token_hex(500_000))
         await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,size=30m", str(tiny_disk)], check=True)
         await board.write("blob", "room again")

@@ -19,7 +19,7 @@ from weft.app.tenants import Tenants
 from weft.capabilities.object_storage.model import ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import keep_staged
 from weft.kernel.clock import to_micros
-from weft.kernel.errors import StorageFull
+from weft.kernel.errors import DiskFull
 from weft.providers.object_storage import Bucket, ObjectFolder
 from weft.storage.backup import Manifest, back_up, restore
 from weft.storage.backup import create as making
@@ -527,7 +527,7 @@ async def test_a_database_that_is_full_can_still_be_backed_up(
     await source.push(VALUE)
 
     async def refuse(*_: object) -> None:
-        raise StorageFull
+        raise DiskFull
 
     monkeypatch.setattr(making, "hold_removals", refuse)
     monkeypatch.setattr(making, "release_removals", refuse)

@@ -563,7 +563,7 @@ async def test_a_full_disk_is_told_and_leaves_no_part_of_a_file(folder: Path, mo
     def full(_: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with monkeypatch.context() as patch, refused("STORAGE_FULL"):
+    with monkeypatch.context() as patch, refused("DISK_FULL"):
         await store.put(path, OTHER)
         patch.setattr(os, "fsync", full)
         await store.put(path, VALUE)

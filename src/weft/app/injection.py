@@ -19,7 +19,7 @@ from weft.capabilities.access.operations import TokenLifetimes
 from weft.capabilities.access.store import AccessStore, TokenCodec
 from weft.capabilities.agent_context.model import ContextLimits
 from weft.capabilities.agent_context.store import SnapshotStore
-from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally, TokenCounters
+from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryStore, ReadTally
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weft.capabilities.guidance.operations import AllowedOperations
@@ -60,6 +60,7 @@ from weft.kernel.correlation import UNRELATED, Correlation
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 from weft.kernel.jobs import JobStore
+from weft.kernel.tokens import TokenCounters
 from weft.kernel.transactions import Transactions
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore

@@ -1,14 +1,14 @@
-"""Every error Weft answers with.
+"""Base classes of all errors.
 
 WeftError
-├── NotFound      404  the thing named does not exist, or not for this caller
-├── Conflict      409  the thing exists, but not in the state the call needs
-├── Rejected      400  the request itself cannot be accepted
+├── NotFound      404  the resource does not exist, or is not visible to this caller
+├── Conflict      409  the resource exists, but is not in the state the call needs
+├── Rejected      400  the request is invalid
 ├── Forbidden     403  the caller may not do this
-└── Unavailable   503  Weft cannot answer now; the same call may succeed later
+└── Unavailable   503  Weft cannot answer now; a retry may succeed
 
-The five kinds decide how each transport answers. Leaves live beside the capability that raises them
-and carry a stable ``code``, a ``hint`` that says what to do next, and the operations worth calling.
+The five kinds decide how each transport answers. Their subclasses are defined in the capability that raises them and
+carry a stable ``code``, a ``hint`` for the next step (see kernel/hints.py) and ``related`` tools.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Severity = Literal["warning", "error", "critical"]
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
-    """The one shape in which every face reports an error."""
+    """An error as every interface reports it."""
 
     success: Literal[False] = False
     error: str
@@ -35,15 +35,15 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WeftError(Exception):
-    """The base of every error a caller can meet."""
+    """Base of every error a caller can receive."""
 
     code: ClassVar[str] = "INTERNAL_ERROR"
-    hint: str = "Report this to whoever runs Weft; the server log has the details."
+    hint: str = "Report this to the operator; the server log has the details."
     related: tuple[str, ...] = ()
     http_status: ClassVar[int] = 500
     severity: ClassVar[Severity] = "error"
     recoverable: ClassVar[bool] = True
-    # A denial is put on record, whatever the caller is told: to some, what they may not see does not exist.
+    # Denials are audited, also those that tell the caller NOT_FOUND to hide that the resource exists.
     denial: bool = False
 
     def __init__(
@@ -75,7 +75,7 @@ class WeftError(Exception):
 
 
 class NotFound(WeftError):
-    """The thing named does not exist."""
+    """The resource does not exist."""
 
     code = "NOT_FOUND"
     hint = "Check the path against GET /openapi.json, which lists every route."
@@ -83,13 +83,13 @@ class NotFound(WeftError):
 
 
 class Conflict(WeftError):
-    """The thing is not in the state this call needs."""
+    """The resource is not in the state this call needs."""
 
     http_status = 409
 
 
 class Rejected(WeftError):
-    """The request cannot be accepted as it is."""
+    """The request is invalid."""
 
     http_status = 400
 
@@ -118,12 +118,12 @@ class ContentTooLarge(Rejected):
     """The request is larger than Weft accepts."""
 
     code = "CONTENT_TOO_LARGE"
-    hint = "Send a distilled version, or a reference to where the full content is kept."
+    hint = "Send a summary, or a reference to where the full content is stored."
     http_status = 413
 
 
 class MethodNotAllowed(Rejected):
-    """This path does not take this HTTP method."""
+    """This path does not support this HTTP method."""
 
     code = "METHOD_NOT_ALLOWED"
     hint = "Use one of the methods in the Allow header; GET /openapi.json lists every route."
@@ -131,24 +131,24 @@ class MethodNotAllowed(Rejected):
 
 
 class HostNotAllowed(Forbidden):
-    """The request came by a host name or from a web page this server does not serve."""
+    """The Host or Origin header names a host that this server does not serve."""
 
     code = "HOST_NOT_ALLOWED"
-    hint = "Whoever runs Weft can allow it with WEFT_ALLOWED_HOSTS or WEFT_ALLOWED_ORIGINS."
+    hint = "The operator can allow it with WEFT_ALLOWED_HOSTS or WEFT_ALLOWED_ORIGINS."
 
 
 class UnknownOperation(NotFound):
     """No operation has this name."""
 
     code = "UNKNOWN_OPERATION"
-    hint = "List what you may call: tools/list over MCP, GET /openapi.json over HTTP, or weft --help."
+    hint = "List the operations with tools/list over MCP, GET /openapi.json over HTTP, or weft --help."
 
 
 class PermissionDenied(Forbidden):
     """The caller lacks the permission this operation needs."""
 
     code = "PERMISSION_DENIED"
-    hint = "Ask an admin of your tenant to grant it with update_agent; it cannot be requested by the caller."
+    hint = "Ask an admin of your tenant to grant it with `agent.update`."
     related = ("update_agent",)
     recoverable = False
 
@@ -157,7 +157,7 @@ class AuthenticationError(Forbidden):
     """The call carries no credential that Weft accepts."""
 
     code = "AUTHENTICATION_ERROR"
-    hint = "Send 'Authorization: Bearer <API key or token>'; get a token with authenticate_agent."
+    hint = "Send 'Authorization: Bearer <API key or token>'; get a token with `token.issue`."
     related: tuple[str, ...] = ("authenticate_agent",)
     http_status = 401
 
@@ -166,7 +166,7 @@ class InvalidApiKey(AuthenticationError):
     """The API key is not valid."""
 
     code = "INVALID_API_KEY"
-    hint = "Check the key for a copying error; an admin can issue a new one with rotate_key."
+    hint = "Check the key for a copying error; an admin can issue a new one with `key.rotate`."
     related = ("rotate_key",)
 
 
@@ -174,41 +174,41 @@ class TokenExpired(AuthenticationError):
     """The token has expired."""
 
     code = "TOKEN_EXPIRED"
-    hint = "Call authenticate_agent with your API key for a new token; refresh_token extends one that is still valid."
+    hint = "Get a new token with `token.issue` and your API key; `token.refresh` extends one that is still valid."
     related = ("authenticate_agent", "refresh_token")
 
 
 class RateLimited(Unavailable):
-    """The caller has used up its allowance for this kind of call."""
+    """The caller has exceeded its rate limit for this class of calls."""
 
     code = "RATE_LIMITED"
-    hint = "Wait for the number of seconds in context.retry_after_seconds, then repeat the same call."
+    hint = "Wait for context.retry_after_seconds, then retry."
     http_status = 429
     severity = "warning"
 
 
 class SystemUnavailable(Unavailable):
-    """Weft cannot reach its storage at the moment."""
+    """Weft cannot reach its storage."""
 
     code = "SYSTEM_UNAVAILABLE"
-    hint = "Nothing was changed. Repeat the same call after a short wait; weft doctor shows what is wrong."
+    hint = "Nothing was changed. Retry after a short wait; weft doctor shows what is wrong."
     severity = "critical"
 
 
-class StorageFull(Unavailable):
+class DiskFull(Unavailable):
     """The disk or database that holds Weft's data is full."""
 
-    code = "STORAGE_FULL"
-    hint = "Nothing was changed. Free space where the data folder lives, then repeat the same call."
+    code = "DISK_FULL"
+    hint = "Nothing was changed. Free disk space in the data folder, then retry."
     http_status = 507
     severity = "critical"
 
 
 class PoolNotInitialized(Unavailable):
-    """Weft is starting or stopping and takes no calls now."""
+    """Weft is starting or shutting down."""
 
     code = "POOL_NOT_INITIALIZED"
-    hint = "Repeat the same call after a short wait; GET /ready answers 200 when calls are taken."
+    hint = "Retry after a short wait; GET /ready answers 200 when Weft accepts calls."
 
 
 class InternalError(WeftError):

@@ -8,15 +8,32 @@ import msgspec
 
 from weft.kernel.ids import NAME_PATTERN
 
+ONE_LINE = r"^[^\x00-\x1f\x7f]*\Z"
+# What a text must be to match a pattern, in the words of an error message.
+PATTERN_FORMS = {
+    NAME_PATTERN: "letters, digits, '_' and '-', beginning with a letter or digit",
+    ONE_LINE: "one line without control characters",
+    r"^[^\x00-\x1f\x7f]+\Z": "one line without control characters",
+    r"^[^\x00]*\Z": "text without NUL characters",
+    r"^[^\x00]+\Z": "text without NUL characters",
+    r"^[^\x00-\x20\x7f]+\Z": "text without spaces and control characters",
+    r"^[^\x00-\x20\x7f-\x9f]+\Z": "text without spaces and control characters",
+    r"^[!-~]+\Z": "printable ASCII without spaces",
+    r"^[ -~]+\Z": "printable ASCII",
+    r"^[0-9a-f]{16}\Z": "16 hexadecimal digits",
+    r"^[0-9a-f]{32}\Z": "32 hexadecimal digits",
+    r"^sha256:[0-9a-f]{64}\Z": "'sha256:' and 64 hexadecimal digits",
+}
+
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=NAME_PATTERN)]
-# One line of text that every database keeps and every log can show.
-ShortText = Annotated[str, msgspec.Meta(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\Z")]
-# The largest whole number that every JSON reader keeps exact.
+# Stored by every database and shown in every log.
+ShortText = Annotated[str, msgspec.Meta(max_length=200, pattern=ONE_LINE)]
+# Larger integers lose precision in JSON readers that use doubles.
 LARGEST = 2**53
-Reason = Annotated[ShortText | None, msgspec.Meta(description="Why, in a few words; the log shows it.")]
+Reason = Annotated[ShortText | None, msgspec.Meta(description="Why, in a few words; shown in the log.")]
 Step = Annotated[
     Name | None,
-    msgspec.Meta(description="The workflow step this belongs to; what the last step left gets a snapshot of its own."),
+    msgspec.Meta(description="The workflow step this belongs to; a new step first takes a snapshot."),
 ]
 Fraction = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=LARGEST)]

@@ -1,4 +1,4 @@
-"""Counting tokens: how large a text is to a model."""
+"""Token counts: how large a text is to a model."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ _OTHER_BYTES_PER_TOKEN = 3
 
 
 class TokenCounter(Protocol):
-    """How many tokens a text takes."""
+    """Returns the number of tokens in a text."""
 
     def __call__(self, text: str) -> int: ...
 
 
-def approximate_tokens(text: str) -> int:
-    """Estimate tokens: four ASCII characters, or three UTF-8 bytes of any other script, to the token.
+class TokenCounters(Protocol):
+    """Token counters by name, as in the configuration of a session."""
 
-    Characters divided by four alone would undercount CJK by about two thirds, and a limit that can be
-    passed by writing in another script is no limit.
+    def named(self, tokenizer: str) -> TokenCounter: ...
+
+
+def approximate_tokens(text: str) -> int:
+    """Estimate tokens: four ASCII characters, or three UTF-8 bytes of any other script, per token.
+
+    Characters divided by four would undercount CJK by about two thirds, and let a caller pass a limit by writing in
+    another script.
     """
     if text.isascii():
         return -(-len(text) // _ASCII_CHARS_PER_TOKEN)

@@ -1,4 +1,4 @@
-"""Saying what is wrong with a request, so that whoever sent it can put it right."""
+"""Errors of requests that do not match their schema: the field, the reason and the expected form."""
 
 from __future__ import annotations
 
@@ -8,26 +8,27 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 import msgspec
 
 from weft.kernel.errors import InvalidInput
+from weft.kernel.fields import PATTERN_FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# A problem may quote what was sent, which may be megabytes.
-_QUOTED_AT_MOST = 300
+# msgspec may quote the value, which can be megabytes.
+_MAX_QUOTED = 300
 _NAMED = re.compile(r"(?:missing required|unknown) field `([^`]*)`")
 _STEPS = re.compile(r"(?:^|\.)(\w+)")
-_PATTERN = re.compile(r" matching regex .*", re.DOTALL)
+_PATTERN = re.compile(r"`str` matching regex '?(.*?)'?\Z", re.DOTALL)
 
 
 def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]) -> InvalidInput:
-    """Return the error for a request that does not fit its type: which field, why, and what it should be."""
+    """Return the error of a request that does not match its type."""
     what, _, where = problem.partition(" - at ")
     path = where.strip("`").removeprefix("$").removeprefix(".")
     named = _NAMED.search(what)
     name = path or (named[1][:100] if named else "")
     hint = _hint_of(request, name)
     context: dict[str, Any] = {"operation": tool, "field": name or None}
-    what = _PATTERN.sub(" of another form", what[:_QUOTED_AT_MOST])
+    what = _with_form(what[:_MAX_QUOTED], hint)
     choices = list(_choices(hint))
     if "enum value" in what and choices:
         what += f"; use one of {', '.join(choices)}"
@@ -42,8 +43,20 @@ def invalid_input(request: type, tool: str, problem: str, raw: Mapping[str, Any]
     )
 
 
+def _with_form(what: str, hint: Any) -> str:  # noqa: ANN401 - any annotation
+    """Replace a regular expression with a description of the text that matches it."""
+    found = _PATTERN.search(what)
+    if found is None:
+        return what
+    meta = next((meta for meta in _metas(hint) if meta.pattern), msgspec.Meta(pattern=found[1]))
+    form = PATTERN_FORMS.get(str(meta.pattern), f"text that matches {str(meta.pattern).replace(chr(92) + 'Z', '$')}")
+    if meta.max_length is not None:
+        form += f", at most {meta.max_length} characters"
+    return what[: found.start()] + form
+
+
 def _hint_of(request: type, path: str) -> Any:  # noqa: ANN401 - any annotation
-    """Return how the field at a path is annotated, or else the one that leads there."""
+    """Return the annotation of the field at a path, or of its nearest known parent."""
     hint: Any = request
     for name in _STEPS.findall(path):
         inner = next((hints[name] for hints in map(_fields, _structs(hint)) if name in hints), None)
@@ -65,12 +78,16 @@ def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - any
 
 
 def _descriptions(hint: Any) -> Iterator[str]:  # noqa: ANN401 - any annotation
-    """Yield what a field says of itself, the nearest first."""
+    return (meta.description for meta in _metas(hint) if meta.description)
+
+
+def _metas(hint: Any) -> Iterator[msgspec.Meta]:  # noqa: ANN401 - any annotation
+    """Yield the constraints of an annotation, outermost first."""
     for part in reversed(getattr(hint, "__metadata__", ())):
-        if isinstance(part, msgspec.Meta) and part.description:
-            yield part.description
+        if isinstance(part, msgspec.Meta):
+            yield part
     for inner in get_args(hint):
-        yield from _descriptions(inner)
+        yield from _metas(inner)
 
 
 def _choices(hint: Any) -> Iterator[str]:  # noqa: ANN401 - any annotation

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable
-from weft.kernel.errors import StorageFull
+from weft.kernel.errors import DiskFull
 from weft.settings import InvalidSetting
 
 if TYPE_CHECKING:
@@ -260,6 +260,6 @@ def _disk_troubles_translated() -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _NO_SPACE:
-            raise StorageFull from error
+            raise DiskFull from error
         reason = error.strerror or type(error).__name__
         raise ObjectStorageUnavailable(f"The folder for large values cannot be used: {reason}.") from error

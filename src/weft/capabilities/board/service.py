@@ -8,7 +8,7 @@ import msgspec
 
 from weft.capabilities.board.board_view import BoardView
 from weft.capabilities.board.board_writer import BoardWriter
-from weft.capabilities.board.store import EntryObserver, EntryStore, ReadTally, TokenCounters
+from weft.capabilities.board.store import EntryObserver, EntryStore, ReadTally
 from weft.capabilities.history.model import MAIN, BranchNotFound, line_name
 from weft.capabilities.history.store import LineStore, SwitchStore
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
@@ -17,6 +17,7 @@ from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
 from weft.kernel.suggestions import names_like
+from weft.kernel.tokens import TokenCounters
 
 if TYPE_CHECKING:
     from weft.capabilities.history.model import Head

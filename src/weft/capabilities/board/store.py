@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     from weft.capabilities.board.model import Entry, EntryWithValue
     from weft.capabilities.sessions.model import Session
-    from weft.kernel.tokens import TokenCounter
 
 
 class EntryStore(Protocol):
@@ -68,9 +67,3 @@ class ReadTally(Protocol):
     """Notes which keys are read, so that the ones nobody reads can be found. Counting must cost a read nothing."""
 
     def note(self, tenant: str, session_id: str, key: str, at: int) -> None: ...
-
-
-class TokenCounters(Protocol):
-    """Token counters by the names a session's configuration may give."""
-
-    def named(self, tokenizer: str) -> TokenCounter: ...

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.board.store import TokenCounters
 from weft.capabilities.indexing.collections.model import Source
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.documents import Value
@@ -40,6 +39,7 @@ from weft.kernel.fields import Fraction
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.json_input import encode_given
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
+from weft.kernel.tokens import TokenCounters
 
 _MOST_CHARACTERS = 2_000
 _DEFAULT_TOKENS = 2_000

@@ -12,7 +12,7 @@ import msgspec
 
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, Pointer
 from weft.kernel.clock import to_micros
-from weft.kernel.errors import Conflict, StorageFull
+from weft.kernel.errors import Conflict, DiskFull
 from weft.storage.backup.archive import (
     FORMAT,
     Manifest,
@@ -172,12 +172,12 @@ async def _removals_held(database: Database, clock: Clock) -> AsyncIterator[None
     """Have every object that is there at the moment of the backup still be there when its turn comes."""
     holder, now = secrets.token_hex(8), to_micros(clock.now())
     # A database that takes no writes any more must still be backed up: then nothing is doomed either.
-    with suppress(StorageFull):
+    with suppress(DiskFull):
         await database.write(SYSTEM, lambda tx: hold_removals(tx, holder, now))
     try:
         yield
     finally:
-        with suppress(StorageFull):
+        with suppress(DiskFull):
             await database.write(SYSTEM, lambda tx: release_removals(tx, holder))
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import Forbidden, Unavailable, WeftError
+from weft.kernel.hints import render_hint
 from weft.transports.cli.render import cell, escape_controls
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def _operations_behind(tools: tuple[str, ...]) -> list[list[Operation]]:
 
 def _in_commands(hint: str, behind: list[list[Operation]]) -> str:
     """Return a hint with commands in the place of actions of tools."""
+    if "`" in hint:
+        from weft.app.registry import all_operations  # noqa: PLC0415 - most commands end well
+
+        hint = render_hint(hint, all_operations(), _command)
     by_action = {operation.action: _command(operation) for operations in behind for operation in operations}
     return _ACTION.sub(lambda found: by_action.get(found[1], found[0]), hint)
 

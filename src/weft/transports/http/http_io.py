@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from starlette.types import Message, Receive, Scope, Send
 
     from weft.kernel.clock import Clock
+    from weft.kernel.errors import ErrorBody
 
 _JSON = (b"content-type", b"application/json")
 _ABOUT_CALLER = (b"authorization", TRACEPARENT.encode(), BAGGAGE.encode())
@@ -100,7 +101,7 @@ async def send_error(send: Send, error: WeftError, clock: Clock) -> None:
     await send_json(send, error.http_status, error_body(error, clock), headers)
 
 
-def error_body(error: WeftError, clock: Clock) -> msgspec.Struct:
+def error_body(error: WeftError, clock: Clock) -> ErrorBody:
     return error.body(clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z"))
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import structs
+
 from weft.capabilities.sessions.model import ALL_SESSIONS
 from weft.kernel.errors import WeftError
+from weft.kernel.hints import render_hint, tool_reference
 from weft.kernel.operation import SessionUse
 from weft.transports.http.http_io import error_body
 from weft.transports.tools import works_in_session
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
     import msgspec
 
     from weft.app.app import App
+    from weft.kernel.errors import ErrorBody
     from weft.transports.mcp.caller import McpCaller
     from weft.transports.tools import Toolbox
 
@@ -43,5 +47,11 @@ class ToolCalls:
                 caller.check(raw["session_id"])
             response = await self._app.call(operation, caller.lined(raw), caller.arrival)
         except WeftError as error:
-            return ToolAnswer(error_body(error, self._app.clock), is_error=True)
+            return ToolAnswer(self._told(error), is_error=True)
         return ToolAnswer(response, is_error=False)
+
+    def _told(self, error: WeftError) -> ErrorBody:
+        """Return an error whose hint names tools."""
+        body = error_body(error, self._app.clock)
+        hints = [render_hint(hint, self._app.registry, tool_reference) for hint in body.suggestions]
+        return structs.replace(body, suggestions=hints)

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 import asyncpg
 
 from weft.capabilities.metrics.model import SystemInfo
-from weft.kernel.errors import InternalError, InvalidInput, PoolNotInitialized, StorageFull, SystemUnavailable
+from weft.kernel.errors import DiskFull, InternalError, InvalidInput, PoolNotInitialized, SystemUnavailable
 from weft.storage.sql.database import AccessChanged
 from weft.storage.sql.dialects.postgres_vectors import add_partitions, is_missing, lacks_partition, learn_vectors
 from weft.storage.sql.usage import Connections, Usage, database_figures
@@ -384,7 +384,7 @@ async def _translated(usage: Usage) -> AsyncIterator[None]:
     try:
         yield
     except (asyncpg.DiskFullError, asyncpg.OutOfMemoryError) as error:
-        raise StorageFull from error
+        raise DiskFull from error
     except asyncpg.DataCorruptedError as error:
         raise InternalError("PostgreSQL reports damaged data; restore it from a backup.") from error
     except (asyncpg.UndefinedFileError, asyncpg.FeatureNotSupportedError, asyncpg.UndefinedObjectError) as error:

@@ -21,10 +21,10 @@ import apsw
 
 from weft.capabilities.metrics.model import SystemInfo
 from weft.kernel.errors import (
+    DiskFull,
     InternalError,
     InvalidInput,
     PoolNotInitialized,
-    StorageFull,
     SystemUnavailable,
     WeftError,
 )
@@ -400,7 +400,7 @@ def _run_group(
         attempt(cursor, job, epochs, usage)
         # On a full disk SQLite rolls back the whole transaction, including the jobs before this one.
         if not cursor.connection.in_transaction:
-            raise StorageFull
+            raise DiskFull
     cursor.execute("COMMIT")
 
 
@@ -479,7 +479,7 @@ def _translated() -> Iterator[None]:
 def _translation(error: BaseException) -> BaseException:
     match error:
         case apsw.FullError():
-            ours: WeftError = StorageFull()
+            ours: WeftError = DiskFull()
         case UnicodeEncodeError():
             ours = InvalidInput("A value cannot be stored as it was sent.")
         case apsw.CorruptError() | apsw.NotADBError():

@@ -1,0 +1,44 @@
+"""Hints name operations, and every interface names them in its own words."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+
+import weft.errors
+from weft.app.registry import all_operations
+from weft.kernel.errors import WeftError
+from weft.kernel.hints import render_hint, tool_reference
+
+if TYPE_CHECKING:
+    from weft.kernel.operation import Operation
+
+REGISTRY = all_operations()
+ERRORS = [kind for kind in vars(weft.errors).values() if isinstance(kind, type) and issubclass(kind, WeftError)]
+
+
+def _command(operation: Operation) -> str:
+    return f"weft {operation.group} {operation.verb}"
+
+
+def test_agents_are_told_tools_and_actions() -> None:
+    hint = "List them with `session.list`, then call `board.list_keys`."
+    expected = "List them with list_sessions, then call shared_context (action list_keys)."
+    assert render_hint(hint, REGISTRY, tool_reference) == expected
+
+
+def test_another_interface_names_them_in_its_own_way() -> None:
+    assert render_hint("Use `session.list`.", REGISTRY, _command) == "Use weft session list."
+
+
+@pytest.mark.parametrize("hint", ["Use `this.thing` or `if_version`.", "Nothing to name."])
+def test_what_names_no_operation_stays(hint: str) -> None:
+    assert render_hint(hint, REGISTRY, tool_reference) == hint
+
+
+@pytest.mark.parametrize("kind", ERRORS, ids=lambda kind: kind.__name__)
+def test_every_operation_that_a_hint_names_exists(kind: type[WeftError]) -> None:
+    known = {operation.name for operation in REGISTRY}
+    assert set(re.findall(r"`([a-z_]+\.[a-z_]+)`", kind.hint)) <= known
