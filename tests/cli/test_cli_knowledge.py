@@ -12,7 +12,7 @@ from weft.testing.server import server_process
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.req("CE-F39"), pytest.mark.req("CE-A")]
+pytestmark = [pytest.mark.req("CE-F39"), pytest.mark.req("CE-A", part="Search")]
 
 LEAVE = "# Handbook\n\n## Leave\n\nEveryone has thirty days of vacation a year.\n"
 TRAVEL = "Trains are booked by the office. Flights need the approval of a director.\n"

@@ -143,7 +143,7 @@ def test_tenants_are_made_listed_and_kept_apart(launch: CommandLine) -> None:
     assert "AUTHENTICATION_ERROR" in launch.run("--tenant", "nobody", "session", "list", code=3).stderr
 
 
-@pytest.mark.req("CE-T")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
 def test_a_tenant_is_put_on_a_plan_by_whoever_holds_the_data(launch: CommandLine) -> None:
     assert launch.json("tenant", "plan", "default") == {"tenant": "default", "plan": None}
     assert launch.json("tenant", "plan", "default", "free") == {"tenant": "default", "plan": "free"}

@@ -39,9 +39,9 @@ def test_what_the_readme_shows_can_be_done_again(tmp_path: Path) -> None:
         run(ROOT / "README.md", tmp_path, {})
 
 
-@pytest.mark.req("US-CE-3")
-@pytest.mark.req("US-CE-4")
-@pytest.mark.req("US-CE-5")
+@pytest.mark.req("CE-U3")
+@pytest.mark.req("CE-U4")
+@pytest.mark.req("CE-U5")
 def test_the_stories_of_persistent_memory_run_and_end_well(tmp_path: Path) -> None:
     told = subprocess.run(
         [sys.executable, ROOT / "examples" / "remember_and_go_back.py"],

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from support.world import World
 
-pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-E")]
+pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-E", part="index corruption")]
 
 
 @pytest.fixture(autouse=True)

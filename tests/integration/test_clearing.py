@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from support.world import World
     from weft.storage.sql.database import Transaction
 
-pytestmark = pytest.mark.req("CE-N")
 
 SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
 OF_KNOWLEDGE = (

@@ -79,7 +79,7 @@ async def test_only_those_above_an_agent_say_what_it_is(world: World) -> None:
         assert await outcome(define(by, agent, role="x")) == expected, (by, agent)
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="an agent that changes its own definition")
 async def test_nobody_says_what_they_are_themselves_and_trying_is_on_record(world: World) -> None:
     for who, agent in ((world.planner, "planner"), (world.analysis, "analysis"), (world.admin, "admin")):
         with refused("SELF_MODIFICATION"):
@@ -105,7 +105,6 @@ async def test_a_definition_is_known_to_the_agent_those_above_it_and_admins(worl
     assert "agent.defined" in {event["type"] for event in (await world.planner.events())["events"]}
 
 
-@pytest.mark.req("CE-E")
 async def test_an_edit_made_for_another_version_is_refused(world: World) -> None:
     await define(world.admin, "planner", role="First", if_version=0)
     with refused("VERSION_CONFLICT") as caught:
@@ -142,7 +141,7 @@ async def test_the_audit_log_tells_of_an_edit_but_not_what_it_says(world: World)
 
 
 @pytest.mark.req("CE-F22")
-@pytest.mark.req("US-CE-5")
+@pytest.mark.req("CE-U5")
 async def test_taking_a_definition_back_is_an_edit(world: World) -> None:
     boss = await world.admin.create_agent("boss", clearance=4)
     await define(world.admin, "boss", role="First")
@@ -161,7 +160,7 @@ async def test_taking_a_definition_back_is_an_edit(world: World) -> None:
 
 
 @pytest.mark.req("CE-F56")
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="an agent that changes its own definition")
 async def test_an_agent_that_takes_its_memory_back_cannot_take_its_definition_back_with_it(world: World) -> None:
     boss = await world.admin.create_agent("boss", clearance=4)
     await define(world.admin, "boss", guardrails=[])
@@ -180,7 +179,7 @@ async def test_an_agent_that_takes_its_memory_back_cannot_take_its_definition_ba
     assert await problems(world) == []
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="an agent that changes its own definition")
 @pytest.mark.req("CE-F25")
 async def test_no_branch_keeps_an_older_definition(world: World) -> None:
     await define(world.admin, "planner", guardrails=[])
@@ -223,7 +222,7 @@ async def test_taking_a_whole_context_back_takes_every_part_back_as_one_version(
     assert await problems(world) == []
 
 
-@pytest.mark.req("MW-11")
+@pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
 async def test_one_agent_is_given_what_another_remembered_at_a_checkpoint(world: World) -> None:
     await push(world.planner, known("a", 1), known("w", "x" * 40_000), if_version=0)
     await world.admin.call("history.snapshot", context_id="context:planner", label="good")
@@ -244,7 +243,7 @@ async def test_one_agent_is_given_what_another_remembered_at_a_checkpoint(world:
     assert await problems(world) == []
 
 
-@pytest.mark.req("MW-11")
+@pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
 async def test_copying_needs_clearance_and_the_right_to_change_both(world: World) -> None:
     lead = await world.admin.create_agent("lead", kind="human", clearance=3)
     boss = await world.admin.create_agent("boss", clearance=4)
@@ -263,7 +262,6 @@ async def test_copying_needs_clearance_and_the_right_to_change_both(world: World
     assert entries(await pull(world.analysis)) == {}
 
 
-@pytest.mark.req("CE-E")
 async def test_wherever_a_rollback_of_a_context_ends_all_parts_are_old_or_all_new(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -515,7 +515,7 @@ def _without_empty(memory: Memory) -> Memory:
 @pytest.mark.req("CE-F18")
 @pytest.mark.req("CE-F20")
 @pytest.mark.req("CE-F55")
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a parent's edit during a session")
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_sessions_hold_what_they_pulled_and_every_version_of_a_context_reads_back(
     kind: str, request: pytest.FixtureRequest

@@ -100,7 +100,7 @@ async def test_the_same_value_under_two_keys_is_stored_once_and_stays_for_the_se
     assert await value_of(world.planner, "b", memory_type="work_artifacts") == "same"
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a push that fails midway")
 async def test_nothing_is_acknowledged_while_object_storage_cannot_be_used(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +123,7 @@ async def test_nothing_is_acknowledged_while_object_storage_cannot_be_used(
     assert await value_of(world.planner, "large") == LARGE
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a push that fails midway")
 async def test_other_bytes_than_were_stored_are_never_handed_out(world: World) -> None:
     await push(world.planner, known("large", LARGE), if_version=0)
     await pull(world.planner)
@@ -139,7 +139,7 @@ async def test_other_bytes_than_were_stored_are_never_handed_out(world: World) -
     assert (await pull(world.planner))["to_version"] == 1
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a push that fails midway")
 async def test_a_refused_push_leaves_nothing_behind(world: World) -> None:
     await push(world.planner, known("a", 1), if_version=0)
     for what, code in [
@@ -153,7 +153,7 @@ async def test_a_refused_push_leaves_nothing_behind(world: World) -> None:
     assert (files(world), await states(world)) == ([], [])
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a push that fails midway")
 async def test_wherever_a_push_of_large_values_ends_no_object_is_left_over(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,7 +171,7 @@ async def test_wherever_a_push_of_large_values_ends_no_object_is_left_over(
     assert await value_of(world.planner, "a", memory_type="work_artifacts") == str(number)
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a push that fails midway")
 async def test_a_push_that_will_be_refused_uploads_nothing(world: World) -> None:
     small = await world.another_app(context_limit_mb=1)
     await push(world.planner, known("a", 1), if_version=0)

@@ -28,8 +28,8 @@ async def prune(world: World) -> Any:
 
 
 @pytest.mark.req("CE-F18")
-@pytest.mark.req("US-CE-4")
-@pytest.mark.req("CE-A")
+@pytest.mark.req("CE-U4")
+@pytest.mark.req("CE-A", part="PullContext")
 async def test_a_pull_tells_the_transition_and_what_changed(world: World) -> None:
     await push(world.planner, known("kept", 1), known("gone", 1), known("same", 1), if_version=0)
     first = await pull(world.planner)
@@ -55,7 +55,7 @@ async def test_a_pull_tells_the_transition_and_what_changed(world: World) -> Non
 
 
 @pytest.mark.req("CE-F16")
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a parent's edit during a session")
 async def test_a_session_keeps_its_snapshot_while_those_above_edit_and_others_push(world: World) -> None:
     await define(world, "Plans")
     await push(world.planner, known("a", 1), if_version=1)
@@ -73,7 +73,7 @@ async def test_a_session_keeps_its_snapshot_while_those_above_edit_and_others_pu
     assert (await held(other))["version"] == 3
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a parent's edit during a session")
 async def test_a_child_keeps_its_frozen_context_while_its_parent_edits_it_until_it_pulls(world: World) -> None:
     define_child = {"agent_id": "analysis", "role": "Reads"}
     await world.planner.call("agent.define", **define_child)
@@ -99,7 +99,7 @@ async def test_a_session_holds_one_snapshot_and_nothing_of_the_one_before(world:
     assert [tuple(row) for row in rows] == [(2, 2)]
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a pull after a write elsewhere")
 async def test_a_pull_reads_what_another_process_has_just_pushed(world: World) -> None:
     second = world.planner.at(await world.another_app())
     for version in range(5):
@@ -108,7 +108,7 @@ async def test_a_pull_reads_what_another_process_has_just_pushed(world: World) -
         assert (pulled["to_version"], entries(pulled)) == (version + 1, {"a": version})
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a pull after a write elsewhere")
 async def test_pulls_and_pushes_at_once_see_whole_versions(world: World) -> None:
     second = await world.another_app()
     both = [known("a", 0), known("b", 0, memory_type="team_preferences")]
@@ -129,7 +129,6 @@ async def test_pulls_and_pushes_at_once_see_whole_versions(world: World) -> None
 
 
 @pytest.mark.req("CE-F16")
-@pytest.mark.req("CE-E")
 async def test_wherever_a_pull_ends_the_session_holds_the_old_or_the_new_snapshot(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

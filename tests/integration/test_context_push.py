@@ -36,8 +36,8 @@ async def branch_lines(world: World) -> list[str]:
 
 @pytest.mark.req("CE-F17")
 @pytest.mark.req("CE-F20")
-@pytest.mark.req("US-CE-3")
-@pytest.mark.req("CE-A")
+@pytest.mark.req("CE-U3")
+@pytest.mark.req("CE-A", part="PushContext")
 async def test_what_was_pushed_is_there_for_later_sessions(world: World) -> None:
     answer = await push(world.planner, known("billing/limit", {"calls": 100}), known("note", None), if_version=0)
     assert (answer["previous_version"], answer["version"], len(answer["snapshot"])) == (0, 1, 64)
@@ -115,8 +115,8 @@ async def test_a_removed_entry_begins_a_new_life(world: World) -> None:
     assert entries(await pull(world.planner)) == {"a": 3, "b": 1}
 
 
-@pytest.mark.req("CE-E")
-@pytest.mark.req("CE-A")
+@pytest.mark.req("CE-E", part="concurrent pushes")
+@pytest.mark.req("CE-A", part="PushContext")
 async def test_the_second_of_two_pushes_for_one_version_is_told_what_changed(world: World) -> None:
     await push(world.planner, known("kept", 1), known("gone", 1), if_version=0)
     await push(world.planner, known("kept", 2), if_version=1, remove=[{"key": "gone"}], reason="tidied")
@@ -167,7 +167,7 @@ async def test_a_session_that_pulled_need_not_name_a_version(world: World) -> No
     await push(world.planner, known("a", 3), session_id=SESSION)
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="concurrent pushes")
 async def test_of_pushes_at_once_by_two_processes_one_wins(world: World) -> None:
     second = await world.another_app()
     callers = [world.planner, world.planner.at(second)]
@@ -199,7 +199,7 @@ async def test_a_push_needs_the_permission_to_write(world: World) -> None:
 
 
 @pytest.mark.req("CE-F17")
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="an agent that changes its own definition")
 @pytest.mark.parametrize(
     "key",
     [
@@ -465,7 +465,7 @@ async def test_the_audit_log_and_events_tell_what_was_pushed_but_never_its_value
     assert secret not in str(events)
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a push that fails midway")
 async def test_wherever_a_push_ends_the_state_is_the_old_or_the_new_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from support.world import World
     from weft.app.diagnostics.findings import Finding
 
-pytestmark = pytest.mark.req("CE-O")
-
 
 async def found(world: World, check: str, **settings: str) -> list[Finding]:
     findings = await check_database(replace(world.settings, **settings), world.clock)

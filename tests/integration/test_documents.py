@@ -468,7 +468,7 @@ async def test_whoever_may_only_read_puts_and_deletes_nothing(library: World) ->
     assert (await reader.call("knowledge.list_documents", domain=HANDBOOK))["documents"] == []
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 async def test_not_just_any_writer_pins(library: World) -> None:
     with refused("PERMISSION_DENIED") as caught:
         await put(library.review, "a.md", "x", pinned=True)
@@ -543,7 +543,7 @@ async def test_what_may_have_ended_a_process_is_tried_with_nothing_beside_it(
     assert {(await document(library.planner, name))["state"] for name in names} == {"indexed"}
 
 
-@pytest.mark.req("CE-T")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
 async def test_documents_of_one_tenant_leave_room_for_those_of_another(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -681,7 +681,7 @@ async def counted(world: World) -> int:
     return int((await world.planner.call("knowledge.show_domain", domain=HANDBOOK))["bytes"])
 
 
-@pytest.mark.req("CE-T")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
 async def test_a_text_that_is_longer_than_its_document_counts(library: World) -> None:
     put_bytes = (await put_pdf(library, 2))["bytes"]
     assert await counted(library) == put_bytes
@@ -698,7 +698,7 @@ async def test_a_text_that_is_longer_than_its_document_counts(library: World) ->
     assert await counted(library) == 0
 
 
-@pytest.mark.req("CE-T")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
 async def test_a_text_that_is_more_than_the_plan_allows_is_not_indexed(library: World) -> None:
     await library.app.tenants.set_plan(library.tenant, "free")
     put_bytes = (await put_pdf(library, 2))["bytes"]

@@ -202,7 +202,7 @@ async def test_tenants_have_their_own_domains(world: World) -> None:
     assert (shown["documents"], shown["bytes"]) == (0, 0)
 
 
-@pytest.mark.req("CE-T")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
 async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
     await world.app.tenants.set_plan(world.tenant, "free")
     await domain(world.admin)
@@ -227,7 +227,7 @@ async def test_a_plan_limits_domains_and_bytes(world: World) -> None:
     assert await world.app.tenants.plan(world.tenant) == "pro"
 
 
-@pytest.mark.req("CE-T")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
 async def test_the_installation_says_the_plan_where_none_was_agreed(world: World) -> None:
     assert await world.app.tenants.plan(world.tenant) is None
     assert (await world.admin.call("knowledge.list_domains"))["plan"] == "enterprise"

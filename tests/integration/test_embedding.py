@@ -194,7 +194,8 @@ async def test_callers_at_the_same_time_keep_the_same_texts(world: World, embedd
     assert await kept(world) == 60
 
 
-@pytest.mark.req("CE-A", "CE-F49")
+@pytest.mark.req("CE-F49")
+@pytest.mark.req("CE-A", part="Embed")
 async def test_anyone_who_may_read_can_have_texts_embedded(world: World) -> None:
     texts = ["Refunds take ten days.", "How long do refunds take?", "Penguins cannot fly."]
     answer = await world.planner.call("knowledge.embed", texts=texts)
@@ -216,7 +217,8 @@ async def test_a_text_or_several_are_embedded_not_both_and_not_none(world: World
             await world.planner.call("knowledge.embed", **given)
 
 
-@pytest.mark.req("CE-F42", "CE-A")
+@pytest.mark.req("CE-F42")
+@pytest.mark.req("CE-A", part="Embed")
 async def test_cached_tells_nobody_what_others_embedded(world: World) -> None:
     secret = {"texts": ["the merger is on"]}
     await world.app.embeddings.of_passages(world.tenant, secret["texts"], MINILM)

@@ -287,7 +287,7 @@ async def test_a_session_that_is_none_is_not_found_whatever_it_is_called(world: 
     assert outcomes == ["SESSION_NOT_FOUND"] * 6
 
 
-@pytest.mark.req("MS-14")
+@pytest.mark.req("MS-14", part="20 concurrent agents")
 async def test_twenty_clients_that_write_everything_at_once_lose_nothing(world: World) -> None:
     apps = [world.app, await world.another_app()]
     agents = [await world.admin.create_agent(f"agent-{number}") for number in range(20)]

@@ -39,7 +39,7 @@ async def lived_in(world: World) -> World:
 
 @pytest.mark.req("CE-F20")
 @pytest.mark.req("CE-F23")
-@pytest.mark.req("US-CE-5")
+@pytest.mark.req("CE-U5")
 async def test_the_log_says_who_changed_what_when_why_and_in_which_step(lived_in: World) -> None:
     log = await history(lived_in.planner, "log")
     assert [(c["version"], c["author"], c["reason"], c.get("step")) for c in log["commits"]] == [
@@ -215,7 +215,7 @@ async def test_another_tenant_and_those_who_take_no_part_see_no_line(lived_in: W
             await history(caller, "log", context_id=line)
 
 
-@pytest.mark.req("US-CE-5")
+@pytest.mark.req("CE-U5")
 async def test_verification_finds_what_was_altered(lived_in: World) -> None:
     await lived_in.planner.call("history.branch", context_id=LINE, branch="try")
     branch = {"context_id": f"{LINE}@try"}

@@ -39,7 +39,7 @@ async def lived_in(world: World) -> World:
 
 
 @pytest.mark.req("CE-F22")
-@pytest.mark.req("US-CE-5")
+@pytest.mark.req("CE-U5")
 async def test_a_line_is_taken_back_by_a_new_version(lived_in: World) -> None:
     answer = await history(lived_in.admin, "rollback", target_version="2", reason="wrong turn", step="repair")
     assert answer == {
@@ -175,7 +175,7 @@ async def test_a_snapshot_names_the_present_and_needs_clearance(lived_in: World)
     assert await lived_in.planner.snapshots() == ["good", "before-rollback-v6"]
 
 
-@pytest.mark.req("MW-11")
+@pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
 async def test_one_index_lists_the_snapshots_of_every_line_a_caller_may_see(world: World) -> None:
     closed = await world.planner.create_session("closed", participants=["orchestrator"])
     for number, session in enumerate(("s1", "closed", "s1", "closed", "s1")):
@@ -217,10 +217,10 @@ async def test_the_snapshots_of_one_line_are_listed_in_pages(lived_in: World) ->
         await history(lived_in.stranger, "line_snapshots", context_id=LINE)
 
 
-@pytest.mark.req("CE-A")
+@pytest.mark.req("CE-A", part="RollbackContext")
 @pytest.mark.req("CE-F55")
 @pytest.mark.req("CE-F56")
-@pytest.mark.req("MW-11")
+@pytest.mark.req("MW-11", part="checkpoints of boards and persistent memory")
 async def test_persistent_memory_has_snapshots_and_is_taken_back_with_clearance_4(world: World) -> None:
     line = "context:analysis:learned_knowledge"
     await world.analysis.call("context.push", knowledge=learned("tone", "formal"), if_version=0)
@@ -240,7 +240,7 @@ async def test_persistent_memory_has_snapshots_and_is_taken_back_with_clearance_
     assert await labels(world.admin, agent_id="planner") == []
 
 
-@pytest.mark.req("CE-A")
+@pytest.mark.req("CE-A", part="RollbackContext")
 @pytest.mark.req("CE-F56")
 async def test_a_whole_context_is_taken_back_part_by_part(world: World) -> None:
     push = {"knowledge": learned("tone", "formal"), "if_version": 0}

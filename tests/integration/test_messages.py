@@ -216,7 +216,7 @@ async def test_time_never_goes_back_in_a_transcript(world: World, clock: FrozenC
 
 
 @pytest.mark.req("MS-03")
-@pytest.mark.req("MS-14")
+@pytest.mark.req("MS-14", part="20 concurrent agents")
 async def test_twenty_writers_at_once_lose_nothing(world: World) -> None:
     async def write(writer: int) -> list[int]:
         return [await world.review.say(f"{writer}/{number}") for number in range(10)]

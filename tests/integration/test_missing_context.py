@@ -409,7 +409,7 @@ async def test_retrieval_finds_what_was_said_and_says_what_it_left_out(world: Wo
     assert sources[1]["uri"] == f"session://{SESSION}#message-{near}"
 
 
-@pytest.mark.req("AC-07")
+@pytest.mark.req("AC-07", part="record types and their fields; the budget of a search")
 async def test_what_is_left_out_only_because_there_is_too_much_is_so_by_the_budget(world: World) -> None:
     for number in range(12):
         await world.review.say(f"Customer data may be stored in region {number}.")

@@ -30,7 +30,7 @@ from support.model_migrations import (
 from support.world import World, refused
 from weft.app.app import App
 
-pytestmark = pytest.mark.req("CE-F51", "CE-O")
+pytestmark = [pytest.mark.req("CE-F51"), pytest.mark.req("CE-O", part="dual index for model migration")]
 
 
 class Guesses:

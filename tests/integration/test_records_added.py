@@ -27,7 +27,7 @@ async def shown(caller: Caller, record_id: str, **how: Any) -> Any:
 
 
 @pytest.mark.req("AC-02")
-@pytest.mark.req("AC-07")
+@pytest.mark.req("AC-07", part="record types and their fields; the budget of a search")
 async def test_what_is_recorded_is_kept_as_it_was_said(world: World) -> None:
     said = [
         envelope("c1", actor_refs=["planner"], metadata={"any": [1, 1.0, None, "é"], "deep": {"a": [[{}]]}}),
@@ -47,7 +47,7 @@ async def test_what_is_recorded_is_kept_as_it_was_said(world: World) -> None:
 
 
 @pytest.mark.req("AC-06")
-@pytest.mark.req("AC-09")
+@pytest.mark.req("AC-09", part="record types and their fields; compactions recorded by frameworks")
 async def test_a_framework_tells_of_its_own_selection_assembly_injection_and_compaction(world: World) -> None:
     await world.planner.write("goal", "ship")
     goal = "board:s1/goal/1.1"

@@ -164,7 +164,7 @@ async def test_what_a_person_says_is_trusted_as_a_person_s_wherever_it_is_said(w
 
 
 @pytest.mark.req("AC-06")
-@pytest.mark.req("AC-07")
+@pytest.mark.req("AC-07", part="record types and their fields; the budget of a search")
 async def test_a_search_is_put_on_record_where_that_is_asked_for(world: World) -> None:
     for number in range(4):
         await world.planner.say(f"The release is planned for week {number}.")

@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from support.world import Caller, World
     from weft.testing.clock import FrozenClock
 
-pytestmark = [pytest.mark.req("CE-F11"), pytest.mark.req("CE-F41")]
+pytestmark = [
+    pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence"),
+    pytest.mark.req("CE-F41"),
+]
 
 # Relevance alone.
 BARE = {"recency_weight": 0, "importance_weight": 0}
@@ -76,7 +79,7 @@ async def test_everything_that_a_caller_may_see_is_searched_at_once(world: World
     assert by_source["memory"]["key"] == "note"
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="scores from similarity, recency and importance")
 async def test_every_result_explains_its_score(world: World) -> None:
     await documented(world)
     found = await searched(world.planner, "How many days of vacation do I have?")
@@ -120,7 +123,7 @@ async def test_a_ref_is_resolved_to_the_words_that_were_found(world: World, sour
     assert (resolved["outcome"], resolved["text"]) == ("exact", best["text"])
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a search without results")
 async def test_nothing_relevant_gives_the_most_recent_and_is_told(world: World, clock: FrozenClock) -> None:
     await world.planner.say("The first thing that was said.")
     clock.advance(seconds=60)
@@ -141,7 +144,7 @@ async def test_where_there_is_nothing_nothing_is_found(world: World) -> None:
     assert (found["results"], found["searched"], found["fallback"]) == ([], 0, "recency")
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 async def test_what_is_pinned_is_found_whatever_is_asked(world: World) -> None:
     await documented(world, "Never call customers after eight.", pinned=True)
     for number in range(5):
@@ -150,7 +153,7 @@ async def test_what_is_pinned_is_found_whatever_is_asked(world: World) -> None:
     assert "Never call customers after eight." in await texts(world.planner, "when does the train leave?", top_k=2)
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 async def test_what_is_pinned_in_a_session_comes_only_with_searches_of_that_session(world: World) -> None:
     await documented(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
     low = await world.admin.create_agent("low", agent_type="x", clearance=1)
@@ -167,7 +170,7 @@ async def test_what_is_pinned_in_a_session_comes_only_with_searches_of_that_sess
     assert [result["source"] for result in named["results"] if result["signals"]["pinned"]] == ["message"] * 20
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 async def test_what_is_pinned_takes_at_most_a_third_of_a_context(world: World) -> None:
     await documented(world, "Vacation is thirty days a year. Ask your lead two weeks before.")
     for number in range(20):
@@ -180,8 +183,8 @@ async def test_what_is_pinned_takes_at_most_a_third_of_a_context(world: World) -
     assert (told["tokens"] < 450, told["complete"]) == (True, False)
 
 
-@pytest.mark.req("CE-F12")
-@pytest.mark.req("CE-T")
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
 async def test_of_much_that_is_pinned_the_twenty_that_say_most_are_found_and_never_more_than_the_plan_allows(
     world: World,
 ) -> None:
@@ -313,7 +316,7 @@ async def test_where_all_that_was_relevant_is_gone_the_most_recent_comes(world: 
     assert (found["fallback"], [r["text"] for r in found["results"]]) == ("recency", ["The train leaves at noon."])
 
 
-@pytest.mark.req("CE-O")
+@pytest.mark.req("CE-O", part="tunable similarity threshold")
 async def test_the_floor_of_a_call_goes_before_the_one_of_its_agent_and_that_before_the_default(world: World) -> None:
     await world.planner.write("drink", "We drink tea in the garden.")
     await world.followed()
@@ -333,7 +336,7 @@ async def test_the_floor_of_a_call_goes_before_the_one_of_its_agent_and_that_bef
         await world.planner.call("agent.update", agent_id="planner", relevance_floor=1.0)
 
 
-@pytest.mark.req("CE-O")
+@pytest.mark.req("CE-O", part="tunable similarity threshold")
 async def test_the_floor_of_an_agent_decides_what_it_finds_and_gathers(world: World) -> None:
     await world.planner.write("drink", "We drink tea in the garden.")
     await world.planner.say("The train leaves at noon.")
@@ -424,7 +427,7 @@ async def test_what_was_redacted_is_not_found_by_its_words(world: World) -> None
     assert await texts(world.planner, "pin", floor=0.0) == []
 
 
-@pytest.mark.req("CE-T")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
 async def test_the_plan_says_how_many_results_there_are(world: World) -> None:
     for number in range(12):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")

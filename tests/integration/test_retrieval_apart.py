@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.both_databases,
     pytest.mark.req("CE-F42"),
     pytest.mark.req("CE-F40"),
-    pytest.mark.req("CE-E"),
+    pytest.mark.req("CE-E", part="cross-tenant queries"),
     pytest.mark.req("CE-F2"),
 ]
 

@@ -21,7 +21,7 @@ def _quick_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.capabilities.search.similar._SPARE", (5, 2 * MANY))
 
 
-@pytest.mark.req("CE-E", "CE-F11")
+@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
 async def test_what_has_expired_takes_no_place_of_what_answers(world: World) -> None:
     await world.admin.call("knowledge.create_domain", domain="handbook")
     await world.admin.call("knowledge.add_document", domain="handbook", document_id="a.md", text="vacation is paid")

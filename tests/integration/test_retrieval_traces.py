@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from support.world import Caller, World
     from weft.testing.clock import FrozenClock
 
-pytestmark = [pytest.mark.req("CE-E"), pytest.mark.req("CE-F42")]
+pytestmark = pytest.mark.req("CE-F42")
 
 SECRET = "The launch code of the falcon is zanzibar."
 DULL = ("Lunch is at noon.", "The printer is out of paper.", "Rain is expected.")

@@ -6,11 +6,7 @@ import asyncio
 import contextvars
 import threading
 
-import pytest
-
 from weft.kernel.thread_pools import DOCUMENTS, SEARCHING
-
-pytestmark = pytest.mark.req("CE-N")
 
 
 async def test_documents_that_are_slow_to_read_keep_no_search_waiting() -> None:

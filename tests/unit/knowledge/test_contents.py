@@ -70,7 +70,7 @@ def test_a_path_to_somewhere_else_names_none(name: str) -> None:
         check_document_id(name)
 
 
-@pytest.mark.req("CE-T")
+@pytest.mark.req("CE-T", part="domains, bytes and search results")
 def test_plans_say_what_a_tenant_may_have() -> None:
     assert [most_results(plan) for plan in PLANS] == [5, 20, None]
     check_domains("free", 1)

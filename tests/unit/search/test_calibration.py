@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from weft.capabilities.search.calibration import confidence, relevance
 
-pytestmark = pytest.mark.req("CE-F11")
+pytestmark = pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
 EVIDENCE = st.floats(-1, 4, width=32)
 
 

@@ -41,18 +41,18 @@ def order(*hits: SearchHit, room: int = 100) -> list[int]:
     return [each.ranked.number for each in (*pins, *others)]
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 def test_what_is_pinned_goes_first() -> None:
     assert order(hit(1, 1.2), hit(2, 0.0, pinned=True)) == [2, 1]
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 def test_what_is_pinned_takes_no_more_than_the_room_for_it() -> None:
     pins = [hit(number, 0.1 * number, pinned=True) for number in range(9)]
     assert order(*pins, hit(9, 0.0), room=60) == [8, 7, 6, 9]
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 def test_what_is_pinned_and_relevant_has_its_place_like_anything_else() -> None:
     pins = [hit(1, 0.5, pinned=True), hit(2, 1.5, pinned=True, score=0.9)]
     assert order(*pins, hit(3, 1.0), room=0) == [2, 3]

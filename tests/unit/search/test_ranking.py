@@ -36,7 +36,7 @@ HOSTILE = (
 )
 
 
-@pytest.mark.req("CE-F11")
+@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
 def test_what_says_what_was_asked_comes_first() -> None:
     ranking = ranked("when are pears harvested", document_collection(*FRUIT))
     assert numbers(ranking)[0] == 3
@@ -51,7 +51,7 @@ def test_without_meaning_words_alone_must_do() -> None:
     assert "semantic" not in ranking.ranked[0].signals
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="scores from similarity, recency and importance")
 def test_what_a_score_is_made_of_adds_up() -> None:
     view = talk(("ann", "I bought apples yesterday"), ("bob", "which apples?"), ("ann", "red ones from the orchard"))
     for each in ranked("which apples did Ann buy", view).ranked:
@@ -85,7 +85,7 @@ def test_where_nothing_is_nothing_is_found(views: tuple[()]) -> None:
     assert (ranking.ranked, ranking.confidence, ranking.fallback) == ([], 0.0, "recency")
 
 
-@pytest.mark.req("CE-F12")
+@pytest.mark.req("CE-F12", part="up to twenty pinned chunks")
 def test_what_is_pinned_is_there_whatever_is_asked() -> None:
     view = document_collection(*FRUIT, said("never send figures by mail", pinned=True))
     for query in ("when are pears harvested", "zzz"):
@@ -93,7 +93,8 @@ def test_what_is_pinned_is_there_whatever_is_asked() -> None:
         assert found[6].signals.get("pinned", True) is True
 
 
-@pytest.mark.req("CE-F11", "CE-O")
+@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
+@pytest.mark.req("CE-O", part="tunable similarity threshold")
 def test_where_it_is_not_sure_it_takes_in_more() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
     doubtful = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5)
@@ -114,7 +115,7 @@ def test_it_never_says_that_it_took_in_more_than_it_did() -> None:
     assert capped.widened == any(each.score < 0.7 for each in capped.ranked)
 
 
-@pytest.mark.req("CE-E")
+@pytest.mark.req("CE-E", part="a search without results")
 def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
     rows = [said(text, moment=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
     ranking = ranked("quux", document_collection(*rows), top_k=2, by_meaning=False)
@@ -123,7 +124,7 @@ def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
     assert not ranking.widened
 
 
-@pytest.mark.req("CE-F11")
+@pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
 def test_of_equals_the_newer_comes_first() -> None:
     view = document_collection(
         said("apples in the north", moment=NOW - 90 * DAY_MICROS), said("apples in the south", moment=NOW - DAY_MICROS)
@@ -132,7 +133,7 @@ def test_of_equals_the_newer_comes_first() -> None:
     assert numbers(ranked("apples", view, by_meaning=False, weighing=RankingWeights(recency_weight=0.0)))[0] == 1
 
 
-@pytest.mark.req("CE-F14")
+@pytest.mark.req("CE-F14", part="importance")
 def test_of_equals_the_more_important_comes_first() -> None:
     view = talk(
         said("the apples are red", speaker="ann", item="1", place="s", importance=0.2),
@@ -142,14 +143,14 @@ def test_of_equals_the_more_important_comes_first() -> None:
     assert numbers(ranked("apples", view, by_meaning=False, weighing=RankingWeights(importance_weight=0.0)))[0] == 1
 
 
-@pytest.mark.req("CE-F14")
+@pytest.mark.req("CE-F14", part="agents named in queries")
 def test_who_is_named_is_who_is_meant() -> None:
     view = talk(("ann", "my dog is called Rex"), ("bob", "my dog is called Max"), ("ann", "nice"), ("bob", "thanks"))
     assert numbers(ranked("What is Bob's dog called?", view))[0] == 2
     assert numbers(ranked("What is ANN's dog called?", view))[0] == 1
 
 
-@pytest.mark.req("CE-F14")
+@pytest.mark.req("CE-F14", part="agents named in queries")
 def test_an_answer_is_found_by_what_stands_before_it() -> None:
     filler = [("ann", f"something about matter {number}") for number in range(12)]
     view = talk(*filler, ("bob", "where do you keep the spare key"), ("ann", "under the blue flowerpot"), *filler)

@@ -9,7 +9,7 @@ from weft.capabilities.search.query_parser import parse_query
 SPEAKERS = frozenset({"Caroline", "Mel", "user"})
 
 
-@pytest.mark.req("CE-F14")
+@pytest.mark.req("CE-F14", part="agents named in queries")
 @pytest.mark.parametrize(
     ("question", "rest"),
     [
@@ -25,7 +25,7 @@ def test_a_name_says_whose_words_are_meant(question: str, rest: str) -> None:
     assert " ".join(understood.parts[0].split()) == rest
 
 
-@pytest.mark.req("CE-F14")
+@pytest.mark.req("CE-F14", part="agents named in queries")
 def test_two_names_mean_neither_alone() -> None:
     understood = parse_query("What do Caroline and Mel like?", SPEAKERS)
     assert understood.speaker is None

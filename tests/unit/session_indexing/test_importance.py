@@ -6,7 +6,7 @@ import pytest
 
 from weft.capabilities.search.session_indexing.importance import importance_of, is_pinned
 
-pytestmark = pytest.mark.req("CE-F14")
+pytestmark = pytest.mark.req("CE-F14", part="importance")
 PLAIN = "The weather was lovely and the cat slept on the chair all afternoon"
 WEIGHTY = [
     "We decided to store everything in PostgreSQL.",

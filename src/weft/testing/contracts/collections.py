@@ -110,7 +110,6 @@ class CollectionStoreContract:
         assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 2)) == [5, 4, 3, 2, 1]
         assert list(await stores.collections.numbers_of(COLLECTION, "a", "guide.md", 1)) == []
 
-    @pytest.mark.req("CE-E")
     async def test_what_stands_on_no_collection_any_more_is_forgotten(
         self, stores: ContractStores, elsewhere: ContractStores
     ) -> None:
@@ -125,7 +124,6 @@ class CollectionStoreContract:
         await stores.collections.remove(COLLECTION, [2])
         assert (await stores.vectors.count(), await elsewhere.vectors.count()) == (1, 1)
 
-    @pytest.mark.req("CE-E")
     async def test_what_stood_on_a_collection_that_is_taken_away_is_forgotten(self, stores: ContractStores) -> None:
         for model in ("m", "n"):
             await stores.vectors.keep(model, {CHUNK.digest: b"v", b"other": b"v"}, 10)

@@ -97,7 +97,6 @@ class VectorStoreContract:
         assert await stores.vectors.drop_unused(2) == 2
         assert len(await stores.vectors.find("m", DIGESTS)) == 1
 
-    @pytest.mark.req("CE-E")
     async def test_what_is_old_goes_in_steps_and_of_it_what_no_chunk_is_made_of(self, stores: ContractStores) -> None:
         await stores.vectors.keep("m", dict.fromkeys(DIGESTS[:3], b"v"), 10)
         await stores.vectors.keep("m", {DIGESTS[3]: b"v"}, 10, "asked")
