@@ -1,4 +1,4 @@
-"""The Python of the clients, written from the registry: one method an operation, async and sync."""
+"""Source of the generated client modules: one method per operation, async and sync."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from msgspec.structs import FieldInfo
 from weft.kernel.operation import Operation
 
 _HEADER = "# Written by scripts/generate.py from the operation registry; change the operations instead.\n"
+# Types are imported for annotations only, so the clients return what the caller decoded.
+_ANY_RETURN = '# mypy: disable-error-code="no-any-return"\n'
 _INDENT = " " * 8
 _DOC_WIDTH = 120 - len(_INDENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Flavour:
-    """The words in which the async and the sync client differ."""
+    """Keywords in which the async and the blocking client differ."""
 
     prefix: str
     define: str
@@ -33,20 +35,21 @@ class Flavour:
     summary: str
 
 
-ASYNC = Flavour("", "async def", "await ", "Every operation as a typed async method.")
-SYNC = Flavour("Sync", "def", "", "Every operation as a typed method that blocks.")
+ASYNC = Flavour("", "async def", "await ", "Async method for each operation.")
+SYNC = Flavour("Sync", "def", "", "Blocking method for each operation.")
 
 
 def operations_module(operations: Sequence[Operation], flavour: Flavour) -> str:
-    """Return the source of the module that holds one class for each group of operations."""
+    """Return the source of the module with one class for each operation group."""
     groups = {group: list(members) for group, members in groupby(sorted(operations, key=_group), key=_group)}
     names = _Names()
     classes = [_group_class(group, members, flavour, names) for group, members in groups.items()]
     parts = [
-        f'{_HEADER}"""{flavour.summary}"""\n\nfrom __future__ import annotations\n',
-        *names.imports(),
-        f"from weft.client._calling import {flavour.prefix}Caller, given\n\n",
-        *([_routes(operations)] if flavour is ASYNC else []),
+        f'{_HEADER}{_ANY_RETURN}"""{flavour.summary}"""\n\nfrom __future__ import annotations\n',
+        f"from typing import TYPE_CHECKING\n\nfrom weft.client._calling import {flavour.prefix}Caller, given\n",
+        "if TYPE_CHECKING:",
+        *(f"    {line}" for line in names.imports()),
+        "\n",
         *classes,
         _all_groups(groups, flavour),
     ]
@@ -54,7 +57,7 @@ def operations_module(operations: Sequence[Operation], flavour: Flavour) -> str:
 
 
 def sync_copy(source: str) -> str:
-    """Return the blocking twin of a module written for asyncio."""
+    """Return the blocking copy of an asyncio module."""
     for pattern, replacement in _SYNC_WORDS:
         source = re.sub(pattern, replacement, source)
     return "# Written by scripts/generate.py from _client.py; change that instead.\n" + source
@@ -79,7 +82,7 @@ _SYNC_WORDS = (
     (r"\basync for\b", "for"),
     (r"\basync def\b", "def"),
     (r"\bawait ", ""),
-    (r"\basync client\b", "blocking client"),
+    (r"\bAsync client\b", "Blocking client"),
 )
 
 
@@ -88,7 +91,7 @@ def _group(operation: Operation) -> str:
 
 
 class _Names:
-    """Which names the module uses, and from where."""
+    """Names that the module imports."""
 
     def __init__(self) -> None:
         self._modules: dict[str, str] = {}
@@ -110,13 +113,20 @@ class _Names:
             yield f"from {module} import {', '.join(names)}"
 
 
-def _routes(operations: Sequence[Operation]) -> str:
-    lines = [f'    "{op.name}": ("{op.route.method}", "{_typed_path(op)}"),' for op in operations]
-    return "ROUTES: dict[str, tuple[str, str]] = {\n" + "\n".join(lines) + "\n}\n\n"
+def routes_module(operations: Sequence[Operation]) -> str:
+    """Return the source of the table of the route and the response type of each operation."""
+    routes = {op.name: (op.route.method, _typed_path(op)) for op in operations}
+    responses = {op.name: (op.response.__module__, op.response.__name__) for op in operations}
+    return (
+        f'{_HEADER}"""Route and response type of each operation; types are named, not imported."""\n\n'
+        "from __future__ import annotations\n\n"
+        f"ROUTES: dict[str, tuple[str, str]] = {routes!r}\n\n"
+        f"RESPONSES: dict[str, tuple[str, str]] = {responses!r}\n"
+    )
 
 
 def _typed_path(operation: Operation) -> str:
-    """Return a route's path, saying which of its parts may be numbers."""
+    """Return a route's path with ``:int`` on parameters that may be numbers."""
     hints = get_type_hints(operation.request)
     numbers = {name for name, hint in hints.items() if hint is int or int in get_args(hint)}
     return re.sub(r"\{(\w+)\}", lambda part: f"{{{part[1]}{':int' * (part[1] in numbers)}}}", operation.route.path)
@@ -150,14 +160,14 @@ def _group_class(group: str, operations: Sequence[Operation], flavour: Flavour, 
 def _method(operation: Operation, flavour: Flavour, names: _Names) -> str:
     fields = msgspec.structs.fields(operation.request)
     hints = get_type_hints(operation.request)
-    # Whatever a caller has is fine where any JSON is.
+    # A field of type Any accepts any JSON value.
     kinds = {field.name: hints[field.name] for field in fields}
     accepted = {name: "object" if hint is Any else annotation(hint, names) for name, hint in kinds.items()}
     required = {field.name: f"{field.name}: {accepted[field.name]}" for field in fields if field.required}
-    # True or false says nothing without a name.
+    # A bare True or False is unreadable, so booleans are keyword-only.
     placed = [text for name, text in required.items() if kinds[name] is not bool]
     named = [text for name, text in required.items() if kinds[name] is bool] + [
-        f"{field.name}: {accepted[field.name]} = {default_of(field)!r}" for field in fields if not field.required
+        _optional(field, accepted[field.name]) for field in fields if not field.required
     ]
     parameters = ", ".join(["self", *placed, *(["*", *named] if named else [])])
     response = names.use(operation.response)
@@ -165,17 +175,23 @@ def _method(operation: Operation, flavour: Flavour, names: _Names) -> str:
     return (
         f"    {flavour.define} {method_name(operation)}({parameters}) -> {response}:\n"
         f'        """{docstring}"""\n'
-        f'        return {flavour.wait}self._caller.call("{operation.name}", {_arguments(fields)}, {response})'
+        f'        return {flavour.wait}self._caller.call("{operation.name}", {_arguments(fields)})'
     )
 
 
+def _optional(field: FieldInfo, accepted: str) -> str:
+    default = default_of(field)
+    may_be_none = accepted == "object" or "None" in accepted.split(" | ")
+    return f"{field.name}: {accepted}{' | None' if default is None and not may_be_none else ''} = {default!r}"
+
+
 def method_name(operation: Operation) -> str:
-    """Return what a method is called: a word that Python keeps for itself has an underscore behind it."""
+    """Return the method name; a Python keyword gets a trailing underscore."""
     return f"{operation.verb}_" if iskeyword(operation.verb) else operation.verb
 
 
 def _docstring(text: str) -> str:
-    """Return an operation's help wrapped for where it stands in a class."""
+    """Return an operation's help as a wrapped docstring."""
     summary, *paragraphs = [textwrap.fill(" ".join(part.split()), _DOC_WIDTH) for part in text.split("\n\n")]
     whole = "\n\n".join([summary, *paragraphs]) + ("\n" if paragraphs else "")
     return textwrap.indent(whole, _INDENT).lstrip() + (_INDENT if paragraphs else "")
@@ -190,15 +206,13 @@ def _arguments(fields: Sequence[FieldInfo]) -> str:
 
 
 def default_of(field: FieldInfo) -> Any:  # noqa: ANN401 - a default may be anything
-    """Return the default of a field that is not required."""
-    return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    """Return the default of an optional field; None for a struct, whose default the operation applies."""
+    default = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    return None if isinstance(default, msgspec.Struct) else default
 
 
 def annotation(hint: Any, names: _Names) -> str:  # noqa: ANN401 - types are values of many kinds
-    """Return a type as a caller would write it.
-
-    Any sequence is accepted where the request keeps a list or tuple, any mapping where it keeps a dict or an object.
-    """
+    """Return the source of a type, widened: any sequence for a list or tuple, any mapping for a dict or a struct."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in {Union, types.UnionType}:
         return " | ".join(annotation(argument, names) for argument in arguments)
@@ -226,20 +240,19 @@ def _plain(hint: Any, names: _Names) -> str:  # noqa: ANN401 - likewise
 
 
 def types_module(operations: Sequence[Operation]) -> str:
-    """Return the source of weft.types: what requests are made of and what calls answer, in one place."""
+    """Return the source of weft.types: all types of requests and responses."""
     given = {part for operation in operations for part in _structs(operation.request)} - {o.request for o in operations}
     answered = {part for operation in operations for part in _structs(operation.response)}
     public = sorted(given | answered, key=lambda part: part.__name__)
     imports = "\n".join(f"from {part.__module__} import {part.__name__}" for part in public)
     names = ", ".join(f'"{part.__name__}"' for part in public)
     return (
-        f'{_HEADER}"""What requests are made of and what calls answer, to name in annotations or to build."""\n\n'
-        f"{imports}\n\n__all__ = [{names}]\n"
+        f'{_HEADER}"""Types of the parameters and results of all operations."""\n\n{imports}\n\n__all__ = [{names}]\n'
     )
 
 
 def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - types are values of many kinds
-    """Yield every object that a type is made of."""
+    """Yield every struct that a type contains."""
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
         yield hint
         hints = get_type_hints(hint)
@@ -250,11 +263,12 @@ def _structs(hint: Any) -> Iterator[type[msgspec.Struct]]:  # noqa: ANN401 - typ
 
 
 def client_files(operations: Sequence[Operation], root: Path) -> dict[str, str]:
-    """Return every generated module of the client, by path."""
+    """Return the source of every generated client module by path."""
     folder = "src/weft/client"
     return {
         f"{folder}/_operations.py": operations_module(operations, ASYNC),
         f"{folder}/_sync_operations.py": operations_module(operations, SYNC),
+        f"{folder}/_routes.py": routes_module(operations),
         "src/weft/types.py": types_module(operations),
         f"{folder}/_sync_client.py": sync_copy((root / folder / "_client.py").read_text("utf-8")),
     }

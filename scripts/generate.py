@@ -1,6 +1,6 @@
-"""Write everything that is derived from the registry, the errors, the settings and the tests.
+"""Write the files generated from the registry, the errors, the settings and the tests.
 
-``generate.py`` writes; ``generate.py --check`` writes nothing and fails when a file is not what it would write.
+``generate.py --check`` writes nothing and fails if a file is out of date.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ def main(arguments: list[str]) -> int:
         print(f"usage: {Path(__file__).name} [--check]", file=sys.stderr)
         return 2
     stale = [
-        *_deal_with(_index(), checking=checking),
-        *_deal_with(_client(), checking=checking),
-        *_deal_with(_pages(), checking=checking),
+        *_update(_index(), checking=checking),
+        *_update(_client(), checking=checking),
+        *_update(_pages(), checking=checking),
     ]
     for path, difference in stale:
         print(f"{'out of date' if checking else 'written'}: {path}")
@@ -48,7 +48,7 @@ def _client() -> dict[str, str]:
 
 def _pages() -> dict[str, str]:
     # Imported late: finding every error imports the whole product, which needs the client written above.
-    from error_tree import errors_module  # noqa: PLC0415
+    from error_tree import error_index, errors_module  # noqa: PLC0415
     from record_schemas import schema_files  # noqa: PLC0415
     from reference_pages import reference_pages  # noqa: PLC0415
     from requirements_page import requirements_page  # noqa: PLC0415
@@ -58,13 +58,14 @@ def _pages() -> dict[str, str]:
         commands: _formatted(commands, command_table(list(all_operations()))),
         **schema_files(),
         "src/weft/errors.py": _formatted("src/weft/errors.py", errors_module()),
+        "src/weft/client/_errors.py": _formatted("src/weft/client/_errors.py", error_index()),
         **reference_pages(list(all_operations())),
         "docs/requirements.md": requirements_page(ROOT),
     }
 
 
-def _deal_with(files: dict[str, str], *, checking: bool) -> list[tuple[str, str]]:
-    """Return what is out of date with how it differs, having written it unless only checking."""
+def _update(files: dict[str, str], *, checking: bool) -> list[tuple[str, str]]:
+    """Return the outdated files with their differences; write them unless checking."""
     stale = []
     for path, text in files.items():
         place = ROOT / path

@@ -1,5 +1,5 @@
 # Written by scripts/generate.py from the error tree; change the errors instead.
-"""Every error a call can end with, to catch by name; weft.kernel.errors draws the tree."""
+"""Every error that a call can end with; weft.kernel.errors defines the base classes."""
 
 from weft.capabilities.access.model import AgentExists, AgentNotFound, ApiKeyNotFound, InvalidParent
 from weft.capabilities.agent_context.model import (

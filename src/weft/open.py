@@ -1,4 +1,4 @@
-"""Weft inside this process: the same operations and types as the clients', with no server between."""
+"""Weft in this process: the operations and types of the clients without a server."""
 
 from __future__ import annotations
 
@@ -146,20 +146,20 @@ async def _chunks(file: BinaryIO) -> AsyncIterator[bytes]:
 
 
 class _InProcess:
-    """Carries calls straight into the App."""
+    """Sends calls to an App in this process."""
 
     def __init__(self, app: App, credential: Credential, during: Correlation) -> None:
         self._app = app
         self._arrival = CallContext(credential, correlation=during)
 
-    async def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
-        """Perform an operation. What is given and what is answered is taken apart, as it would be on the wire.
+    async def call(self, operation: str, arguments: dict[str, Any], /) -> Any:  # noqa: ANN401 - the operation's response
+        """Call an operation with arguments and response copied through JSON, as over HTTP.
 
-        So arguments are checked alike, and what a caller does to an answer is nobody else's concern.
+        So arguments are validated alike, and the caller may change the response.
         """
-        raw = msgspec.to_builtins(arguments)
-        answer = await self._app.call(self._app.registry[operation], raw, self._in_current_trace())
-        return msgspec.json.decode(msgspec.json.encode(answer), type=response)
+        called = self._app.registry[operation]
+        answer = await self._app.call(called, msgspec.to_builtins(arguments), self._in_current_trace())
+        return msgspec.json.decode(msgspec.json.encode(answer), type=called.response)
 
     def _in_current_trace(self) -> CallContext:
         during = self._arrival.correlation

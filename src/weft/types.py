@@ -1,5 +1,5 @@
 # Written by scripts/generate.py from the operation registry; change the operations instead.
-"""What requests are made of and what calls answer, to name in annotations or to build."""
+"""Types of the parameters and results of all operations."""
 
 from weft.capabilities.access.audit import AuditEntry, AuditLog
 from weft.capabilities.access.operations import (

@@ -60,7 +60,7 @@ def test_the_clients_load_neither_a_database_nor_a_server() -> None:
 def test_every_answer_and_what_requests_are_made_of_can_be_imported_by_name() -> None:
     answers = {operation.response for operation in all_operations()}
     assert all(getattr(weft.types, answer.__name__) is answer for answer in answers)
-    assert {"Knowledge", "Resolution", "SessionConfig", "ConventionGroup"} <= set(weft.types.__all__)
+    assert {"Knowledge", "ConflictResolution", "SessionConfig", "ConventionGroup"} <= set(weft.types.__all__)
     assert not {operation.request.__name__ for operation in all_operations()} & set(weft.types.__all__)
 
 

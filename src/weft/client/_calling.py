@@ -1,28 +1,26 @@
-"""What a generated method needs of whoever carries its call."""
+"""Transport port of the generated clients."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol, TypeVar
-
-T = TypeVar("T")
+from typing import Any, Protocol
 
 
 class Caller(Protocol):
-    """Carries calls: over HTTP, or straight into an App of this process."""
+    """Sends calls over HTTP, or to an App in this process."""
 
-    async def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
-        """Perform an operation and return its typed response, or raise the WeftError it ended with."""
+    async def call(self, operation: str, arguments: dict[str, Any], /) -> Any:  # noqa: ANN401 - the operation's response
+        """Call an operation and return its typed response; raise its WeftError."""
         ...
 
 
 class SyncCaller(Protocol):
-    """Carries calls, blocking until each is answered."""
+    """Sends calls and blocks until each is answered."""
 
-    def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
-        """Perform an operation and return its typed response, or raise the WeftError it ended with."""
+    def call(self, operation: str, arguments: dict[str, Any], /) -> Any:  # noqa: ANN401 - the operation's response
+        """Call an operation and return its typed response; raise its WeftError."""
         ...
 
 
 def given(**optional: Any) -> dict[str, Any]:  # noqa: ANN401 - arguments of any operation
-    """Return those arguments that say something; None leaves the choice to the operation."""
+    """Return the arguments that are not None; for the others the operation uses its default."""
     return {name: value for name, value in optional.items() if value is not None}

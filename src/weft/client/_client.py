@@ -1,20 +1,16 @@
-"""The async client: every operation of a Weft server, typed."""
+"""Async client of a Weft server."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from copy import copy
-from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, BinaryIO, Self
 from urllib.parse import quote
 
 import httpx2
 
-from weft.capabilities.knowledge.document_operations import DocumentPut, FileTerms
-from weft.capabilities.transfer.export import FACTS_HEADER, ContextExported, ExportOptions
-from weft.capabilities.transfer.importer import ContextImported
 from weft.client._calling import given
 from weft.client._operations import Operations
 from weft.client._wire import (
@@ -33,22 +29,32 @@ from weft.client._wire import (
     query,
     refusal,
     reported,
+    response_type,
     stream_target,
     unreachable,
 )
-from weft.kernel.correlation import UNRELATED, Correlation
+from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import RateLimited, Unavailable
 from weft.kernel.events import Event
-from weft.kernel.trace_context import Ids, correlated, headers_of
+from weft.kernel.trace_context import correlated, headers_of
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import TracebackType
+    from typing import Unpack
+
+    from weft.capabilities.knowledge.document_operations import DocumentPut, FileTerms
+    from weft.capabilities.transfer.export import ContextExported, ExportOptions
+    from weft.capabilities.transfer.importer import ContextImported
+    from weft.kernel.correlation import Correlation
+    from weft.kernel.trace_context import Ids
 
 
 class Client(Operations):
-    """A Weft server, reached over HTTP.
+    """Calls a Weft server over HTTP.
 
-    ``url`` and ``api_key`` default to WEFT_URL and WEFT_API_KEY; a token serves as well as an API key.
-    Calls that were refused for their rate, and reads that got no answer, are made again up to ``retries`` times.
+    ``url`` and ``api_key`` default to WEFT_URL and WEFT_API_KEY; the key may be a token. Calls that exceed a rate limit
+    and reads without a response are retried up to ``retries`` times.
     """
 
     def __init__(
@@ -71,13 +77,12 @@ class Client(Operations):
         return f"Client({self._connection.address.url!r})"
 
     def during(self, **ids: Unpack[Ids]) -> Self:
-        """Return this client for calls that are part of a turn, a task, a trace; all they do can be found by its id.
+        """Return this client with correlation ids (turn, task, trace) for its calls; what they do is found by the ids.
 
-        Both use the same connections. Where no ``traceparent`` is named, it is the span that OpenTelemetry says is
-        current when a call is made.
+        Both use the same connections. Without a ``traceparent``, each call uses OpenTelemetry's current span.
         """
         client, connection = copy(self), self._connection.within(correlated(ids, self._connection.during))
-        client._connection = connection  # noqa: SLF001 - another of this very class
+        client._connection = connection  # noqa: SLF001 - the same class
         Operations.__init__(client, connection)
         return client
 
@@ -94,10 +99,7 @@ class Client(Operations):
         await self._connection.aclose()
 
     async def export_to(self, file: BinaryIO, **what: Unpack[ExportOptions]) -> ContextExported:
-        """Export into a file, of whatever size: a session, or what a part of it is about.
-
-        Takes what ``bundle.export`` takes.
-        """
+        """Export a session, or a part of it, to a file; the parameters are those of ``bundle.export``."""
         return await self._connection.download(outgoing("bundle.export", what), file)
 
     async def import_from(
@@ -108,21 +110,22 @@ class Client(Operations):
         session_id: str | None = None,
         dry_run: bool = False,
     ) -> ContextImported:
-        """Import a bundle from a file that was opened to read bytes: all of it, or nothing.
+        """Import a bundle from a binary file: all of it, or nothing.
 
-        Its session is opened under its own id, or under the ``session_id`` you give it.
+        Its session keeps its id unless ``session_id`` is given.
         """
-        said = given(expected_digest=expected_digest, session_id=session_id, dry_run=dry_run or None)
-        return await self._connection.upload("POST", f"{IMPORT_STREAM}{query(said)}", file, ContextImported)
+        options = given(expected_digest=expected_digest, session_id=session_id, dry_run=dry_run or None)
+        imported: ContextImported = await self._connection.upload(
+            "POST", f"{IMPORT_STREAM}{query(options)}", file, "bundle.import"
+        )
+        return imported
 
     async def add_file(self, domain: str, document_id: str, file: BinaryIO, **about: Unpack[FileTerms]) -> DocumentPut:
-        """Put a file that was opened to read bytes into a domain, of any kind and size that a document may have.
-
-        Takes what ``knowledge.add_document`` takes beside.
-        """
+        """Add a binary file to a domain as a document; further parameters are those of ``knowledge.add_document``."""
         target = UPLOAD.format(domain=quote(domain, safe=""))
-        said = query({**about, "document_id": document_id})
-        return await self._connection.upload("PUT", f"{target}{said}", file, DocumentPut)
+        options = query({**about, "document_id": document_id})
+        added: DocumentPut = await self._connection.upload("PUT", f"{target}{options}", file, "knowledge.add_document")
+        return added
 
     async def follow(
         self,
@@ -133,21 +136,21 @@ class Client(Operations):
         types: Sequence[str] = ("*",),
         personal: bool = False,
     ) -> AsyncGenerator[Event, None]:
-        """Yield events as they happen, in order and without a gap, until you stop.
+        """Yield events as they happen, in order and without gaps.
 
-        Begins behind the seq ``after``, or with what happens from the first step on. A lost connection is taken up
-        again where it broke off; an error that repeating cannot cure is raised.
+        Starts after the seq ``after``, or with the next event. A lost connection is resumed at the last event; errors
+        that a retry cannot fix are raised.
         """
         if after is None:
-            # Known before the stream begins, so that a connection lost before the first event loses none.
-            present = await self.events.read(session_id=session_id, keys=keys, types=types, personal=personal)
-            after = present.next_after
-        wanted = {"session_id": session_id, "keys": keys, "types": types, "personal": personal}
+            # Read before streaming, so that a connection lost before the first event loses none.
+            latest = await self.events.read(session_id=session_id, keys=keys, types=types, personal=personal)
+            after = latest.next_after
+        event_filter = {"session_id": session_id, "keys": keys, "types": types, "personal": personal}
         failures = 0
         while True:
             pause = pause_after(failures)
             try:
-                async with aclosing(self._connection.stream(stream_target(wanted, after))) as stream:
+                async with aclosing(self._connection.stream(stream_target(event_filter, after))) as stream:
                     async for event in stream:
                         failures = 0
                         if event is not None:
@@ -163,7 +166,7 @@ class Client(Operations):
 
 
 class _Connection:
-    """Carries calls over HTTP."""
+    """Sends calls over HTTP."""
 
     def __init__(self, address: Address, timeout_seconds: float, retries: Retries) -> None:
         self.address = address
@@ -173,13 +176,13 @@ class _Connection:
         self._http = httpx2.AsyncClient(
             base_url=address.url,
             headers=address.headers,
-            # Reading the certificates takes 0.1 s, and no proxy can reach this machine's own loopback.
+            # Loading the certificates takes 0.1 s; a proxy cannot reach the loopback of this machine.
             verify=address.secure,
             trust_env=not address.loopback,
         )
 
     def within(self, during: Correlation) -> _Connection:
-        """Return the same connection for calls that are part of something."""
+        """Return the same connection with correlation ids for its calls."""
         connection = copy(self)
         connection.during = during
         return connection
@@ -187,22 +190,22 @@ class _Connection:
     async def aclose(self) -> None:
         await self._http.aclose()
 
-    async def call(self, operation: str, arguments: dict[str, Any], response: type[T], /) -> T:
-        """Perform an operation, again if need be."""
+    async def call(self, operation: str, arguments: dict[str, Any], /) -> Any:  # noqa: ANN401 - the operation's response
+        """Call an operation, with retries."""
         request = outgoing(operation, arguments)
-        tried = 0
+        attempts = 0
         while True:
-            tried += 1
+            attempts += 1
             try:
-                return decoded(await self._send(request), response, self.address)
+                return decoded(await self._send(request), response_type(operation), self.address)
             except Unavailable as error:
-                pause = self._retries.pause(request.method, error, tried)
+                pause = self._retries.pause(request.method, error, attempts)
                 if pause is None:
                     raise
             await asyncio.sleep(pause)
 
     async def stream(self, target: str) -> AsyncGenerator[Event | None, None]:
-        """Yield None once the stream stands, then events until it ends."""
+        """Yield None when the stream is open, then events until it ends."""
         timeout = httpx2.Timeout(self._timeout_seconds, read=SILENCE_SECONDS)
         try:
             async with self._http.sse(target, timeout=timeout) as source:
@@ -218,7 +221,9 @@ class _Connection:
             raise unreachable(self.address, error) from error
 
     async def download(self, request: Outgoing, file: BinaryIO) -> ContextExported:
-        """Write an export into a file as it comes, and return what it is."""
+        """Write an export to a file as it arrives, and return its description."""
+        from weft.capabilities.transfer.export import FACTS_HEADER  # noqa: PLC0415 - only an export needs the slice
+
         headers = {**headers_of(self.during), "Content-Type": "application/json"}
         timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
         try:
@@ -229,12 +234,15 @@ class _Connection:
                     raise refusal(reply, await reply.aread())
                 async for chunk in reply.aiter_bytes():
                     file.write(chunk)
-                return decoded(reply.headers.get(FACTS_HEADER, ""), ContextExported, self.address)
+                exported: ContextExported = decoded(
+                    reply.headers.get(FACTS_HEADER, ""), response_type("bundle.export"), self.address
+                )
+                return exported
         except httpx2.RequestError as error:
             raise unreachable(self.address, error) from error
 
-    async def upload(self, method: str, target: str, file: BinaryIO, answer: type[T]) -> T:
-        """Send a file as it is read, and return what was made of it."""
+    async def upload(self, method: str, target: str, file: BinaryIO, operation: str) -> Any:  # noqa: ANN401 - its response
+        """Stream a file, and return the response of the operation."""
         timeout = httpx2.Timeout(self._timeout_seconds, read=LONG_SECONDS)
         try:
             reply = await self._http.request(
@@ -244,7 +252,7 @@ class _Connection:
             raise unreachable(self.address, error) from error
         if not reply.is_success:
             raise refusal(reply, reply.content)
-        return decoded(reply.content, answer, self.address)
+        return decoded(reply.content, response_type(operation), self.address)
 
     async def _send(self, request: Outgoing) -> bytes:
         timeout = self._timeout_seconds + request.wait_seconds

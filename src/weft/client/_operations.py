@@ -1,249 +1,122 @@
 # Written by scripts/generate.py from the operation registry; change the operations instead.
-"""Every operation as a typed async method."""
+# mypy: disable-error-code="no-any-return"
+"""Async method for each operation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
-from weft.capabilities.access.audit import AuditLog
-from weft.capabilities.access.operations import (
-    AgentCreated,
-    AgentInfo,
-    AgentList,
-    ApiKeyCreated,
-    ApiKeyList,
-    Success,
-    TokenIssued,
-)
-from weft.capabilities.agent_context.copy_context import ContextCopied
-from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
-from weft.capabilities.agent_context.pull import ContextPulled, ContextRead
-from weft.capabilities.agent_context.push import ContextPushed, Forgotten, Knowledge
-from weft.capabilities.agent_context.status import ContextStatus
-from weft.capabilities.board.admin_view import Inspection
-from weft.capabilities.board.check import Hygiene
-from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
-from weft.capabilities.board.operations import (
-    Comparison,
-    EntriesRead,
-    EntryDeleted,
-    EntryRead,
-    EntryWritten,
-    History,
-    Keys,
-    SnapshotInfo,
-    SnapshotRead,
-    SnapshotRestored,
-    Snapshots,
-)
-from weft.capabilities.events.operations import Events
-from weft.capabilities.events.webhooks.operations import (
-    DeliveryList,
-    WebhookCreated,
-    WebhookDeleted,
-    WebhookInfo,
-    WebhookList,
-    WebhookReplayed,
-    WebhookTested,
-)
-from weft.capabilities.guidance.operations import UsageGuidance
-from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
-from weft.capabilities.history.diff import Differences
-from weft.capabilities.history.log import Blamed, CommitShown, LineState, Log
-from weft.capabilities.history.merge_operations import Merged
-from weft.capabilities.history.merge_reviews import (
-    ConflictResolution,
-    ReviewAbandoned,
-    ReviewInfo,
-    ReviewResolved,
-    Reviews,
-)
-from weft.capabilities.history.retention import (
-    HistoryPruned,
-    Prunings,
-    RetentionCleared,
-    RetentionRule,
-    RetentionRuleList,
-)
-from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
-from weft.capabilities.history.verify import Bisected, Verified
-from weft.capabilities.indexing.chunking.model import ChunkingOptions
-from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
-from weft.capabilities.indexing.model_migration.operations import ModelList, ModelMigrationInfo
-from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
-from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
-from weft.capabilities.knowledge.documents import DocumentInfo
-from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
-from weft.capabilities.knowledge.sources.operations import (
-    SourceAdded,
-    SourceAsked,
-    SourceInfo,
-    SourceList,
-    SourceRemoved,
-)
-from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
-from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
-from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
-from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
-from weft.capabilities.messages.search.operations import SearchResults
-from weft.capabilities.messages.session_overview import SessionFound, SessionOverview
-from weft.capabilities.metrics.operations import Performance
-from weft.capabilities.missing_context.operations import MissingListed, MissingReported, MissingResolved, PossibleSource
-from weft.capabilities.missing_context.requests import MissingRequested
-from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
-from weft.capabilities.record_log.list_records import Records
-from weft.capabilities.record_log.redact import ItemRedacted
-from weft.capabilities.record_log.resolve_source import SourceResolved
-from weft.capabilities.record_log.show import RecordShown
-from weft.capabilities.records.operations import RecordSchema
-from weft.capabilities.search.operations import ContextGathered, EverythingFound, SimilarFound
-from weft.capabilities.search.session_indexing.reindex import ReindexingShown
-from weft.capabilities.sessions.model import SessionConfig
-from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
-from weft.capabilities.transfer.export import ContextExported
-from weft.capabilities.transfer.importer import ContextImported
-from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
-from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.client._calling import Caller, given
 
-ROUTES: dict[str, tuple[str, str]] = {
-    "board.list_keys": ("GET", "/v1/sessions/{session_id}/context"),
-    "board.read": ("GET", "/v1/sessions/{session_id}/context/{key}"),
-    "board.read_batch": ("POST", "/v1/sessions/{session_id}/read-batch"),
-    "board.write": ("PUT", "/v1/sessions/{session_id}/context/{key}"),
-    "board.delete": ("DELETE", "/v1/sessions/{session_id}/context/{key}"),
-    "board.read_history": ("GET", "/v1/sessions/{session_id}/history/{key}"),
-    "board.snapshot": ("POST", "/v1/sessions/{session_id}/snapshots"),
-    "board.list_snapshots": ("GET", "/v1/sessions/{session_id}/snapshots"),
-    "board.read_snapshot": ("GET", "/v1/sessions/{session_id}/snapshots/{label}"),
-    "board.compare_snapshots": ("GET", "/v1/sessions/{session_id}/snapshots/{from_label}/comparison"),
-    "board.restore_snapshot": ("POST", "/v1/sessions/{session_id}/snapshots/{label}/restore"),
-    "board.guidance": ("GET", "/v1/board-guidance"),
-    "conventions.define": ("PUT", "/v1/conventions/{name}"),
-    "conventions.list": ("GET", "/v1/conventions"),
-    "board.hygiene": ("GET", "/v1/sessions/{session_id}/hygiene"),
-    "session.create": ("POST", "/v1/sessions"),
-    "session.list": ("GET", "/v1/sessions"),
-    "session.archive": ("POST", "/v1/sessions/{session_id}/archive"),
-    "session.delete": ("DELETE", "/v1/sessions/{session_id}"),
-    "session.get": ("GET", "/v1/sessions/{session_id}"),
-    "session.overview": ("GET", "/v1/sessions/{session_id}/overview"),
-    "message.add": ("POST", "/v1/sessions/{session_id}/messages"),
-    "message.list": ("GET", "/v1/sessions/{session_id}/messages"),
-    "message.set_visibility": ("PUT", "/v1/sessions/{session_id}/messages/{message_id:int}/visibility"),
-    "message.inspect": ("POST", "/v1/sessions/{session_id}/messages/inspect"),
-    "search.everything": ("POST", "/v1/search"),
-    "search.get_context": ("POST", "/v1/search/context"),
-    "search.find_similar": ("POST", "/v1/search/similar"),
-    "search.context": ("GET", "/v1/sessions/{session_id}/search"),
-    "search.by_sender": ("GET", "/v1/sessions/{session_id}/search/by-sender"),
-    "search.by_timerange": ("GET", "/v1/sessions/{session_id}/search/by-timerange"),
-    "knowledge.create_domain": ("POST", "/v1/domains"),
-    "knowledge.list_domains": ("GET", "/v1/domains"),
-    "knowledge.show_domain": ("GET", "/v1/domains/{domain}"),
-    "knowledge.update_domain": ("PATCH", "/v1/domains/{domain}"),
-    "knowledge.delete_domain": ("DELETE", "/v1/domains/{domain}"),
-    "knowledge.add_document": ("POST", "/v1/domains/{domain}/documents"),
-    "knowledge.add_documents": ("POST", "/v1/domains/{domain}/documents/batch"),
-    "knowledge.list_documents": ("GET", "/v1/domains/{domain}/documents"),
-    "knowledge.get_document": ("GET", "/v1/domains/{domain}/document"),
-    "knowledge.read_document": ("GET", "/v1/domains/{domain}/document/text"),
-    "knowledge.delete_document": ("DELETE", "/v1/domains/{domain}/document"),
-    "knowledge.reindex": ("POST", "/v1/domains/{domain}/reindex"),
-    "knowledge.reindex_all": ("POST", "/v1/reindex"),
-    "knowledge.show_reindexing": ("GET", "/v1/reindex"),
-    "memory.set": ("PUT", "/v1/memory/{key}"),
-    "memory.get": ("GET", "/v1/memory/{key}"),
-    "memory.list": ("GET", "/v1/memory"),
-    "memory.delete": ("DELETE", "/v1/memory/{key}"),
-    "memory.overview": ("GET", "/v1/agents/{agent_id}/memory"),
-    "memory.inspect": ("POST", "/v1/agents/{agent_id}/memory/inspect"),
-    "context.push": ("POST", "/v1/context/push"),
-    "context.pull": ("POST", "/v1/context/pull"),
-    "context.read": ("GET", "/v1/context"),
-    "context.status": ("GET", "/v1/context/status"),
-    "context.copy": ("POST", "/v1/agents/{agent_id}/context/copy"),
-    "agent.define": ("PUT", "/v1/agents/{agent_id}/definition"),
-    "agent.read_definition": ("GET", "/v1/agents/{agent_id}/definition"),
-    "session.inspect": ("POST", "/v1/sessions/{session_id}/inspect"),
-    "history.log": ("GET", "/v1/history/{context_id}/log"),
-    "history.show": ("GET", "/v1/history/{context_id}/versions/{version:int}"),
-    "history.read": ("GET", "/v1/history/{context_id}/state"),
-    "history.blame": ("GET", "/v1/history/{context_id}/blame"),
-    "history.diff": ("GET", "/v1/history/{context_id}/diff"),
-    "history.verify": ("POST", "/v1/history/{context_id}/verify"),
-    "history.bisect": ("GET", "/v1/history/{context_id}/bisect"),
-    "history.snapshot": ("POST", "/v1/history/{context_id}/snapshots"),
-    "history.delete_snapshot": ("DELETE", "/v1/history/{context_id}/snapshots/{label}"),
-    "history.snapshots": ("GET", "/v1/history-snapshots"),
-    "history.line_snapshots": ("GET", "/v1/history/{context_id}/snapshots"),
-    "history.rollback": ("POST", "/v1/history/{context_id}/rollback"),
-    "history.branch": ("POST", "/v1/history/{context_id}/branches"),
-    "history.branches": ("GET", "/v1/history/{context_id}/branches"),
-    "history.switch": ("POST", "/v1/history/{context_id}/switch"),
-    "history.delete_branch": ("DELETE", "/v1/history/{context_id}/branches/{branch}"),
-    "history.merge": ("POST", "/v1/history/{context_id}/merge"),
-    "history.reviews": ("GET", "/v1/history-reviews"),
-    "history.review": ("GET", "/v1/history-reviews/{review_id}"),
-    "history.resolve": ("POST", "/v1/history-reviews/{review_id}/resolve"),
-    "history.abandon": ("POST", "/v1/history-reviews/{review_id}/abandon"),
-    "history.set_retention": ("PUT", "/v1/retention/{subject}"),
-    "history.clear_retention": ("DELETE", "/v1/retention/{subject}"),
-    "history.retention": ("GET", "/v1/retention"),
-    "history.prune": ("POST", "/v1/history-prune"),
-    "history.prunings": ("GET", "/v1/history-prunings"),
-    "records.add": ("POST", "/v1/records"),
-    "records.set_lifecycle": ("POST", "/v1/records/lifecycle"),
-    "records.list": ("GET", "/v1/records"),
-    "records.show": ("GET", "/v1/records/show"),
-    "records.redact": ("POST", "/v1/records/redact"),
-    "records.resolve": ("POST", "/v1/records/resolve"),
-    "bundle.export": ("POST", "/v1/export"),
-    "bundle.import": ("POST", "/v1/import"),
-    "policy.set": ("PUT", "/v1/export-policies/{name}"),
-    "policy.list": ("GET", "/v1/export-policies"),
-    "policy.delete": ("DELETE", "/v1/export-policies/{name}"),
-    "knowledge.embed": ("POST", "/v1/embed"),
-    "knowledge.add_source": ("POST", "/v1/domains/{domain}/sources"),
-    "knowledge.list_sources": ("GET", "/v1/domains/{domain}/sources"),
-    "knowledge.update_source": ("PATCH", "/v1/domains/{domain}/sources/{source_id}"),
-    "knowledge.remove_source": ("DELETE", "/v1/domains/{domain}/sources/{source_id}"),
-    "knowledge.sync_source": ("POST", "/v1/domains/{domain}/sources/{source_id}/sync"),
-    "knowledge.list_models": ("GET", "/v1/models"),
-    "knowledge.allow_models": ("PUT", "/v1/models/allowed"),
-    "knowledge.start_model_migration": ("POST", "/v1/models/migration"),
-    "knowledge.show_model_migration": ("GET", "/v1/models/migration"),
-    "knowledge.cancel_model_migration": ("DELETE", "/v1/models/migration"),
-    "records.schema": ("GET", "/v1/records/schema"),
-    "missing.report": ("POST", "/v1/missing"),
-    "missing.list": ("GET", "/v1/missing"),
-    "missing.resolve": ("POST", "/v1/missing/{missing_id}/resolve"),
-    "missing.request": ("POST", "/v1/missing/{missing_id}/request"),
-    "events.read": ("GET", "/v1/events"),
-    "webhook.create": ("POST", "/v1/webhooks"),
-    "webhook.list": ("GET", "/v1/webhooks"),
-    "webhook.update": ("PATCH", "/v1/webhooks/{webhook_id}"),
-    "webhook.delete": ("DELETE", "/v1/webhooks/{webhook_id}"),
-    "webhook.test": ("POST", "/v1/webhooks/{webhook_id}/test"),
-    "webhook.deliveries": ("GET", "/v1/webhooks/{webhook_id}/deliveries"),
-    "webhook.replay": ("POST", "/v1/webhooks/{webhook_id}/replay"),
-    "token.issue": ("POST", "/v1/tokens"),
-    "token.refresh": ("POST", "/v1/tokens/refresh"),
-    "token.revoke": ("POST", "/v1/tokens/revoke"),
-    "agent.create": ("POST", "/v1/agents"),
-    "agent.list": ("GET", "/v1/agents"),
-    "agent.update": ("PATCH", "/v1/agents/{agent_id}"),
-    "key.create": ("POST", "/v1/agents/{agent_id}/keys"),
-    "key.list": ("GET", "/v1/agents/{agent_id}/keys"),
-    "key.rotate": ("POST", "/v1/keys/{key_id}/rotate"),
-    "key.revoke": ("DELETE", "/v1/keys/{key_id}"),
-    "signing_key.rotate": ("POST", "/v1/signing-keys/rotate"),
-    "audit.list": ("GET", "/v1/audit"),
-    "performance.read": ("GET", "/v1/performance"),
-    "agent.capabilities": ("GET", "/v1/usage-guidance"),
-}
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from typing import Any, Literal
+
+    from weft.capabilities.access.audit import AuditLog
+    from weft.capabilities.access.operations import (
+        AgentCreated,
+        AgentInfo,
+        AgentList,
+        ApiKeyCreated,
+        ApiKeyList,
+        Success,
+        TokenIssued,
+    )
+    from weft.capabilities.agent_context.copy_context import ContextCopied
+    from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
+    from weft.capabilities.agent_context.pull import ContextPulled, ContextRead
+    from weft.capabilities.agent_context.push import ContextPushed, Forgotten, Knowledge
+    from weft.capabilities.agent_context.status import ContextStatus
+    from weft.capabilities.board.admin_view import Inspection
+    from weft.capabilities.board.check import Hygiene
+    from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
+    from weft.capabilities.board.operations import (
+        Comparison,
+        EntriesRead,
+        EntryDeleted,
+        EntryRead,
+        EntryWritten,
+        History,
+        Keys,
+        SnapshotInfo,
+        SnapshotRead,
+        SnapshotRestored,
+        Snapshots,
+    )
+    from weft.capabilities.events.operations import Events
+    from weft.capabilities.events.webhooks.operations import (
+        DeliveryList,
+        WebhookCreated,
+        WebhookDeleted,
+        WebhookInfo,
+        WebhookList,
+        WebhookReplayed,
+        WebhookTested,
+    )
+    from weft.capabilities.guidance.operations import UsageGuidance
+    from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
+    from weft.capabilities.history.diff import Differences
+    from weft.capabilities.history.log import Blamed, CommitShown, LineState, Log
+    from weft.capabilities.history.merge_operations import Merged
+    from weft.capabilities.history.merge_reviews import (
+        ConflictResolution,
+        ReviewAbandoned,
+        ReviewInfo,
+        ReviewResolved,
+        Reviews,
+    )
+    from weft.capabilities.history.retention import (
+        HistoryPruned,
+        Prunings,
+        RetentionCleared,
+        RetentionRule,
+        RetentionRuleList,
+    )
+    from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
+    from weft.capabilities.history.verify import Bisected, Verified
+    from weft.capabilities.indexing.chunking.model import ChunkingOptions
+    from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
+    from weft.capabilities.indexing.model_migration.operations import ModelList, ModelMigrationInfo
+    from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
+    from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
+    from weft.capabilities.knowledge.documents import DocumentInfo
+    from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
+    from weft.capabilities.knowledge.sources.operations import (
+        SourceAdded,
+        SourceAsked,
+        SourceInfo,
+        SourceList,
+        SourceRemoved,
+    )
+    from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
+    from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
+    from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
+    from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
+    from weft.capabilities.messages.search.operations import SearchResults
+    from weft.capabilities.messages.session_overview import SessionFound, SessionOverview
+    from weft.capabilities.metrics.operations import Performance
+    from weft.capabilities.missing_context.operations import (
+        MissingListed,
+        MissingReported,
+        MissingResolved,
+        PossibleSource,
+    )
+    from weft.capabilities.missing_context.requests import MissingRequested
+    from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
+    from weft.capabilities.record_log.list_records import Records
+    from weft.capabilities.record_log.redact import ItemRedacted
+    from weft.capabilities.record_log.resolve_source import SourceResolved
+    from weft.capabilities.record_log.show import RecordShown
+    from weft.capabilities.records.operations import RecordSchema
+    from weft.capabilities.search.operations import ContextGathered, EverythingFound, SimilarFound
+    from weft.capabilities.search.session_indexing.reindex import ReindexingShown
+    from weft.capabilities.sessions.model import SessionConfig
+    from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
+    from weft.capabilities.transfer.export import ContextExported
+    from weft.capabilities.transfer.importer import ContextImported
+    from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
+    from weft.capabilities.transfer.policy_filter import PolicyDefinition
 
 
 class AgentOperations:
@@ -285,14 +158,11 @@ class AgentOperations:
                     step=step,
                 ),
             },
-            AgentDefined,
         )
 
     async def read_definition(self, agent_id: str, *, version: str | int = "head") -> DefinitionRead:
         """Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above."""
-        return await self._caller.call(
-            "agent.read_definition", {"agent_id": agent_id, "version": version}, DefinitionRead
-        )
+        return await self._caller.call("agent.read_definition", {"agent_id": agent_id, "version": version})
 
     async def create(
         self,
@@ -320,12 +190,11 @@ class AgentOperations:
                 "permissions": permissions,
                 **given(agent_type=agent_type, parent_id=parent_id, relevance_floor=relevance_floor),
             },
-            AgentCreated,
         )
 
     async def list(self, *, after: str = "", limit: int = 100) -> AgentList:
         """List the tenant's principals, ordered by id."""
-        return await self._caller.call("agent.list", {"after": after, "limit": limit}, AgentList)
+        return await self._caller.call("agent.list", {"after": after, "limit": limit})
 
     async def update(
         self,
@@ -349,14 +218,13 @@ class AgentOperations:
                     permissions=permissions, clearance=clearance, disabled=disabled, relevance_floor=relevance_floor
                 ),
             },
-            AgentInfo,
         )
 
     async def capabilities(
         self, *, guidance_type: Literal["operations", "coordination", "security", "troubleshooting"] = "operations"
     ) -> UsageGuidance:
         """List the operations you may call now, each with an example, or get advice on working with others."""
-        return await self._caller.call("agent.capabilities", {"guidance_type": guidance_type}, UsageGuidance)
+        return await self._caller.call("agent.capabilities", {"guidance_type": guidance_type})
 
 
 class AuditOperations:
@@ -374,9 +242,7 @@ class AuditOperations:
 
         Rows about knowledge domains that you may not read show only who did what, and when.
         """
-        return await self._caller.call(
-            "audit.list", {"limit": limit, **given(before=before, outcome=outcome)}, AuditLog
-        )
+        return await self._caller.call("audit.list", {"limit": limit, **given(before=before, outcome=outcome)})
 
 
 class BoardOperations:
@@ -389,18 +255,16 @@ class BoardOperations:
 
     async def list_keys(self, session_id: str, *, branch: str | None = None) -> Keys:
         """See what the board holds, with sizes but without values, so you can choose what is worth reading."""
-        return await self._caller.call("board.list_keys", {"session_id": session_id, **given(branch=branch)}, Keys)
+        return await self._caller.call("board.list_keys", {"session_id": session_id, **given(branch=branch)})
 
     async def read(self, session_id: str, key: str, *, branch: str | None = None) -> EntryRead:
         """Read one entry."""
-        return await self._caller.call(
-            "board.read", {"session_id": session_id, "key": key, **given(branch=branch)}, EntryRead
-        )
+        return await self._caller.call("board.read", {"session_id": session_id, "key": key, **given(branch=branch)})
 
     async def read_batch(self, session_id: str, keys: Sequence[str], *, branch: str | None = None) -> EntriesRead:
         """Read several entries in one call, all as they stood at one moment."""
         return await self._caller.call(
-            "board.read_batch", {"session_id": session_id, "keys": keys, **given(branch=branch)}, EntriesRead
+            "board.read_batch", {"session_id": session_id, "keys": keys, **given(branch=branch)}
         )
 
     async def write(
@@ -437,7 +301,6 @@ class BoardOperations:
                     step=step,
                 ),
             },
-            EntryWritten,
         )
 
     async def delete(
@@ -458,7 +321,6 @@ class BoardOperations:
                 "key": key,
                 **given(if_version=if_version, branch=branch, reason=reason, step=step),
             },
-            EntryDeleted,
         )
 
     async def read_history(
@@ -474,25 +336,22 @@ class BoardOperations:
         return await self._caller.call(
             "board.read_history",
             {"session_id": session_id, "key": key, **given(versions=versions, life=life, branch=branch)},
-            History,
         )
 
     async def snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotInfo:
         """Freeze the whole board under a name, to look back at or return to."""
         return await self._caller.call(
-            "board.snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}, SnapshotInfo
+            "board.snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
         )
 
     async def list_snapshots(self, session_id: str, *, branch: str | None = None) -> Snapshots:
         """List the board's snapshots."""
-        return await self._caller.call(
-            "board.list_snapshots", {"session_id": session_id, **given(branch=branch)}, Snapshots
-        )
+        return await self._caller.call("board.list_snapshots", {"session_id": session_id, **given(branch=branch)})
 
     async def read_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRead:
         """Read the board as it was when a snapshot was taken."""
         return await self._caller.call(
-            "board.read_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}, SnapshotRead
+            "board.read_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
         )
 
     async def compare_snapshots(
@@ -502,7 +361,6 @@ class BoardOperations:
         return await self._caller.call(
             "board.compare_snapshots",
             {"session_id": session_id, "from_label": from_label, **given(to_label=to_label, branch=branch)},
-            Comparison,
         )
 
     async def restore_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRestored:
@@ -511,9 +369,7 @@ class BoardOperations:
         Nothing is rewritten: the way back is recorded as new versions, and what the board held before gets a snapshot.
         """
         return await self._caller.call(
-            "board.restore_snapshot",
-            {"session_id": session_id, "label": label, **given(branch=branch)},
-            SnapshotRestored,
+            "board.restore_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
         )
 
     async def guidance(
@@ -525,7 +381,7 @@ class BoardOperations:
     ) -> Guidance:
         """Get the text that tells an agent how to use the board, ready for its system prompt."""
         return await self._caller.call(
-            "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}, Guidance
+            "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}
         )
 
     async def hygiene(
@@ -540,7 +396,6 @@ class BoardOperations:
                 "unread_hours": unread_hours,
                 **given(branch=branch),
             },
-            Hygiene,
         )
 
 
@@ -588,7 +443,6 @@ class BundleOperations:
                     history=history,
                 ),
             },
-            ContextExported,
         )
 
     async def import_(
@@ -603,7 +457,6 @@ class BundleOperations:
         return await self._caller.call(
             "bundle.import",
             {"bundle": bundle, "dry_run": dry_run, **given(expected_digest=expected_digest, session_id=session_id)},
-            ContextImported,
         )
 
 
@@ -646,7 +499,6 @@ class ContextOperations:
                     branch=branch,
                 ),
             },
-            ContextPushed,
         )
 
     async def pull(self, session_id: str, *, agent_id: str | None = None, branch: str | None = None) -> ContextPulled:
@@ -656,7 +508,7 @@ class ContextOperations:
         until you pull again.
         """
         return await self._caller.call(
-            "context.pull", {"session_id": session_id, **given(agent_id=agent_id, branch=branch)}, ContextPulled
+            "context.pull", {"session_id": session_id, **given(agent_id=agent_id, branch=branch)}
         )
 
     async def read(
@@ -681,16 +533,13 @@ class ContextOperations:
                 "limit": limit,
                 **given(memory_type=memory_type, key=key, workflow_id=workflow_id, cursor=cursor),
             },
-            ContextRead,
         )
 
     async def status(
         self, *, session_id: str | None = None, agent_id: str | None = None, branch: str | None = None
     ) -> ContextStatus:
         """See which version your context is at, and which one a session of yours holds."""
-        return await self._caller.call(
-            "context.status", given(session_id=session_id, agent_id=agent_id, branch=branch), ContextStatus
-        )
+        return await self._caller.call("context.status", given(session_id=session_id, agent_id=agent_id, branch=branch))
 
     async def copy(
         self,
@@ -717,7 +566,6 @@ class ContextOperations:
                 "memory_types": memory_types,
                 **given(reason=reason, step=step),
             },
-            ContextCopied,
         )
 
 
@@ -731,11 +579,11 @@ class ConventionsOperations:
 
     async def define(self, name: str, groups: Sequence[ConventionGroup | Mapping[str, Any]]) -> ConventionsDefined:
         """Define the keys a domain's agents agree on; sessions name them in their config."""
-        return await self._caller.call("conventions.define", {"name": name, "groups": groups}, ConventionsDefined)
+        return await self._caller.call("conventions.define", {"name": name, "groups": groups})
 
     async def list(self) -> ConventionNames:
         """List the key conventions that sessions can name."""
-        return await self._caller.call("conventions.list", {}, ConventionNames)
+        return await self._caller.call("conventions.list", {})
 
 
 class EventsOperations:
@@ -772,7 +620,6 @@ class EventsOperations:
                 "format": format,
                 **given(session_id=session_id, after=after),
             },
-            Events,
         )
 
 
@@ -789,9 +636,7 @@ class HistoryOperations:
     ) -> Log:
         """See what was done to a line, newest first: who, when, why and to which keys."""
         return await self._caller.call(
-            "history.log",
-            {"context_id": context_id, "limit": limit, **given(key=key, before_version=before_version)},
-            Log,
+            "history.log", {"context_id": context_id, "limit": limit, **given(key=key, before_version=before_version)}
         )
 
     async def show(
@@ -799,9 +644,7 @@ class HistoryOperations:
     ) -> CommitShown:
         """Look at one commit: what it changed, and what it followed."""
         return await self._caller.call(
-            "history.show",
-            {"context_id": context_id, "version": version, "limit": limit, **given(cursor=cursor)},
-            CommitShown,
+            "history.show", {"context_id": context_id, "version": version, "limit": limit, **given(cursor=cursor)}
         )
 
     async def read(
@@ -820,7 +663,6 @@ class HistoryOperations:
         return await self._caller.call(
             "history.read",
             {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
-            LineState,
         )
 
     async def blame(
@@ -836,7 +678,6 @@ class HistoryOperations:
         return await self._caller.call(
             "history.blame",
             {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
-            Blamed,
         )
 
     async def diff(
@@ -858,12 +699,11 @@ class HistoryOperations:
                 "text": text,
                 **given(other_context_id=other_context_id),
             },
-            Differences,
         )
 
     async def verify(self, context_id: str, *, deep: bool = False) -> Verified:
         """Recompute every hash of a line, to know that nothing was altered since it was written."""
-        return await self._caller.call("history.verify", {"context_id": context_id, "deep": deep}, Verified)
+        return await self._caller.call("history.verify", {"context_id": context_id, "deep": deep})
 
     async def bisect(
         self, context_id: str, key: str, contains: str, *, from_version: str | int = "0", to_version: str | int = "head"
@@ -882,33 +722,28 @@ class HistoryOperations:
                 "from_version": from_version,
                 "to_version": to_version,
             },
-            Bisected,
         )
 
     async def snapshot(self, context_id: str, label: str) -> SnapshotTaken:
         """Give the present state of a line a name, to compare with or to return to. Needs clearance 3."""
-        return await self._caller.call("history.snapshot", {"context_id": context_id, "label": label}, SnapshotTaken)
+        return await self._caller.call("history.snapshot", {"context_id": context_id, "label": label})
 
     async def delete_snapshot(self, context_id: str, label: str) -> SnapshotDeleted:
         """Forget the name of a state, so that retention may remove what nothing else needs. Needs clearance 3."""
-        return await self._caller.call(
-            "history.delete_snapshot", {"context_id": context_id, "label": label}, SnapshotDeleted
-        )
+        return await self._caller.call("history.delete_snapshot", {"context_id": context_id, "label": label})
 
     async def snapshots(
         self, *, context_id: str | None = None, agent_id: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> SnapshotList:
         """List the snapshots of every line you may see, newest first: one index of all checkpoints."""
         return await self._caller.call(
-            "history.snapshots",
-            {"limit": limit, **given(context_id=context_id, agent_id=agent_id, cursor=cursor)},
-            SnapshotList,
+            "history.snapshots", {"limit": limit, **given(context_id=context_id, agent_id=agent_id, cursor=cursor)}
         )
 
     async def line_snapshots(self, context_id: str, *, cursor: str | None = None, limit: int = 50) -> SnapshotList:
         """List the snapshots of one line, newest first."""
         return await self._caller.call(
-            "history.line_snapshots", {"context_id": context_id, "limit": limit, **given(cursor=cursor)}, SnapshotList
+            "history.line_snapshots", {"context_id": context_id, "limit": limit, **given(cursor=cursor)}
         )
 
     async def rollback(
@@ -921,27 +756,26 @@ class HistoryOperations:
         return await self._caller.call(
             "history.rollback",
             {"context_id": context_id, "target_version": target_version, **given(reason=reason, step=step)},
-            RolledBack,
         )
 
     async def branch(self, context_id: str, branch: str, *, from_version: str | int = "head") -> BranchInfo:
         """Start a branch from any version of a line, to try something without touching the line itself."""
         return await self._caller.call(
-            "history.branch", {"context_id": context_id, "branch": branch, "from_version": from_version}, BranchInfo
+            "history.branch", {"context_id": context_id, "branch": branch, "from_version": from_version}
         )
 
     async def branches(self, context_id: str) -> Branches:
         """List the branches of a line, and the branches of those."""
-        return await self._caller.call("history.branches", {"context_id": context_id}, Branches)
+        return await self._caller.call("history.branches", {"context_id": context_id})
 
     async def switch(self, context_id: str, *, branch: str | None = None) -> Switched:
         """Work on another branch from now on. Only your own calls are meant, and those that name a branch are not."""
-        return await self._caller.call("history.switch", {"context_id": context_id, **given(branch=branch)}, Switched)
+        return await self._caller.call("history.switch", {"context_id": context_id, **given(branch=branch)})
 
     async def delete_branch(self, context_id: str, branch: str, *, force: bool = False) -> BranchDeleted:
         """Remove a branch for good. What was merged stays where it was merged to."""
         return await self._caller.call(
-            "history.delete_branch", {"context_id": context_id, "branch": branch, "force": force}, BranchDeleted
+            "history.delete_branch", {"context_id": context_id, "branch": branch, "force": force}
         )
 
     async def merge(
@@ -954,7 +788,6 @@ class HistoryOperations:
         return await self._caller.call(
             "history.merge",
             {"context_id": context_id, "from_context_id": from_context_id, **given(reason=reason, step=step)},
-            Merged,
         )
 
     async def reviews(
@@ -967,12 +800,12 @@ class HistoryOperations:
     ) -> Reviews:
         """List merges that wait for a human, or were decided by one, with what each side says."""
         return await self._caller.call(
-            "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}, Reviews
+            "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}
         )
 
     async def review(self, review_id: str) -> ReviewInfo:
         """Look at one merge that waits for a human, or was decided by one, with what each side says."""
-        return await self._caller.call("history.review", {"review_id": review_id}, ReviewInfo)
+        return await self._caller.call("history.review", {"review_id": review_id})
 
     async def resolve(
         self,
@@ -983,14 +816,12 @@ class HistoryOperations:
     ) -> ReviewResolved:
         """Decide a merge, key by key. Only a human can, and only about what both sides say now."""
         return await self._caller.call(
-            "history.resolve",
-            {"review_id": review_id, "resolutions": resolutions, **given(reason=reason)},
-            ReviewResolved,
+            "history.resolve", {"review_id": review_id, "resolutions": resolutions, **given(reason=reason)}
         )
 
     async def abandon(self, review_id: str) -> ReviewAbandoned:
         """Give up a merge that waits for a decision. Both lines stay as they are."""
-        return await self._caller.call("history.abandon", {"review_id": review_id}, ReviewAbandoned)
+        return await self._caller.call("history.abandon", {"review_id": review_id})
 
     async def set_retention(
         self,
@@ -1004,28 +835,27 @@ class HistoryOperations:
         return await self._caller.call(
             "history.set_retention",
             {"subject": subject, **given(days=days, versions=versions, snapshot_from=snapshot_from)},
-            RetentionRule,
         )
 
     async def clear_retention(self, subject: str) -> RetentionCleared:
         """Take back a rule, so that a line follows its sort again, and a sort of lines what holds without a rule."""
-        return await self._caller.call("history.clear_retention", {"subject": subject}, RetentionCleared)
+        return await self._caller.call("history.clear_retention", {"subject": subject})
 
     async def retention(self) -> RetentionRuleList:
         """See how long old values are kept."""
-        return await self._caller.call("history.retention", {}, RetentionRuleList)
+        return await self._caller.call("history.retention", {})
 
     async def prune(self, *, context_id: str | None = None) -> HistoryPruned:
         """Remove old values whose time is over now, instead of waiting for the daily run.
 
         What a snapshot, a branch or a session needs is never removed, and that a value existed stays on record.
         """
-        return await self._caller.call("history.prune", given(context_id=context_id), HistoryPruned)
+        return await self._caller.call("history.prune", given(context_id=context_id))
 
     async def prunings(self, *, context_id: str | None = None, cursor: str | None = None, limit: int = 50) -> Prunings:
         """See what retention has removed, newest first."""
         return await self._caller.call(
-            "history.prunings", {"limit": limit, **given(context_id=context_id, cursor=cursor)}, Prunings
+            "history.prunings", {"limit": limit, **given(context_id=context_id, cursor=cursor)}
         )
 
 
@@ -1039,24 +869,22 @@ class KeyOperations:
 
     async def create(self, agent_id: str, *, expires_in: int | None = None) -> ApiKeyCreated:
         """Create another API key for a principal. It is shown only once."""
-        return await self._caller.call(
-            "key.create", {"agent_id": agent_id, **given(expires_in=expires_in)}, ApiKeyCreated
-        )
+        return await self._caller.call("key.create", {"agent_id": agent_id, **given(expires_in=expires_in)})
 
     async def list(self, agent_id: str) -> ApiKeyList:
         """List a principal's API keys, without their secrets."""
-        return await self._caller.call("key.list", {"agent_id": agent_id}, ApiKeyList)
+        return await self._caller.call("key.list", {"agent_id": agent_id})
 
     async def rotate(self, key_id: str) -> ApiKeyCreated:
         """Replace an API key. The new one is shown only once; the old one and its tokens are revoked at once.
 
         You may rotate your own keys and, as an admin, those of principals that you may edit.
         """
-        return await self._caller.call("key.rotate", {"key_id": key_id}, ApiKeyCreated)
+        return await self._caller.call("key.rotate", {"key_id": key_id})
 
     async def revoke(self, key_id: str) -> Success:
         """Revoke an API key, and every token issued for it, at once."""
-        return await self._caller.call("key.revoke", {"key_id": key_id}, Success)
+        return await self._caller.call("key.revoke", {"key_id": key_id})
 
 
 class KnowledgeOperations:
@@ -1075,7 +903,7 @@ class KnowledgeOperations:
         clearance: int = 1,
         agents: Sequence[str] = ("*",),
         writers: Sequence[str] = ("*",),
-        chunking: ChunkingOptions | Mapping[str, Any] = ChunkingOptions(chunk_tokens=512, overlap_tokens=64),
+        chunking: ChunkingOptions | Mapping[str, Any] | None = None,
         importance: float = 0.5,
     ) -> DomainInfo:
         """Make a domain of knowledge: documents that are searched together, by those who may look into it.
@@ -1090,19 +918,18 @@ class KnowledgeOperations:
                 "clearance": clearance,
                 "agents": agents,
                 "writers": writers,
-                "chunking": chunking,
                 "importance": importance,
+                **given(chunking=chunking),
             },
-            DomainInfo,
         )
 
     async def list_domains(self) -> DomainList:
         """List the domains you may look into, with what they hold and how much of it can be found already."""
-        return await self._caller.call("knowledge.list_domains", {}, DomainList)
+        return await self._caller.call("knowledge.list_domains", {})
 
     async def show_domain(self, domain: str) -> DomainInfo:
         """Show a domain: what it is about, who may look into it, and how much of it can be found already."""
-        return await self._caller.call("knowledge.show_domain", {"domain": domain}, DomainInfo)
+        return await self._caller.call("knowledge.show_domain", {"domain": domain})
 
     async def update_domain(
         self,
@@ -1133,12 +960,11 @@ class KnowledgeOperations:
                     importance=importance,
                 ),
             },
-            DomainInfo,
         )
 
     async def delete_domain(self, domain: str) -> DomainDeleted:
         """Delete a domain for good, with its documents and everything that searches find of them."""
-        return await self._caller.call("knowledge.delete_domain", {"domain": domain}, DomainDeleted)
+        return await self._caller.call("knowledge.delete_domain", {"domain": domain})
 
     async def add_document(
         self,
@@ -1174,14 +1000,11 @@ class KnowledgeOperations:
                     timestamp=timestamp,
                 ),
             },
-            DocumentPut,
         )
 
     async def add_documents(self, domain: str, documents: Sequence[NewDocument | Mapping[str, Any]]) -> DocumentsPut:
         """Put many small documents into a domain at once: all of them, or none if one cannot be taken."""
-        return await self._caller.call(
-            "knowledge.add_documents", {"domain": domain, "documents": documents}, DocumentsPut
-        )
+        return await self._caller.call("knowledge.add_documents", {"domain": domain, "documents": documents})
 
     async def list_documents(
         self,
@@ -1193,16 +1016,12 @@ class KnowledgeOperations:
     ) -> DocumentList:
         """List the documents of a domain, by name, with how far each is on its way to search."""
         return await self._caller.call(
-            "knowledge.list_documents",
-            {"domain": domain, "limit": limit, **given(state=state, cursor=cursor)},
-            DocumentList,
+            "knowledge.list_documents", {"domain": domain, "limit": limit, **given(state=state, cursor=cursor)}
         )
 
     async def get_document(self, domain: str, document_id: str) -> DocumentInfo:
         """Show a document: its state, versions and chunks, and why it could not be indexed if so."""
-        return await self._caller.call(
-            "knowledge.get_document", {"domain": domain, "document_id": document_id}, DocumentInfo
-        )
+        return await self._caller.call("knowledge.get_document", {"domain": domain, "document_id": document_id})
 
     async def read_document(
         self, domain: str, document_id: str, *, start: int = 0, end: int | None = None, version: int | None = None
@@ -1211,32 +1030,29 @@ class KnowledgeOperations:
         return await self._caller.call(
             "knowledge.read_document",
             {"domain": domain, "document_id": document_id, "start": start, **given(end=end, version=version)},
-            DocumentText,
         )
 
     async def delete_document(self, domain: str, document_id: str) -> DocumentDeleted:
         """Delete a document. Searches no longer find it from this moment on."""
-        return await self._caller.call(
-            "knowledge.delete_document", {"domain": domain, "document_id": document_id}, DocumentDeleted
-        )
+        return await self._caller.call("knowledge.delete_document", {"domain": domain, "document_id": document_id})
 
     async def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
         """Have every document of a domain read, cut and indexed anew, a few at a time; searches find it all meanwhile.
 
         It goes on by itself, and show_domain tells how far it is. What is the same as before is not embedded again.
         """
-        return await self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh}, DomainInfo)
+        return await self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh})
 
     async def reindex_all(self, *, afresh: bool = False) -> ReindexingShown:
         """Have everything that searches find indexed anew: documents, messages, boards and memories.
 
         It goes on by itself, a few at a time, and show_reindexing tells how far it is; searches find it all meanwhile.
         """
-        return await self._caller.call("knowledge.reindex_all", {"afresh": afresh}, ReindexingShown)
+        return await self._caller.call("knowledge.reindex_all", {"afresh": afresh})
 
     async def show_reindexing(self) -> ReindexingShown:
         """Show what is being indexed anew, and how much of it is left."""
-        return await self._caller.call("knowledge.show_reindexing", {}, ReindexingShown)
+        return await self._caller.call("knowledge.show_reindexing", {})
 
     async def embed(
         self,
@@ -1248,7 +1064,7 @@ class KnowledgeOperations:
     ) -> TextsEmbedded:
         """Turn texts into vectors, near each other where they mean alike; by the model that searches use."""
         return await self._caller.call(
-            "knowledge.embed", {"purpose": purpose, **given(text=text, texts=texts, model=model)}, TextsEmbedded
+            "knowledge.embed", {"purpose": purpose, **given(text=text, texts=texts, model=model)}
         )
 
     async def add_source(
@@ -1277,12 +1093,11 @@ class KnowledgeOperations:
                 "watch": watch,
                 **given(folder=folder, url=url, every_seconds=every_seconds, secret=secret),
             },
-            SourceAdded,
         )
 
     async def list_sources(self, domain: str) -> SourceList:
         """List where a domain takes its documents from, with how the last look at each went."""
-        return await self._caller.call("knowledge.list_sources", {"domain": domain}, SourceList)
+        return await self._caller.call("knowledge.list_sources", {"domain": domain})
 
     async def update_source(
         self,
@@ -1303,43 +1118,42 @@ class KnowledgeOperations:
                 "source_id": source_id,
                 **given(enabled=enabled, include=include, exclude=exclude, every_seconds=every_seconds, watch=watch),
             },
-            SourceInfo,
         )
 
     async def remove_source(self, domain: str, source_id: str, *, documents: bool = False) -> SourceRemoved:
         """Stop taking documents from a source; those that came from it stay, unless you say otherwise."""
         return await self._caller.call(
-            "knowledge.remove_source", {"domain": domain, "source_id": source_id, "documents": documents}, SourceRemoved
+            "knowledge.remove_source", {"domain": domain, "source_id": source_id, "documents": documents}
         )
 
     async def sync_source(self, domain: str, source_id: str, *, anew: bool = False) -> SourceAsked:
         """Have a source looked at now, whatever its schedule says: only what has changed is read and indexed again."""
         return await self._caller.call(
-            "knowledge.sync_source", {"domain": domain, "source_id": source_id, "anew": anew}, SourceAsked
+            "knowledge.sync_source", {"domain": domain, "source_id": source_id, "anew": anew}
         )
 
     async def list_models(self) -> ModelList:
         """List the embedding models that you may use, and which one searches use."""
-        return await self._caller.call("knowledge.list_models", {}, ModelList)
+        return await self._caller.call("knowledge.list_models", {})
 
     async def allow_models(self, models: Sequence[str]) -> ModelList:
         """Restrict which embedding models the tenant may use; an empty list lifts the restriction."""
-        return await self._caller.call("knowledge.allow_models", {"models": models}, ModelList)
+        return await self._caller.call("knowledge.allow_models", {"models": models})
 
     async def start_model_migration(self, model: str) -> ModelMigrationInfo:
         """Migrate searches to another embedding model: both are kept until the new one is on par.
 
         Then searches switch and the old vectors are deleted. Otherwise the migration is refused and nothing changes.
         """
-        return await self._caller.call("knowledge.start_model_migration", {"model": model}, ModelMigrationInfo)
+        return await self._caller.call("knowledge.start_model_migration", {"model": model})
 
     async def show_model_migration(self) -> ModelMigrationInfo:
         """Show the progress of the latest model migration, and how the two models compare."""
-        return await self._caller.call("knowledge.show_model_migration", {}, ModelMigrationInfo)
+        return await self._caller.call("knowledge.show_model_migration", {})
 
     async def cancel_model_migration(self) -> ModelMigrationInfo:
         """Cancel the model migration: searches keep their model, vectors of the other are deleted."""
-        return await self._caller.call("knowledge.cancel_model_migration", {}, ModelMigrationInfo)
+        return await self._caller.call("knowledge.cancel_model_migration", {})
 
 
 class MemoryOperations:
@@ -1373,39 +1187,36 @@ class MemoryOperations:
                 "overwrite": overwrite,
                 **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
             },
-            MemorySet,
         )
 
     async def get(self, key: str, *, session_id: str | None = None) -> MemoryFound:
         """Recall something you remembered."""
-        return await self._caller.call("memory.get", {"key": key, **given(session_id=session_id)}, MemoryFound)
+        return await self._caller.call("memory.get", {"key": key, **given(session_id=session_id)})
 
     async def list(
         self, *, session_id: str | None = None, prefix: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> MemoryListed:
         """See what you remember, with sizes but without values."""
         return await self._caller.call(
-            "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}, MemoryListed
+            "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}
         )
 
     async def delete(self, key: str, *, session_id: str | None = None, if_version: int | None = None) -> MemoryDeleted:
         """Forget something you remembered."""
         return await self._caller.call(
-            "memory.delete", {"key": key, **given(session_id=session_id, if_version=if_version)}, MemoryDeleted
+            "memory.delete", {"key": key, **given(session_id=session_id, if_version=if_version)}
         )
 
     async def overview(self, agent_id: str) -> MemoryOverview:
         """See all of your own memory at once, values included, with what it adds up to."""
-        return await self._caller.call("memory.overview", {"agent_id": agent_id}, MemoryOverview)
+        return await self._caller.call("memory.overview", {"agent_id": agent_id})
 
     async def inspect(self, agent_id: str, *, limit: int = 50, cursor: str | None = None) -> MemoryInspected:
         """Look into an agent's private memory, values included, a page at a time.
 
         For admins only; every use is written to the audit log.
         """
-        return await self._caller.call(
-            "memory.inspect", {"agent_id": agent_id, "limit": limit, **given(cursor=cursor)}, MemoryInspected
-        )
+        return await self._caller.call("memory.inspect", {"agent_id": agent_id, "limit": limit, **given(cursor=cursor)})
 
 
 class MessageOperations:
@@ -1442,7 +1253,6 @@ class MessageOperations:
                 "category": category,
                 **given(metadata=metadata, parent_message_id=parent_message_id, recipient_id=recipient_id),
             },
-            MessageAdded,
         )
 
     async def list(
@@ -1468,7 +1278,6 @@ class MessageOperations:
                 "after_id": after_id,
                 **given(visibility_filter=visibility_filter),
             },
-            Messages,
         )
 
     async def set_visibility(
@@ -1476,16 +1285,12 @@ class MessageOperations:
     ) -> VisibilityChanged:
         """Change the visibility of a message, such as one that should not be public. For admins; audited."""
         return await self._caller.call(
-            "message.set_visibility",
-            {"session_id": session_id, "message_id": message_id, "visibility": visibility},
-            VisibilityChanged,
+            "message.set_visibility", {"session_id": session_id, "message_id": message_id, "visibility": visibility}
         )
 
     async def inspect(self, session_id: str, *, limit: int = 50, offset: int = 0) -> Messages:
         """Read every message of a session, whatever its visibility. For admins; every use is audited."""
-        return await self._caller.call(
-            "message.inspect", {"session_id": session_id, "limit": limit, "offset": offset}, Messages
-        )
+        return await self._caller.call("message.inspect", {"session_id": session_id, "limit": limit, "offset": offset})
 
 
 class MissingOperations:
@@ -1522,7 +1327,6 @@ class MissingOperations:
                 "blocked_actions": blocked_actions,
                 **given(scope=scope, needed_for=needed_for, missing_id=missing_id),
             },
-            MissingReported,
         )
 
     async def list(
@@ -1544,7 +1348,6 @@ class MissingOperations:
                 "limit": limit,
                 **given(session_id=session_id, task_id=task_id, after=after),
             },
-            MissingListed,
         )
 
     async def resolve(
@@ -1567,7 +1370,6 @@ class MissingOperations:
                 "resolution_refs": resolution_refs,
                 **given(answer=answer, session_id=session_id),
             },
-            MissingResolved,
         )
 
     async def request(
@@ -1595,7 +1397,6 @@ class MissingOperations:
                     agent_id=agent_id, tool=tool, requested_from=requested_from, detail=detail, session_id=session_id
                 ),
             },
-            MissingRequested,
         )
 
 
@@ -1613,7 +1414,7 @@ class PerformanceOperations:
         Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
         your tenant only. A figure that cannot be measured is null.
         """
-        return await self._caller.call("performance.read", {}, Performance)
+        return await self._caller.call("performance.read", {})
 
 
 class PolicyOperations:
@@ -1629,15 +1430,15 @@ class PolicyOperations:
 
         A policy named default holds wherever no policy is named; from then on only admins may name a built-in one.
         """
-        return await self._caller.call("policy.set", {"name": name, "definition": definition}, PolicyInfo)
+        return await self._caller.call("policy.set", {"name": name, "definition": definition})
 
     async def list(self) -> PolicyList:
         """See the export policies that you may use, and which one holds where none is named."""
-        return await self._caller.call("policy.list", {}, PolicyList)
+        return await self._caller.call("policy.list", {})
 
     async def delete(self, name: str) -> PolicyDeleted:
         """Remove an export policy. Exports that were made by it still name it, with the digest of what it said."""
-        return await self._caller.call("policy.delete", {"name": name}, PolicyDeleted)
+        return await self._caller.call("policy.delete", {"name": name})
 
 
 class RecordsOperations:
@@ -1661,7 +1462,7 @@ class RecordsOperations:
         subscribers.
         """
         return await self._caller.call(
-            "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}, RecordsAdded
+            "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}
         )
 
     async def set_lifecycle(
@@ -1679,9 +1480,7 @@ class RecordsOperations:
         redacted, expired or archived.
         """
         return await self._caller.call(
-            "records.set_lifecycle",
-            {"record_id": record_id, "lifecycle": lifecycle, **given(session_id=session_id)},
-            LifecycleSet,
+            "records.set_lifecycle", {"record_id": record_id, "lifecycle": lifecycle, **given(session_id=session_id)}
         )
 
     async def list(
@@ -1737,7 +1536,6 @@ class RecordsOperations:
                     after=after,
                 ),
             },
-            Records,
         )
 
     async def show(
@@ -1770,7 +1568,6 @@ class RecordsOperations:
         return await self._caller.call(
             "records.show",
             {"record_id": record_id, "with_content": with_content, **given(type=type, session_id=session_id)},
-            RecordShown,
         )
 
     async def redact(
@@ -1797,7 +1594,6 @@ class RecordsOperations:
                 "reason": reason,
                 **given(method=method, replacement=replacement, session_id=session_id),
             },
-            ItemRedacted,
         )
 
     async def resolve(
@@ -1822,7 +1618,6 @@ class RecordsOperations:
                 media_type=media_type,
                 session_id=session_id,
             ),
-            SourceResolved,
         )
 
     async def schema(
@@ -1844,7 +1639,7 @@ class RecordsOperations:
         ],
     ) -> RecordSchema:
         """Return the JSON Schema of a record type and the path at which this server publishes it."""
-        return await self._caller.call("records.schema", {"type": type}, RecordSchema)
+        return await self._caller.call("records.schema", {"type": type})
 
 
 class SearchOperations:
@@ -1902,7 +1697,6 @@ class SearchOperations:
                     floor=floor,
                 ),
             },
-            EverythingFound,
         )
 
     async def get_context(
@@ -1952,7 +1746,6 @@ class SearchOperations:
                     chunk_id=chunk_id,
                 ),
             },
-            ContextGathered,
         )
 
     async def find_similar(
@@ -1990,7 +1783,6 @@ class SearchOperations:
                     text=text,
                 ),
             },
-            SimilarFound,
         )
 
     async def context(
@@ -2020,15 +1812,12 @@ class SearchOperations:
                 "search_scope": search_scope,
                 "record": record,
             },
-            SearchResults,
         )
 
     async def by_sender(self, session_id: str, sender: str, *, limit: int = 20, offset: int = 0) -> MessagesBySender:
         """Find what one sender said in a session, newest first, as far as it is meant for you."""
         return await self._caller.call(
-            "search.by_sender",
-            {"session_id": session_id, "sender": sender, "limit": limit, "offset": offset},
-            MessagesBySender,
+            "search.by_sender", {"session_id": session_id, "sender": sender, "limit": limit, "offset": offset}
         )
 
     async def by_timerange(
@@ -2044,7 +1833,6 @@ class SearchOperations:
                 "limit": limit,
                 "offset": offset,
             },
-            MessagesByTime,
         )
 
 
@@ -2069,41 +1857,37 @@ class SessionOperations:
         It lasts until it is archived or deleted, across days, conversations and restarts.
         """
         return await self._caller.call(
-            "session.create",
-            {"purpose": purpose, **given(metadata=metadata, session_id=session_id, config=config)},
-            SessionCreated,
+            "session.create", {"purpose": purpose, **given(metadata=metadata, session_id=session_id, config=config)}
         )
 
     async def list(self, *, limit: int = 50, cursor: str | None = None, include_archived: bool = False) -> SessionList:
         """List the sessions you participate in, newest first."""
         return await self._caller.call(
-            "session.list", {"limit": limit, "include_archived": include_archived, **given(cursor=cursor)}, SessionList
+            "session.list", {"limit": limit, "include_archived": include_archived, **given(cursor=cursor)}
         )
 
     async def archive(self, session_id: str) -> SessionArchivedAt:
         """Make a session read-only and keep it for reading and audit."""
-        return await self._caller.call("session.archive", {"session_id": session_id}, SessionArchivedAt)
+        return await self._caller.call("session.archive", {"session_id": session_id})
 
     async def delete(self, session_id: str) -> SessionDeleted:
         """Delete a session permanently, with its board, messages and session memory. The audit log keeps an entry."""
-        return await self._caller.call("session.delete", {"session_id": session_id}, SessionDeleted)
+        return await self._caller.call("session.delete", {"session_id": session_id})
 
     async def get(self, session_id: str) -> SessionFound:
         """Get a session: purpose, state, settings and latest messages."""
-        return await self._caller.call("session.get", {"session_id": session_id}, SessionFound)
+        return await self._caller.call("session.get", {"session_id": session_id})
 
     async def overview(self, session_id: str) -> SessionOverview:
         """Get an overview of a session: state, latest messages, figures."""
-        return await self._caller.call("session.overview", {"session_id": session_id}, SessionOverview)
+        return await self._caller.call("session.overview", {"session_id": session_id})
 
     async def inspect(self, session_id: str, *, branch: str | None = None) -> Inspection:
         """Look at everything a session's board holds, values included, and check that its history is intact.
 
         For admins only; every use is written to the audit log.
         """
-        return await self._caller.call(
-            "session.inspect", {"session_id": session_id, **given(branch=branch)}, Inspection
-        )
+        return await self._caller.call("session.inspect", {"session_id": session_id, **given(branch=branch)})
 
 
 class SigningKeyOperations:
@@ -2119,7 +1903,7 @@ class SigningKeyOperations:
 
         This affects the whole tenant, so it needs clearance 5.
         """
-        return await self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing}, Success)
+        return await self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing})
 
 
 class TokenOperations:
@@ -2150,7 +1934,6 @@ class TokenOperations:
                 "api_key": api_key,
                 "requested_permissions": requested_permissions,
             },
-            TokenIssued,
         )
 
     async def refresh(self) -> TokenIssued:
@@ -2158,11 +1941,11 @@ class TokenOperations:
 
         A token can be refreshed for a day (by default); after that, authenticate with the API key again.
         """
-        return await self._caller.call("token.refresh", {}, TokenIssued)
+        return await self._caller.call("token.refresh", {})
 
     async def revoke(self, *, token_id: str | None = None) -> Success:
         """Revoke a token at once: your own or, as an admin, that of a principal you may edit."""
-        return await self._caller.call("token.revoke", given(token_id=token_id), Success)
+        return await self._caller.call("token.revoke", given(token_id=token_id))
 
 
 class WebhookOperations:
@@ -2190,33 +1973,30 @@ class WebhookOperations:
         return await self._caller.call(
             "webhook.create",
             {"url": url, "types": types, "description": description, **given(session_id=session_id, secret=secret)},
-            WebhookCreated,
         )
 
     async def list(self) -> WebhookList:
         """List the webhooks with their delivery counts, without their secrets."""
-        return await self._caller.call("webhook.list", {}, WebhookList)
+        return await self._caller.call("webhook.list", {})
 
     async def update(self, webhook_id: str, *, enabled: bool) -> WebhookInfo:
         """Disable a webhook, or enable it: it resumes where it stopped, with every event since then."""
-        return await self._caller.call("webhook.update", {"webhook_id": webhook_id, "enabled": enabled}, WebhookInfo)
+        return await self._caller.call("webhook.update", {"webhook_id": webhook_id, "enabled": enabled})
 
     async def delete(self, webhook_id: str) -> WebhookDeleted:
         """Delete a webhook and its pending deliveries."""
-        return await self._caller.call("webhook.delete", {"webhook_id": webhook_id}, WebhookDeleted)
+        return await self._caller.call("webhook.delete", {"webhook_id": webhook_id})
 
     async def test(self, webhook_id: str) -> WebhookTested:
         """Send an event of type weft.webhook.test now and return the receiver's answer."""
-        return await self._caller.call("webhook.test", {"webhook_id": webhook_id}, WebhookTested)
+        return await self._caller.call("webhook.test", {"webhook_id": webhook_id})
 
     async def deliveries(
         self, webhook_id: str, *, state: Literal["pending", "dead"] | None = None, after: int = 0, limit: int = 100
     ) -> DeliveryList:
         """List a webhook's pending deliveries and dead letters, with the result of the last attempt."""
         return await self._caller.call(
-            "webhook.deliveries",
-            {"webhook_id": webhook_id, "after": after, "limit": limit, **given(state=state)},
-            DeliveryList,
+            "webhook.deliveries", {"webhook_id": webhook_id, "after": after, "limit": limit, **given(state=state)}
         )
 
     async def replay(
@@ -2227,9 +2007,7 @@ class WebhookOperations:
         The webhook-id of an event stays the same, so receivers can deduplicate.
         """
         return await self._caller.call(
-            "webhook.replay",
-            {"webhook_id": webhook_id, "seqs": seqs, "dead": dead, **given(from_seq=from_seq)},
-            WebhookReplayed,
+            "webhook.replay", {"webhook_id": webhook_id, "seqs": seqs, "dead": dead, **given(from_seq=from_seq)}
         )
 
 

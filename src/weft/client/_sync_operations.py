@@ -1,112 +1,122 @@
 # Written by scripts/generate.py from the operation registry; change the operations instead.
-"""Every operation as a typed method that blocks."""
+# mypy: disable-error-code="no-any-return"
+"""Blocking method for each operation."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING
 
-from weft.capabilities.access.audit import AuditLog
-from weft.capabilities.access.operations import (
-    AgentCreated,
-    AgentInfo,
-    AgentList,
-    ApiKeyCreated,
-    ApiKeyList,
-    Success,
-    TokenIssued,
-)
-from weft.capabilities.agent_context.copy_context import ContextCopied
-from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
-from weft.capabilities.agent_context.pull import ContextPulled, ContextRead
-from weft.capabilities.agent_context.push import ContextPushed, Forgotten, Knowledge
-from weft.capabilities.agent_context.status import ContextStatus
-from weft.capabilities.board.admin_view import Inspection
-from weft.capabilities.board.check import Hygiene
-from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
-from weft.capabilities.board.operations import (
-    Comparison,
-    EntriesRead,
-    EntryDeleted,
-    EntryRead,
-    EntryWritten,
-    History,
-    Keys,
-    SnapshotInfo,
-    SnapshotRead,
-    SnapshotRestored,
-    Snapshots,
-)
-from weft.capabilities.events.operations import Events
-from weft.capabilities.events.webhooks.operations import (
-    DeliveryList,
-    WebhookCreated,
-    WebhookDeleted,
-    WebhookInfo,
-    WebhookList,
-    WebhookReplayed,
-    WebhookTested,
-)
-from weft.capabilities.guidance.operations import UsageGuidance
-from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
-from weft.capabilities.history.diff import Differences
-from weft.capabilities.history.log import Blamed, CommitShown, LineState, Log
-from weft.capabilities.history.merge_operations import Merged
-from weft.capabilities.history.merge_reviews import (
-    ConflictResolution,
-    ReviewAbandoned,
-    ReviewInfo,
-    ReviewResolved,
-    Reviews,
-)
-from weft.capabilities.history.retention import (
-    HistoryPruned,
-    Prunings,
-    RetentionCleared,
-    RetentionRule,
-    RetentionRuleList,
-)
-from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
-from weft.capabilities.history.verify import Bisected, Verified
-from weft.capabilities.indexing.chunking.model import ChunkingOptions
-from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
-from weft.capabilities.indexing.model_migration.operations import ModelList, ModelMigrationInfo
-from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
-from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
-from weft.capabilities.knowledge.documents import DocumentInfo
-from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
-from weft.capabilities.knowledge.sources.operations import (
-    SourceAdded,
-    SourceAsked,
-    SourceInfo,
-    SourceList,
-    SourceRemoved,
-)
-from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
-from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
-from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
-from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
-from weft.capabilities.messages.search.operations import SearchResults
-from weft.capabilities.messages.session_overview import SessionFound, SessionOverview
-from weft.capabilities.metrics.operations import Performance
-from weft.capabilities.missing_context.operations import MissingListed, MissingReported, MissingResolved, PossibleSource
-from weft.capabilities.missing_context.requests import MissingRequested
-from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
-from weft.capabilities.record_log.list_records import Records
-from weft.capabilities.record_log.redact import ItemRedacted
-from weft.capabilities.record_log.resolve_source import SourceResolved
-from weft.capabilities.record_log.show import RecordShown
-from weft.capabilities.records.operations import RecordSchema
-from weft.capabilities.search.operations import ContextGathered, EverythingFound, SimilarFound
-from weft.capabilities.search.session_indexing.reindex import ReindexingShown
-from weft.capabilities.sessions.model import SessionConfig
-from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
-from weft.capabilities.transfer.export import ContextExported
-from weft.capabilities.transfer.importer import ContextImported
-from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
-from weft.capabilities.transfer.policy_filter import PolicyDefinition
 from weft.client._calling import SyncCaller, given
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from typing import Any, Literal
+
+    from weft.capabilities.access.audit import AuditLog
+    from weft.capabilities.access.operations import (
+        AgentCreated,
+        AgentInfo,
+        AgentList,
+        ApiKeyCreated,
+        ApiKeyList,
+        Success,
+        TokenIssued,
+    )
+    from weft.capabilities.agent_context.copy_context import ContextCopied
+    from weft.capabilities.agent_context.definitions import AgentDefined, DefinitionRead
+    from weft.capabilities.agent_context.pull import ContextPulled, ContextRead
+    from weft.capabilities.agent_context.push import ContextPushed, Forgotten, Knowledge
+    from weft.capabilities.agent_context.status import ContextStatus
+    from weft.capabilities.board.admin_view import Inspection
+    from weft.capabilities.board.check import Hygiene
+    from weft.capabilities.board.guidance import ConventionGroup, ConventionNames, ConventionsDefined, Guidance
+    from weft.capabilities.board.operations import (
+        Comparison,
+        EntriesRead,
+        EntryDeleted,
+        EntryRead,
+        EntryWritten,
+        History,
+        Keys,
+        SnapshotInfo,
+        SnapshotRead,
+        SnapshotRestored,
+        Snapshots,
+    )
+    from weft.capabilities.events.operations import Events
+    from weft.capabilities.events.webhooks.operations import (
+        DeliveryList,
+        WebhookCreated,
+        WebhookDeleted,
+        WebhookInfo,
+        WebhookList,
+        WebhookReplayed,
+        WebhookTested,
+    )
+    from weft.capabilities.guidance.operations import UsageGuidance
+    from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
+    from weft.capabilities.history.diff import Differences
+    from weft.capabilities.history.log import Blamed, CommitShown, LineState, Log
+    from weft.capabilities.history.merge_operations import Merged
+    from weft.capabilities.history.merge_reviews import (
+        ConflictResolution,
+        ReviewAbandoned,
+        ReviewInfo,
+        ReviewResolved,
+        Reviews,
+    )
+    from weft.capabilities.history.retention import (
+        HistoryPruned,
+        Prunings,
+        RetentionCleared,
+        RetentionRule,
+        RetentionRuleList,
+    )
+    from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
+    from weft.capabilities.history.verify import Bisected, Verified
+    from weft.capabilities.indexing.chunking.model import ChunkingOptions
+    from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
+    from weft.capabilities.indexing.model_migration.operations import ModelList, ModelMigrationInfo
+    from weft.capabilities.knowledge.document_operations import DocumentPut, DocumentsPut, NewDocument
+    from weft.capabilities.knowledge.document_queries import DocumentDeleted, DocumentList, DocumentText
+    from weft.capabilities.knowledge.documents import DocumentInfo
+    from weft.capabilities.knowledge.domain_operations import DomainDeleted, DomainInfo, DomainList
+    from weft.capabilities.knowledge.sources.operations import (
+        SourceAdded,
+        SourceAsked,
+        SourceInfo,
+        SourceList,
+        SourceRemoved,
+    )
+    from weft.capabilities.memory.admin_view import MemoryInspected, MemoryOverview
+    from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
+    from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
+    from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
+    from weft.capabilities.messages.search.operations import SearchResults
+    from weft.capabilities.messages.session_overview import SessionFound, SessionOverview
+    from weft.capabilities.metrics.operations import Performance
+    from weft.capabilities.missing_context.operations import (
+        MissingListed,
+        MissingReported,
+        MissingResolved,
+        PossibleSource,
+    )
+    from weft.capabilities.missing_context.requests import MissingRequested
+    from weft.capabilities.record_log.add import LifecycleSet, RecordsAdded
+    from weft.capabilities.record_log.list_records import Records
+    from weft.capabilities.record_log.redact import ItemRedacted
+    from weft.capabilities.record_log.resolve_source import SourceResolved
+    from weft.capabilities.record_log.show import RecordShown
+    from weft.capabilities.records.operations import RecordSchema
+    from weft.capabilities.search.operations import ContextGathered, EverythingFound, SimilarFound
+    from weft.capabilities.search.session_indexing.reindex import ReindexingShown
+    from weft.capabilities.sessions.model import SessionConfig
+    from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
+    from weft.capabilities.transfer.export import ContextExported
+    from weft.capabilities.transfer.importer import ContextImported
+    from weft.capabilities.transfer.policies import PolicyDeleted, PolicyInfo, PolicyList
+    from weft.capabilities.transfer.policy_filter import PolicyDefinition
 
 
 class SyncAgentOperations:
@@ -148,12 +158,11 @@ class SyncAgentOperations:
                     step=step,
                 ),
             },
-            AgentDefined,
         )
 
     def read_definition(self, agent_id: str, *, version: str | int = "head") -> DefinitionRead:
         """Read what an agent is, or was at an earlier version: your own, or that of an agent you stand above."""
-        return self._caller.call("agent.read_definition", {"agent_id": agent_id, "version": version}, DefinitionRead)
+        return self._caller.call("agent.read_definition", {"agent_id": agent_id, "version": version})
 
     def create(
         self,
@@ -181,12 +190,11 @@ class SyncAgentOperations:
                 "permissions": permissions,
                 **given(agent_type=agent_type, parent_id=parent_id, relevance_floor=relevance_floor),
             },
-            AgentCreated,
         )
 
     def list(self, *, after: str = "", limit: int = 100) -> AgentList:
         """List the tenant's principals, ordered by id."""
-        return self._caller.call("agent.list", {"after": after, "limit": limit}, AgentList)
+        return self._caller.call("agent.list", {"after": after, "limit": limit})
 
     def update(
         self,
@@ -210,14 +218,13 @@ class SyncAgentOperations:
                     permissions=permissions, clearance=clearance, disabled=disabled, relevance_floor=relevance_floor
                 ),
             },
-            AgentInfo,
         )
 
     def capabilities(
         self, *, guidance_type: Literal["operations", "coordination", "security", "troubleshooting"] = "operations"
     ) -> UsageGuidance:
         """List the operations you may call now, each with an example, or get advice on working with others."""
-        return self._caller.call("agent.capabilities", {"guidance_type": guidance_type}, UsageGuidance)
+        return self._caller.call("agent.capabilities", {"guidance_type": guidance_type})
 
 
 class SyncAuditOperations:
@@ -235,7 +242,7 @@ class SyncAuditOperations:
 
         Rows about knowledge domains that you may not read show only who did what, and when.
         """
-        return self._caller.call("audit.list", {"limit": limit, **given(before=before, outcome=outcome)}, AuditLog)
+        return self._caller.call("audit.list", {"limit": limit, **given(before=before, outcome=outcome)})
 
 
 class SyncBoardOperations:
@@ -248,19 +255,15 @@ class SyncBoardOperations:
 
     def list_keys(self, session_id: str, *, branch: str | None = None) -> Keys:
         """See what the board holds, with sizes but without values, so you can choose what is worth reading."""
-        return self._caller.call("board.list_keys", {"session_id": session_id, **given(branch=branch)}, Keys)
+        return self._caller.call("board.list_keys", {"session_id": session_id, **given(branch=branch)})
 
     def read(self, session_id: str, key: str, *, branch: str | None = None) -> EntryRead:
         """Read one entry."""
-        return self._caller.call(
-            "board.read", {"session_id": session_id, "key": key, **given(branch=branch)}, EntryRead
-        )
+        return self._caller.call("board.read", {"session_id": session_id, "key": key, **given(branch=branch)})
 
     def read_batch(self, session_id: str, keys: Sequence[str], *, branch: str | None = None) -> EntriesRead:
         """Read several entries in one call, all as they stood at one moment."""
-        return self._caller.call(
-            "board.read_batch", {"session_id": session_id, "keys": keys, **given(branch=branch)}, EntriesRead
-        )
+        return self._caller.call("board.read_batch", {"session_id": session_id, "keys": keys, **given(branch=branch)})
 
     def write(
         self,
@@ -296,7 +299,6 @@ class SyncBoardOperations:
                     step=step,
                 ),
             },
-            EntryWritten,
         )
 
     def delete(
@@ -317,7 +319,6 @@ class SyncBoardOperations:
                 "key": key,
                 **given(if_version=if_version, branch=branch, reason=reason, step=step),
             },
-            EntryDeleted,
         )
 
     def read_history(
@@ -333,23 +334,20 @@ class SyncBoardOperations:
         return self._caller.call(
             "board.read_history",
             {"session_id": session_id, "key": key, **given(versions=versions, life=life, branch=branch)},
-            History,
         )
 
     def snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotInfo:
         """Freeze the whole board under a name, to look back at or return to."""
-        return self._caller.call(
-            "board.snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}, SnapshotInfo
-        )
+        return self._caller.call("board.snapshot", {"session_id": session_id, "label": label, **given(branch=branch)})
 
     def list_snapshots(self, session_id: str, *, branch: str | None = None) -> Snapshots:
         """List the board's snapshots."""
-        return self._caller.call("board.list_snapshots", {"session_id": session_id, **given(branch=branch)}, Snapshots)
+        return self._caller.call("board.list_snapshots", {"session_id": session_id, **given(branch=branch)})
 
     def read_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRead:
         """Read the board as it was when a snapshot was taken."""
         return self._caller.call(
-            "board.read_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}, SnapshotRead
+            "board.read_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
         )
 
     def compare_snapshots(
@@ -359,7 +357,6 @@ class SyncBoardOperations:
         return self._caller.call(
             "board.compare_snapshots",
             {"session_id": session_id, "from_label": from_label, **given(to_label=to_label, branch=branch)},
-            Comparison,
         )
 
     def restore_snapshot(self, session_id: str, label: str, *, branch: str | None = None) -> SnapshotRestored:
@@ -368,9 +365,7 @@ class SyncBoardOperations:
         Nothing is rewritten: the way back is recorded as new versions, and what the board held before gets a snapshot.
         """
         return self._caller.call(
-            "board.restore_snapshot",
-            {"session_id": session_id, "label": label, **given(branch=branch)},
-            SnapshotRestored,
+            "board.restore_snapshot", {"session_id": session_id, "label": label, **given(branch=branch)}
         )
 
     def guidance(
@@ -382,7 +377,7 @@ class SyncBoardOperations:
     ) -> Guidance:
         """Get the text that tells an agent how to use the board, ready for its system prompt."""
         return self._caller.call(
-            "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}, Guidance
+            "board.guidance", {"part": part, **given(session_id=session_id, conventions=conventions)}
         )
 
     def hygiene(
@@ -397,7 +392,6 @@ class SyncBoardOperations:
                 "unread_hours": unread_hours,
                 **given(branch=branch),
             },
-            Hygiene,
         )
 
 
@@ -445,7 +439,6 @@ class SyncBundleOperations:
                     history=history,
                 ),
             },
-            ContextExported,
         )
 
     def import_(
@@ -460,7 +453,6 @@ class SyncBundleOperations:
         return self._caller.call(
             "bundle.import",
             {"bundle": bundle, "dry_run": dry_run, **given(expected_digest=expected_digest, session_id=session_id)},
-            ContextImported,
         )
 
 
@@ -503,7 +495,6 @@ class SyncContextOperations:
                     branch=branch,
                 ),
             },
-            ContextPushed,
         )
 
     def pull(self, session_id: str, *, agent_id: str | None = None, branch: str | None = None) -> ContextPulled:
@@ -512,9 +503,7 @@ class SyncContextOperations:
         The answer says what changed. The session goes on with exactly this, whatever is pushed or edited meanwhile,
         until you pull again.
         """
-        return self._caller.call(
-            "context.pull", {"session_id": session_id, **given(agent_id=agent_id, branch=branch)}, ContextPulled
-        )
+        return self._caller.call("context.pull", {"session_id": session_id, **given(agent_id=agent_id, branch=branch)})
 
     def read(
         self,
@@ -538,16 +527,13 @@ class SyncContextOperations:
                 "limit": limit,
                 **given(memory_type=memory_type, key=key, workflow_id=workflow_id, cursor=cursor),
             },
-            ContextRead,
         )
 
     def status(
         self, *, session_id: str | None = None, agent_id: str | None = None, branch: str | None = None
     ) -> ContextStatus:
         """See which version your context is at, and which one a session of yours holds."""
-        return self._caller.call(
-            "context.status", given(session_id=session_id, agent_id=agent_id, branch=branch), ContextStatus
-        )
+        return self._caller.call("context.status", given(session_id=session_id, agent_id=agent_id, branch=branch))
 
     def copy(
         self,
@@ -574,7 +560,6 @@ class SyncContextOperations:
                 "memory_types": memory_types,
                 **given(reason=reason, step=step),
             },
-            ContextCopied,
         )
 
 
@@ -588,11 +573,11 @@ class SyncConventionsOperations:
 
     def define(self, name: str, groups: Sequence[ConventionGroup | Mapping[str, Any]]) -> ConventionsDefined:
         """Define the keys a domain's agents agree on; sessions name them in their config."""
-        return self._caller.call("conventions.define", {"name": name, "groups": groups}, ConventionsDefined)
+        return self._caller.call("conventions.define", {"name": name, "groups": groups})
 
     def list(self) -> ConventionNames:
         """List the key conventions that sessions can name."""
-        return self._caller.call("conventions.list", {}, ConventionNames)
+        return self._caller.call("conventions.list", {})
 
 
 class SyncEventsOperations:
@@ -629,7 +614,6 @@ class SyncEventsOperations:
                 "format": format,
                 **given(session_id=session_id, after=after),
             },
-            Events,
         )
 
 
@@ -646,9 +630,7 @@ class SyncHistoryOperations:
     ) -> Log:
         """See what was done to a line, newest first: who, when, why and to which keys."""
         return self._caller.call(
-            "history.log",
-            {"context_id": context_id, "limit": limit, **given(key=key, before_version=before_version)},
-            Log,
+            "history.log", {"context_id": context_id, "limit": limit, **given(key=key, before_version=before_version)}
         )
 
     def show(
@@ -656,9 +638,7 @@ class SyncHistoryOperations:
     ) -> CommitShown:
         """Look at one commit: what it changed, and what it followed."""
         return self._caller.call(
-            "history.show",
-            {"context_id": context_id, "version": version, "limit": limit, **given(cursor=cursor)},
-            CommitShown,
+            "history.show", {"context_id": context_id, "version": version, "limit": limit, **given(cursor=cursor)}
         )
 
     def read(
@@ -677,7 +657,6 @@ class SyncHistoryOperations:
         return self._caller.call(
             "history.read",
             {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
-            LineState,
         )
 
     def blame(
@@ -693,7 +672,6 @@ class SyncHistoryOperations:
         return self._caller.call(
             "history.blame",
             {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
-            Blamed,
         )
 
     def diff(
@@ -715,12 +693,11 @@ class SyncHistoryOperations:
                 "text": text,
                 **given(other_context_id=other_context_id),
             },
-            Differences,
         )
 
     def verify(self, context_id: str, *, deep: bool = False) -> Verified:
         """Recompute every hash of a line, to know that nothing was altered since it was written."""
-        return self._caller.call("history.verify", {"context_id": context_id, "deep": deep}, Verified)
+        return self._caller.call("history.verify", {"context_id": context_id, "deep": deep})
 
     def bisect(
         self, context_id: str, key: str, contains: str, *, from_version: str | int = "0", to_version: str | int = "head"
@@ -739,31 +716,28 @@ class SyncHistoryOperations:
                 "from_version": from_version,
                 "to_version": to_version,
             },
-            Bisected,
         )
 
     def snapshot(self, context_id: str, label: str) -> SnapshotTaken:
         """Give the present state of a line a name, to compare with or to return to. Needs clearance 3."""
-        return self._caller.call("history.snapshot", {"context_id": context_id, "label": label}, SnapshotTaken)
+        return self._caller.call("history.snapshot", {"context_id": context_id, "label": label})
 
     def delete_snapshot(self, context_id: str, label: str) -> SnapshotDeleted:
         """Forget the name of a state, so that retention may remove what nothing else needs. Needs clearance 3."""
-        return self._caller.call("history.delete_snapshot", {"context_id": context_id, "label": label}, SnapshotDeleted)
+        return self._caller.call("history.delete_snapshot", {"context_id": context_id, "label": label})
 
     def snapshots(
         self, *, context_id: str | None = None, agent_id: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> SnapshotList:
         """List the snapshots of every line you may see, newest first: one index of all checkpoints."""
         return self._caller.call(
-            "history.snapshots",
-            {"limit": limit, **given(context_id=context_id, agent_id=agent_id, cursor=cursor)},
-            SnapshotList,
+            "history.snapshots", {"limit": limit, **given(context_id=context_id, agent_id=agent_id, cursor=cursor)}
         )
 
     def line_snapshots(self, context_id: str, *, cursor: str | None = None, limit: int = 50) -> SnapshotList:
         """List the snapshots of one line, newest first."""
         return self._caller.call(
-            "history.line_snapshots", {"context_id": context_id, "limit": limit, **given(cursor=cursor)}, SnapshotList
+            "history.line_snapshots", {"context_id": context_id, "limit": limit, **given(cursor=cursor)}
         )
 
     def rollback(
@@ -776,28 +750,25 @@ class SyncHistoryOperations:
         return self._caller.call(
             "history.rollback",
             {"context_id": context_id, "target_version": target_version, **given(reason=reason, step=step)},
-            RolledBack,
         )
 
     def branch(self, context_id: str, branch: str, *, from_version: str | int = "head") -> BranchInfo:
         """Start a branch from any version of a line, to try something without touching the line itself."""
         return self._caller.call(
-            "history.branch", {"context_id": context_id, "branch": branch, "from_version": from_version}, BranchInfo
+            "history.branch", {"context_id": context_id, "branch": branch, "from_version": from_version}
         )
 
     def branches(self, context_id: str) -> Branches:
         """List the branches of a line, and the branches of those."""
-        return self._caller.call("history.branches", {"context_id": context_id}, Branches)
+        return self._caller.call("history.branches", {"context_id": context_id})
 
     def switch(self, context_id: str, *, branch: str | None = None) -> Switched:
         """Work on another branch from now on. Only your own calls are meant, and those that name a branch are not."""
-        return self._caller.call("history.switch", {"context_id": context_id, **given(branch=branch)}, Switched)
+        return self._caller.call("history.switch", {"context_id": context_id, **given(branch=branch)})
 
     def delete_branch(self, context_id: str, branch: str, *, force: bool = False) -> BranchDeleted:
         """Remove a branch for good. What was merged stays where it was merged to."""
-        return self._caller.call(
-            "history.delete_branch", {"context_id": context_id, "branch": branch, "force": force}, BranchDeleted
-        )
+        return self._caller.call("history.delete_branch", {"context_id": context_id, "branch": branch, "force": force})
 
     def merge(
         self, context_id: str, from_context_id: str, *, reason: str | None = None, step: str | None = None
@@ -809,7 +780,6 @@ class SyncHistoryOperations:
         return self._caller.call(
             "history.merge",
             {"context_id": context_id, "from_context_id": from_context_id, **given(reason=reason, step=step)},
-            Merged,
         )
 
     def reviews(
@@ -822,12 +792,12 @@ class SyncHistoryOperations:
     ) -> Reviews:
         """List merges that wait for a human, or were decided by one, with what each side says."""
         return self._caller.call(
-            "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}, Reviews
+            "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}
         )
 
     def review(self, review_id: str) -> ReviewInfo:
         """Look at one merge that waits for a human, or was decided by one, with what each side says."""
-        return self._caller.call("history.review", {"review_id": review_id}, ReviewInfo)
+        return self._caller.call("history.review", {"review_id": review_id})
 
     def resolve(
         self,
@@ -838,14 +808,12 @@ class SyncHistoryOperations:
     ) -> ReviewResolved:
         """Decide a merge, key by key. Only a human can, and only about what both sides say now."""
         return self._caller.call(
-            "history.resolve",
-            {"review_id": review_id, "resolutions": resolutions, **given(reason=reason)},
-            ReviewResolved,
+            "history.resolve", {"review_id": review_id, "resolutions": resolutions, **given(reason=reason)}
         )
 
     def abandon(self, review_id: str) -> ReviewAbandoned:
         """Give up a merge that waits for a decision. Both lines stay as they are."""
-        return self._caller.call("history.abandon", {"review_id": review_id}, ReviewAbandoned)
+        return self._caller.call("history.abandon", {"review_id": review_id})
 
     def set_retention(
         self,
@@ -859,29 +827,26 @@ class SyncHistoryOperations:
         return self._caller.call(
             "history.set_retention",
             {"subject": subject, **given(days=days, versions=versions, snapshot_from=snapshot_from)},
-            RetentionRule,
         )
 
     def clear_retention(self, subject: str) -> RetentionCleared:
         """Take back a rule, so that a line follows its sort again, and a sort of lines what holds without a rule."""
-        return self._caller.call("history.clear_retention", {"subject": subject}, RetentionCleared)
+        return self._caller.call("history.clear_retention", {"subject": subject})
 
     def retention(self) -> RetentionRuleList:
         """See how long old values are kept."""
-        return self._caller.call("history.retention", {}, RetentionRuleList)
+        return self._caller.call("history.retention", {})
 
     def prune(self, *, context_id: str | None = None) -> HistoryPruned:
         """Remove old values whose time is over now, instead of waiting for the daily run.
 
         What a snapshot, a branch or a session needs is never removed, and that a value existed stays on record.
         """
-        return self._caller.call("history.prune", given(context_id=context_id), HistoryPruned)
+        return self._caller.call("history.prune", given(context_id=context_id))
 
     def prunings(self, *, context_id: str | None = None, cursor: str | None = None, limit: int = 50) -> Prunings:
         """See what retention has removed, newest first."""
-        return self._caller.call(
-            "history.prunings", {"limit": limit, **given(context_id=context_id, cursor=cursor)}, Prunings
-        )
+        return self._caller.call("history.prunings", {"limit": limit, **given(context_id=context_id, cursor=cursor)})
 
 
 class SyncKeyOperations:
@@ -894,22 +859,22 @@ class SyncKeyOperations:
 
     def create(self, agent_id: str, *, expires_in: int | None = None) -> ApiKeyCreated:
         """Create another API key for a principal. It is shown only once."""
-        return self._caller.call("key.create", {"agent_id": agent_id, **given(expires_in=expires_in)}, ApiKeyCreated)
+        return self._caller.call("key.create", {"agent_id": agent_id, **given(expires_in=expires_in)})
 
     def list(self, agent_id: str) -> ApiKeyList:
         """List a principal's API keys, without their secrets."""
-        return self._caller.call("key.list", {"agent_id": agent_id}, ApiKeyList)
+        return self._caller.call("key.list", {"agent_id": agent_id})
 
     def rotate(self, key_id: str) -> ApiKeyCreated:
         """Replace an API key. The new one is shown only once; the old one and its tokens are revoked at once.
 
         You may rotate your own keys and, as an admin, those of principals that you may edit.
         """
-        return self._caller.call("key.rotate", {"key_id": key_id}, ApiKeyCreated)
+        return self._caller.call("key.rotate", {"key_id": key_id})
 
     def revoke(self, key_id: str) -> Success:
         """Revoke an API key, and every token issued for it, at once."""
-        return self._caller.call("key.revoke", {"key_id": key_id}, Success)
+        return self._caller.call("key.revoke", {"key_id": key_id})
 
 
 class SyncKnowledgeOperations:
@@ -928,7 +893,7 @@ class SyncKnowledgeOperations:
         clearance: int = 1,
         agents: Sequence[str] = ("*",),
         writers: Sequence[str] = ("*",),
-        chunking: ChunkingOptions | Mapping[str, Any] = ChunkingOptions(chunk_tokens=512, overlap_tokens=64),
+        chunking: ChunkingOptions | Mapping[str, Any] | None = None,
         importance: float = 0.5,
     ) -> DomainInfo:
         """Make a domain of knowledge: documents that are searched together, by those who may look into it.
@@ -943,19 +908,18 @@ class SyncKnowledgeOperations:
                 "clearance": clearance,
                 "agents": agents,
                 "writers": writers,
-                "chunking": chunking,
                 "importance": importance,
+                **given(chunking=chunking),
             },
-            DomainInfo,
         )
 
     def list_domains(self) -> DomainList:
         """List the domains you may look into, with what they hold and how much of it can be found already."""
-        return self._caller.call("knowledge.list_domains", {}, DomainList)
+        return self._caller.call("knowledge.list_domains", {})
 
     def show_domain(self, domain: str) -> DomainInfo:
         """Show a domain: what it is about, who may look into it, and how much of it can be found already."""
-        return self._caller.call("knowledge.show_domain", {"domain": domain}, DomainInfo)
+        return self._caller.call("knowledge.show_domain", {"domain": domain})
 
     def update_domain(
         self,
@@ -986,12 +950,11 @@ class SyncKnowledgeOperations:
                     importance=importance,
                 ),
             },
-            DomainInfo,
         )
 
     def delete_domain(self, domain: str) -> DomainDeleted:
         """Delete a domain for good, with its documents and everything that searches find of them."""
-        return self._caller.call("knowledge.delete_domain", {"domain": domain}, DomainDeleted)
+        return self._caller.call("knowledge.delete_domain", {"domain": domain})
 
     def add_document(
         self,
@@ -1027,12 +990,11 @@ class SyncKnowledgeOperations:
                     timestamp=timestamp,
                 ),
             },
-            DocumentPut,
         )
 
     def add_documents(self, domain: str, documents: Sequence[NewDocument | Mapping[str, Any]]) -> DocumentsPut:
         """Put many small documents into a domain at once: all of them, or none if one cannot be taken."""
-        return self._caller.call("knowledge.add_documents", {"domain": domain, "documents": documents}, DocumentsPut)
+        return self._caller.call("knowledge.add_documents", {"domain": domain, "documents": documents})
 
     def list_documents(
         self,
@@ -1044,14 +1006,12 @@ class SyncKnowledgeOperations:
     ) -> DocumentList:
         """List the documents of a domain, by name, with how far each is on its way to search."""
         return self._caller.call(
-            "knowledge.list_documents",
-            {"domain": domain, "limit": limit, **given(state=state, cursor=cursor)},
-            DocumentList,
+            "knowledge.list_documents", {"domain": domain, "limit": limit, **given(state=state, cursor=cursor)}
         )
 
     def get_document(self, domain: str, document_id: str) -> DocumentInfo:
         """Show a document: its state, versions and chunks, and why it could not be indexed if so."""
-        return self._caller.call("knowledge.get_document", {"domain": domain, "document_id": document_id}, DocumentInfo)
+        return self._caller.call("knowledge.get_document", {"domain": domain, "document_id": document_id})
 
     def read_document(
         self, domain: str, document_id: str, *, start: int = 0, end: int | None = None, version: int | None = None
@@ -1060,32 +1020,29 @@ class SyncKnowledgeOperations:
         return self._caller.call(
             "knowledge.read_document",
             {"domain": domain, "document_id": document_id, "start": start, **given(end=end, version=version)},
-            DocumentText,
         )
 
     def delete_document(self, domain: str, document_id: str) -> DocumentDeleted:
         """Delete a document. Searches no longer find it from this moment on."""
-        return self._caller.call(
-            "knowledge.delete_document", {"domain": domain, "document_id": document_id}, DocumentDeleted
-        )
+        return self._caller.call("knowledge.delete_document", {"domain": domain, "document_id": document_id})
 
     def reindex(self, domain: str, *, afresh: bool = False) -> DomainInfo:
         """Have every document of a domain read, cut and indexed anew, a few at a time; searches find it all meanwhile.
 
         It goes on by itself, and show_domain tells how far it is. What is the same as before is not embedded again.
         """
-        return self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh}, DomainInfo)
+        return self._caller.call("knowledge.reindex", {"domain": domain, "afresh": afresh})
 
     def reindex_all(self, *, afresh: bool = False) -> ReindexingShown:
         """Have everything that searches find indexed anew: documents, messages, boards and memories.
 
         It goes on by itself, a few at a time, and show_reindexing tells how far it is; searches find it all meanwhile.
         """
-        return self._caller.call("knowledge.reindex_all", {"afresh": afresh}, ReindexingShown)
+        return self._caller.call("knowledge.reindex_all", {"afresh": afresh})
 
     def show_reindexing(self) -> ReindexingShown:
         """Show what is being indexed anew, and how much of it is left."""
-        return self._caller.call("knowledge.show_reindexing", {}, ReindexingShown)
+        return self._caller.call("knowledge.show_reindexing", {})
 
     def embed(
         self,
@@ -1096,9 +1053,7 @@ class SyncKnowledgeOperations:
         model: str | None = None,
     ) -> TextsEmbedded:
         """Turn texts into vectors, near each other where they mean alike; by the model that searches use."""
-        return self._caller.call(
-            "knowledge.embed", {"purpose": purpose, **given(text=text, texts=texts, model=model)}, TextsEmbedded
-        )
+        return self._caller.call("knowledge.embed", {"purpose": purpose, **given(text=text, texts=texts, model=model)})
 
     def add_source(
         self,
@@ -1126,12 +1081,11 @@ class SyncKnowledgeOperations:
                 "watch": watch,
                 **given(folder=folder, url=url, every_seconds=every_seconds, secret=secret),
             },
-            SourceAdded,
         )
 
     def list_sources(self, domain: str) -> SourceList:
         """List where a domain takes its documents from, with how the last look at each went."""
-        return self._caller.call("knowledge.list_sources", {"domain": domain}, SourceList)
+        return self._caller.call("knowledge.list_sources", {"domain": domain})
 
     def update_source(
         self,
@@ -1152,43 +1106,40 @@ class SyncKnowledgeOperations:
                 "source_id": source_id,
                 **given(enabled=enabled, include=include, exclude=exclude, every_seconds=every_seconds, watch=watch),
             },
-            SourceInfo,
         )
 
     def remove_source(self, domain: str, source_id: str, *, documents: bool = False) -> SourceRemoved:
         """Stop taking documents from a source; those that came from it stay, unless you say otherwise."""
         return self._caller.call(
-            "knowledge.remove_source", {"domain": domain, "source_id": source_id, "documents": documents}, SourceRemoved
+            "knowledge.remove_source", {"domain": domain, "source_id": source_id, "documents": documents}
         )
 
     def sync_source(self, domain: str, source_id: str, *, anew: bool = False) -> SourceAsked:
         """Have a source looked at now, whatever its schedule says: only what has changed is read and indexed again."""
-        return self._caller.call(
-            "knowledge.sync_source", {"domain": domain, "source_id": source_id, "anew": anew}, SourceAsked
-        )
+        return self._caller.call("knowledge.sync_source", {"domain": domain, "source_id": source_id, "anew": anew})
 
     def list_models(self) -> ModelList:
         """List the embedding models that you may use, and which one searches use."""
-        return self._caller.call("knowledge.list_models", {}, ModelList)
+        return self._caller.call("knowledge.list_models", {})
 
     def allow_models(self, models: Sequence[str]) -> ModelList:
         """Restrict which embedding models the tenant may use; an empty list lifts the restriction."""
-        return self._caller.call("knowledge.allow_models", {"models": models}, ModelList)
+        return self._caller.call("knowledge.allow_models", {"models": models})
 
     def start_model_migration(self, model: str) -> ModelMigrationInfo:
         """Migrate searches to another embedding model: both are kept until the new one is on par.
 
         Then searches switch and the old vectors are deleted. Otherwise the migration is refused and nothing changes.
         """
-        return self._caller.call("knowledge.start_model_migration", {"model": model}, ModelMigrationInfo)
+        return self._caller.call("knowledge.start_model_migration", {"model": model})
 
     def show_model_migration(self) -> ModelMigrationInfo:
         """Show the progress of the latest model migration, and how the two models compare."""
-        return self._caller.call("knowledge.show_model_migration", {}, ModelMigrationInfo)
+        return self._caller.call("knowledge.show_model_migration", {})
 
     def cancel_model_migration(self) -> ModelMigrationInfo:
         """Cancel the model migration: searches keep their model, vectors of the other are deleted."""
-        return self._caller.call("knowledge.cancel_model_migration", {}, ModelMigrationInfo)
+        return self._caller.call("knowledge.cancel_model_migration", {})
 
 
 class SyncMemoryOperations:
@@ -1222,39 +1173,34 @@ class SyncMemoryOperations:
                 "overwrite": overwrite,
                 **given(session_id=session_id, expires_in=expires_in, metadata=metadata, if_version=if_version),
             },
-            MemorySet,
         )
 
     def get(self, key: str, *, session_id: str | None = None) -> MemoryFound:
         """Recall something you remembered."""
-        return self._caller.call("memory.get", {"key": key, **given(session_id=session_id)}, MemoryFound)
+        return self._caller.call("memory.get", {"key": key, **given(session_id=session_id)})
 
     def list(
         self, *, session_id: str | None = None, prefix: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> MemoryListed:
         """See what you remember, with sizes but without values."""
         return self._caller.call(
-            "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}, MemoryListed
+            "memory.list", {"limit": limit, **given(session_id=session_id, prefix=prefix, cursor=cursor)}
         )
 
     def delete(self, key: str, *, session_id: str | None = None, if_version: int | None = None) -> MemoryDeleted:
         """Forget something you remembered."""
-        return self._caller.call(
-            "memory.delete", {"key": key, **given(session_id=session_id, if_version=if_version)}, MemoryDeleted
-        )
+        return self._caller.call("memory.delete", {"key": key, **given(session_id=session_id, if_version=if_version)})
 
     def overview(self, agent_id: str) -> MemoryOverview:
         """See all of your own memory at once, values included, with what it adds up to."""
-        return self._caller.call("memory.overview", {"agent_id": agent_id}, MemoryOverview)
+        return self._caller.call("memory.overview", {"agent_id": agent_id})
 
     def inspect(self, agent_id: str, *, limit: int = 50, cursor: str | None = None) -> MemoryInspected:
         """Look into an agent's private memory, values included, a page at a time.
 
         For admins only; every use is written to the audit log.
         """
-        return self._caller.call(
-            "memory.inspect", {"agent_id": agent_id, "limit": limit, **given(cursor=cursor)}, MemoryInspected
-        )
+        return self._caller.call("memory.inspect", {"agent_id": agent_id, "limit": limit, **given(cursor=cursor)})
 
 
 class SyncMessageOperations:
@@ -1291,7 +1237,6 @@ class SyncMessageOperations:
                 "category": category,
                 **given(metadata=metadata, parent_message_id=parent_message_id, recipient_id=recipient_id),
             },
-            MessageAdded,
         )
 
     def list(
@@ -1317,7 +1262,6 @@ class SyncMessageOperations:
                 "after_id": after_id,
                 **given(visibility_filter=visibility_filter),
             },
-            Messages,
         )
 
     def set_visibility(
@@ -1325,16 +1269,12 @@ class SyncMessageOperations:
     ) -> VisibilityChanged:
         """Change the visibility of a message, such as one that should not be public. For admins; audited."""
         return self._caller.call(
-            "message.set_visibility",
-            {"session_id": session_id, "message_id": message_id, "visibility": visibility},
-            VisibilityChanged,
+            "message.set_visibility", {"session_id": session_id, "message_id": message_id, "visibility": visibility}
         )
 
     def inspect(self, session_id: str, *, limit: int = 50, offset: int = 0) -> Messages:
         """Read every message of a session, whatever its visibility. For admins; every use is audited."""
-        return self._caller.call(
-            "message.inspect", {"session_id": session_id, "limit": limit, "offset": offset}, Messages
-        )
+        return self._caller.call("message.inspect", {"session_id": session_id, "limit": limit, "offset": offset})
 
 
 class SyncMissingOperations:
@@ -1371,7 +1311,6 @@ class SyncMissingOperations:
                 "blocked_actions": blocked_actions,
                 **given(scope=scope, needed_for=needed_for, missing_id=missing_id),
             },
-            MissingReported,
         )
 
     def list(
@@ -1393,7 +1332,6 @@ class SyncMissingOperations:
                 "limit": limit,
                 **given(session_id=session_id, task_id=task_id, after=after),
             },
-            MissingListed,
         )
 
     def resolve(
@@ -1416,7 +1354,6 @@ class SyncMissingOperations:
                 "resolution_refs": resolution_refs,
                 **given(answer=answer, session_id=session_id),
             },
-            MissingResolved,
         )
 
     def request(
@@ -1444,7 +1381,6 @@ class SyncMissingOperations:
                     agent_id=agent_id, tool=tool, requested_from=requested_from, detail=detail, session_id=session_id
                 ),
             },
-            MissingRequested,
         )
 
 
@@ -1462,7 +1398,7 @@ class SyncPerformanceOperations:
         Memory, CPU, connections and caches are those of the answering process; calls, sessions and agents are those of
         your tenant only. A figure that cannot be measured is null.
         """
-        return self._caller.call("performance.read", {}, Performance)
+        return self._caller.call("performance.read", {})
 
 
 class SyncPolicyOperations:
@@ -1478,15 +1414,15 @@ class SyncPolicyOperations:
 
         A policy named default holds wherever no policy is named; from then on only admins may name a built-in one.
         """
-        return self._caller.call("policy.set", {"name": name, "definition": definition}, PolicyInfo)
+        return self._caller.call("policy.set", {"name": name, "definition": definition})
 
     def list(self) -> PolicyList:
         """See the export policies that you may use, and which one holds where none is named."""
-        return self._caller.call("policy.list", {}, PolicyList)
+        return self._caller.call("policy.list", {})
 
     def delete(self, name: str) -> PolicyDeleted:
         """Remove an export policy. Exports that were made by it still name it, with the digest of what it said."""
-        return self._caller.call("policy.delete", {"name": name}, PolicyDeleted)
+        return self._caller.call("policy.delete", {"name": name})
 
 
 class SyncRecordsOperations:
@@ -1510,7 +1446,7 @@ class SyncRecordsOperations:
         subscribers.
         """
         return self._caller.call(
-            "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}, RecordsAdded
+            "records.add", {"records": records, **given(session_id=session_id, readable_by=readable_by)}
         )
 
     def set_lifecycle(
@@ -1528,9 +1464,7 @@ class SyncRecordsOperations:
         redacted, expired or archived.
         """
         return self._caller.call(
-            "records.set_lifecycle",
-            {"record_id": record_id, "lifecycle": lifecycle, **given(session_id=session_id)},
-            LifecycleSet,
+            "records.set_lifecycle", {"record_id": record_id, "lifecycle": lifecycle, **given(session_id=session_id)}
         )
 
     def list(
@@ -1586,7 +1520,6 @@ class SyncRecordsOperations:
                     after=after,
                 ),
             },
-            Records,
         )
 
     def show(
@@ -1619,7 +1552,6 @@ class SyncRecordsOperations:
         return self._caller.call(
             "records.show",
             {"record_id": record_id, "with_content": with_content, **given(type=type, session_id=session_id)},
-            RecordShown,
         )
 
     def redact(
@@ -1646,7 +1578,6 @@ class SyncRecordsOperations:
                 "reason": reason,
                 **given(method=method, replacement=replacement, session_id=session_id),
             },
-            ItemRedacted,
         )
 
     def resolve(
@@ -1671,7 +1602,6 @@ class SyncRecordsOperations:
                 media_type=media_type,
                 session_id=session_id,
             ),
-            SourceResolved,
         )
 
     def schema(
@@ -1693,7 +1623,7 @@ class SyncRecordsOperations:
         ],
     ) -> RecordSchema:
         """Return the JSON Schema of a record type and the path at which this server publishes it."""
-        return self._caller.call("records.schema", {"type": type}, RecordSchema)
+        return self._caller.call("records.schema", {"type": type})
 
 
 class SyncSearchOperations:
@@ -1751,7 +1681,6 @@ class SyncSearchOperations:
                     floor=floor,
                 ),
             },
-            EverythingFound,
         )
 
     def get_context(
@@ -1801,7 +1730,6 @@ class SyncSearchOperations:
                     chunk_id=chunk_id,
                 ),
             },
-            ContextGathered,
         )
 
     def find_similar(
@@ -1839,7 +1767,6 @@ class SyncSearchOperations:
                     text=text,
                 ),
             },
-            SimilarFound,
         )
 
     def context(
@@ -1869,15 +1796,12 @@ class SyncSearchOperations:
                 "search_scope": search_scope,
                 "record": record,
             },
-            SearchResults,
         )
 
     def by_sender(self, session_id: str, sender: str, *, limit: int = 20, offset: int = 0) -> MessagesBySender:
         """Find what one sender said in a session, newest first, as far as it is meant for you."""
         return self._caller.call(
-            "search.by_sender",
-            {"session_id": session_id, "sender": sender, "limit": limit, "offset": offset},
-            MessagesBySender,
+            "search.by_sender", {"session_id": session_id, "sender": sender, "limit": limit, "offset": offset}
         )
 
     def by_timerange(
@@ -1893,7 +1817,6 @@ class SyncSearchOperations:
                 "limit": limit,
                 "offset": offset,
             },
-            MessagesByTime,
         )
 
 
@@ -1918,39 +1841,37 @@ class SyncSessionOperations:
         It lasts until it is archived or deleted, across days, conversations and restarts.
         """
         return self._caller.call(
-            "session.create",
-            {"purpose": purpose, **given(metadata=metadata, session_id=session_id, config=config)},
-            SessionCreated,
+            "session.create", {"purpose": purpose, **given(metadata=metadata, session_id=session_id, config=config)}
         )
 
     def list(self, *, limit: int = 50, cursor: str | None = None, include_archived: bool = False) -> SessionList:
         """List the sessions you participate in, newest first."""
         return self._caller.call(
-            "session.list", {"limit": limit, "include_archived": include_archived, **given(cursor=cursor)}, SessionList
+            "session.list", {"limit": limit, "include_archived": include_archived, **given(cursor=cursor)}
         )
 
     def archive(self, session_id: str) -> SessionArchivedAt:
         """Make a session read-only and keep it for reading and audit."""
-        return self._caller.call("session.archive", {"session_id": session_id}, SessionArchivedAt)
+        return self._caller.call("session.archive", {"session_id": session_id})
 
     def delete(self, session_id: str) -> SessionDeleted:
         """Delete a session permanently, with its board, messages and session memory. The audit log keeps an entry."""
-        return self._caller.call("session.delete", {"session_id": session_id}, SessionDeleted)
+        return self._caller.call("session.delete", {"session_id": session_id})
 
     def get(self, session_id: str) -> SessionFound:
         """Get a session: purpose, state, settings and latest messages."""
-        return self._caller.call("session.get", {"session_id": session_id}, SessionFound)
+        return self._caller.call("session.get", {"session_id": session_id})
 
     def overview(self, session_id: str) -> SessionOverview:
         """Get an overview of a session: state, latest messages, figures."""
-        return self._caller.call("session.overview", {"session_id": session_id}, SessionOverview)
+        return self._caller.call("session.overview", {"session_id": session_id})
 
     def inspect(self, session_id: str, *, branch: str | None = None) -> Inspection:
         """Look at everything a session's board holds, values included, and check that its history is intact.
 
         For admins only; every use is written to the audit log.
         """
-        return self._caller.call("session.inspect", {"session_id": session_id, **given(branch=branch)}, Inspection)
+        return self._caller.call("session.inspect", {"session_id": session_id, **given(branch=branch)})
 
 
 class SyncSigningKeyOperations:
@@ -1966,7 +1887,7 @@ class SyncSigningKeyOperations:
 
         This affects the whole tenant, so it needs clearance 5.
         """
-        return self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing}, Success)
+        return self._caller.call("signing_key.rotate", {"revoke_existing": revoke_existing})
 
 
 class SyncTokenOperations:
@@ -1997,7 +1918,6 @@ class SyncTokenOperations:
                 "api_key": api_key,
                 "requested_permissions": requested_permissions,
             },
-            TokenIssued,
         )
 
     def refresh(self) -> TokenIssued:
@@ -2005,11 +1925,11 @@ class SyncTokenOperations:
 
         A token can be refreshed for a day (by default); after that, authenticate with the API key again.
         """
-        return self._caller.call("token.refresh", {}, TokenIssued)
+        return self._caller.call("token.refresh", {})
 
     def revoke(self, *, token_id: str | None = None) -> Success:
         """Revoke a token at once: your own or, as an admin, that of a principal you may edit."""
-        return self._caller.call("token.revoke", given(token_id=token_id), Success)
+        return self._caller.call("token.revoke", given(token_id=token_id))
 
 
 class SyncWebhookOperations:
@@ -2037,33 +1957,30 @@ class SyncWebhookOperations:
         return self._caller.call(
             "webhook.create",
             {"url": url, "types": types, "description": description, **given(session_id=session_id, secret=secret)},
-            WebhookCreated,
         )
 
     def list(self) -> WebhookList:
         """List the webhooks with their delivery counts, without their secrets."""
-        return self._caller.call("webhook.list", {}, WebhookList)
+        return self._caller.call("webhook.list", {})
 
     def update(self, webhook_id: str, *, enabled: bool) -> WebhookInfo:
         """Disable a webhook, or enable it: it resumes where it stopped, with every event since then."""
-        return self._caller.call("webhook.update", {"webhook_id": webhook_id, "enabled": enabled}, WebhookInfo)
+        return self._caller.call("webhook.update", {"webhook_id": webhook_id, "enabled": enabled})
 
     def delete(self, webhook_id: str) -> WebhookDeleted:
         """Delete a webhook and its pending deliveries."""
-        return self._caller.call("webhook.delete", {"webhook_id": webhook_id}, WebhookDeleted)
+        return self._caller.call("webhook.delete", {"webhook_id": webhook_id})
 
     def test(self, webhook_id: str) -> WebhookTested:
         """Send an event of type weft.webhook.test now and return the receiver's answer."""
-        return self._caller.call("webhook.test", {"webhook_id": webhook_id}, WebhookTested)
+        return self._caller.call("webhook.test", {"webhook_id": webhook_id})
 
     def deliveries(
         self, webhook_id: str, *, state: Literal["pending", "dead"] | None = None, after: int = 0, limit: int = 100
     ) -> DeliveryList:
         """List a webhook's pending deliveries and dead letters, with the result of the last attempt."""
         return self._caller.call(
-            "webhook.deliveries",
-            {"webhook_id": webhook_id, "after": after, "limit": limit, **given(state=state)},
-            DeliveryList,
+            "webhook.deliveries", {"webhook_id": webhook_id, "after": after, "limit": limit, **given(state=state)}
         )
 
     def replay(
@@ -2074,9 +1991,7 @@ class SyncWebhookOperations:
         The webhook-id of an event stays the same, so receivers can deduplicate.
         """
         return self._caller.call(
-            "webhook.replay",
-            {"webhook_id": webhook_id, "seqs": seqs, "dead": dead, **given(from_seq=from_seq)},
-            WebhookReplayed,
+            "webhook.replay", {"webhook_id": webhook_id, "seqs": seqs, "dead": dead, **given(from_seq=from_seq)}
         )
 
 

@@ -1,4 +1,4 @@
-"""The wire as both clients speak it: addresses, requests, answers and errors. Nothing here does I/O."""
+"""Wire format of both clients: addresses, requests, responses and errors. No I/O."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
 
 import httpx2
 import msgspec
 
-from weft.client._operations import ROUTES
+from weft.client._errors import ERROR_MODULES
+from weft.client._routes import RESPONSES, ROUTES
 from weft.kernel.errors import (
     AuthenticationError,
     Conflict,
@@ -33,9 +36,9 @@ from weft.kernel.json_input import encode_given
 T = TypeVar("T")
 
 DEFAULT_URL = "http://127.0.0.1:8787"
-# The server gives a sign of life every 15 seconds; four missed ones mean that nobody is there any more.
+# The server sends a heartbeat every 15 seconds; after four missed ones the connection is considered lost.
 SILENCE_SECONDS = 60.0
-# How long a large export or import may take before anything is heard of it.
+# Read timeout of large exports and imports.
 LONG_SECONDS = 600.0
 CHUNK_BYTES = 65_536
 EXPORT_STREAM, IMPORT_STREAM = "/v1/export/stream", "/v1/import/stream"
@@ -58,14 +61,14 @@ _KINDS: dict[int, type[WeftError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where Weft is, and the credential it is shown. The credential never shows in a repr or a message."""
+    """URL of a server and the credential for it. The credential never appears in a repr or a message."""
 
     url: str
     api_key: str | None = field(repr=False)
 
     @classmethod
     def resolve(cls, url: str | None, api_key: str | None) -> Address:
-        """Return the address given, with the environment and the defaults behind it."""
+        """Return the given address, completed from the environment and the defaults."""
         url = (url or os.environ.get("WEFT_URL") or DEFAULT_URL).rstrip("/")
         return cls(_checked_url(url), _checked_key(api_key or os.environ.get("WEFT_API_KEY")))
 
@@ -89,25 +92,25 @@ def _checked_url(url: str) -> str:
     except ValueError:
         usable = False
     if not usable:
-        raise InvalidInput("url: give the server's address, such as http://127.0.0.1:8787.", field="url")
+        raise InvalidInput("url: give the URL of the server, such as http://127.0.0.1:8787.", field="url")
     if "@" in parts.netloc:
-        raise InvalidInput("url: pass the credential as api_key, not inside the address.", field="url")
+        raise InvalidInput("url: pass the credential as api_key, not in the URL.", field="url")
     return url
 
 
 def _checked_key(api_key: str | None) -> str | None:
-    """Refuse what cannot stand in a header here: the HTTP library would quote it in its own message."""
+    """Refuse characters that a header cannot hold: the HTTP library would quote the key in its error."""
     if api_key is None or not api_key.strip():
         return None
     api_key = api_key.strip()
     if not api_key.isascii() or not api_key.isprintable() or " " in api_key:
-        raise InvalidInput("api_key: holds a character that no key or token has.", field="api_key")
+        raise InvalidInput("api_key: contains a character that no key or token has.", field="api_key")
     return api_key
 
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One request, ready to be sent."""
+    """HTTP request, ready to send."""
 
     method: str
     target: str
@@ -116,12 +119,12 @@ class Outgoing:
 
 
 def outgoing(operation: str, arguments: Mapping[str, Any]) -> Outgoing:
-    """Lay out a call: fields named in the path go there, the rest into the query or one JSON object."""
+    """Build the request of a call: path parameters, and the rest as the query or a JSON body."""
     method, template = ROUTES[operation]
     rest = dict(arguments)
     wait_seconds = rest.get("wait_seconds", 0.0)
     for name in _ANY_JSON & rest.keys():
-        # What JSON has no words for would be sent as something else.
+        # Refuse values that JSON cannot represent.
         encode_given(name, rest[name])
     try:
         target = _PLACEHOLDER.sub(lambda match: _segment(match[1], rest.pop(match[1]), match[2]), template)
@@ -129,7 +132,7 @@ def outgoing(operation: str, arguments: Mapping[str, Any]) -> Outgoing:
         content = None if in_query else msgspec.json.encode(rest)
         target += query(rest) if in_query else ""
     except UnicodeEncodeError:
-        raise InvalidInput("A text is not valid: it holds half of a surrogate pair.") from None
+        raise InvalidInput("A text is not valid Unicode: it contains an unpaired surrogate.") from None
     return Outgoing(method, target, content, wait_seconds if isinstance(wait_seconds, int | float) else 0.0)
 
 
@@ -139,13 +142,13 @@ def _segment(name: str, value: object, number: str | None) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"{name}: Expected `str`, got `{type(value).__name__}`", field=name)
     if value in {"", ".", ".."} or "/" in value:
-        # On the way to the server such a segment disappears or falls apart, and the call would mean another thing.
+        # URL normalisation would drop or split such a segment and change the meaning of the call.
         raise InvalidInput(f"{name}: {value[:100]!r} is not a name", field=name)
     return quote(value, safe="")
 
 
 def query(fields: Mapping[str, Any]) -> str:
-    """Return fields as a query string: lists repeated, everything but text as JSON."""
+    """Return fields as a query string: lists are repeated, values other than text are JSON."""
     pairs = [
         (name, item if isinstance(item, str) else msgspec.json.encode(item).decode())
         for name, value in msgspec.to_builtins(fields).items()
@@ -154,23 +157,31 @@ def query(fields: Mapping[str, Any]) -> str:
     return f"?{urlencode(pairs)}" if pairs else ""
 
 
-def stream_target(wanted: Mapping[str, Any], after: int) -> str:
-    fields = {**wanted, "after": after}
+def stream_target(event_filter: Mapping[str, Any], after: int) -> str:
+    fields = {**event_filter, "after": after}
     return "/v1/events/stream" + query({name: value for name, value in fields.items() if value is not None})
 
 
+@cache
+def response_type(operation: str) -> type[Any]:
+    """Import the response type of an operation."""
+    module, name = RESPONSES[operation]
+    kind: type[Any] = getattr(import_module(module), name)
+    return kind
+
+
 def decoded(content: bytes | str, response: type[T], address: Address) -> T:
-    """Return an answer as its type."""
+    """Decode a response body."""
     try:
         return msgspec.json.decode(content, type=response)
     except msgspec.DecodeError as error:
         raise SystemUnavailable(
-            f"What answers at {address.url} does not speak as this version of Weft does.", url=address.url
+            f"The server at {address.url} does not answer like this version of Weft.", url=address.url
         ) from error
 
 
 def refusal(reply: httpx2.Response, content: bytes) -> WeftError:
-    """Return the error that an answer stands for."""
+    """Return the error of an unsuccessful response."""
     try:
         body = msgspec.json.decode(content, type=ErrorBody)
     except msgspec.DecodeError:
@@ -185,14 +196,14 @@ def refusal(reply: httpx2.Response, content: bytes) -> WeftError:
 
 
 def reported(content: str, address: Address) -> WeftError:
-    """Return the error that a stream ended with."""
+    """Return the error that ended a stream."""
     body = decoded(content, ErrorBody, address)
     return _restored(body, _class_of(body.code) or InternalError)
 
 
 def _restored(body: ErrorBody, kind: type[WeftError]) -> WeftError:
     error = kind(body.error, **body.context)
-    # The server may be newer than this client: what it says of the error goes before what the class says.
+    # The server may be newer than this client: its text takes precedence over that of the class.
     vars(error).update(
         code=body.code,
         hint=" ".join(body.suggestions),
@@ -204,11 +215,13 @@ def _restored(body: ErrorBody, kind: type[WeftError]) -> WeftError:
 
 
 def _class_of(code: str) -> type[WeftError] | None:
+    if code in ERROR_MODULES:
+        import_module(ERROR_MODULES[code])
     return next((error for error in _with_code(WeftError) if error.code == code), None)
 
 
 def _with_code(kind: type[WeftError]) -> Iterator[type[WeftError]]:
-    """Yield the classes that have a code of their own, and the one that inherits the base's."""
+    """Yield the classes that define a code, and InternalError, which inherits the code of the base."""
     for leaf in kind.__subclasses__():
         if "code" in vars(leaf) or leaf is InternalError:
             yield leaf
@@ -222,37 +235,37 @@ def _kind(status: int) -> type[WeftError]:
 
 
 def unreachable(address: Address, cause: httpx2.RequestError) -> SystemUnavailable:
-    """Return the error for a call that got no answer."""
+    """Return the error for a call without a response."""
     late = isinstance(cause, httpx2.TimeoutException)
     problem = "did not answer in time" if late else "cannot be reached"
     error = SystemUnavailable(
         f"Weft {problem} at {address.url} ({type(cause).__name__}). "
-        "Start it with 'weft serve', or say where it runs with WEFT_URL.",
+        "Start it with 'weft serve', or set WEFT_URL to its URL.",
         url=address.url,
     )
     if not isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
-        vars(error)["hint"] = "A change may or may not have been made: read what is there before you repeat the call."
+        vars(error)["hint"] = "The change may have been made: read the current state before you repeat the call."
     return error
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """When a call is made again by itself: a bounded number of times, and only where that is safe."""
+    """Retry policy: a bounded number of times, and only where it is safe."""
 
     limit: int
     longest_wait_seconds: float
 
-    def pause(self, method: str, error: Unavailable, tried: int) -> float | None:
-        """Return how long to wait before the next try; None if there shall be none."""
-        if tried > self.limit:
+    def pause(self, method: str, error: Unavailable, attempts: int) -> float | None:
+        """Return the backoff before the next attempt; None for no further attempt."""
+        if attempts > self.limit:
             return None
         if isinstance(error, RateLimited):
             wait = float(error.context.get("retry_after_seconds", 1.0))
             return wait if wait <= self.longest_wait_seconds else None
         unanswered = isinstance(error.__cause__, httpx2.TransportError)
-        return pause_after(tried) if unanswered and method == "GET" else None
+        return pause_after(attempts) if unanswered and method == "GET" else None
 
 
 def pause_after(failures: int) -> float:
-    """Return how long to wait after so many failures in a row."""
+    """Return the exponential backoff after a number of consecutive failures."""
     return float(min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(failures, 10)))

@@ -88,7 +88,7 @@ class Target:
         from weft.client import Client  # noqa: PLC0415 - only a server needs an HTTP client
 
         async with Client(self.url, api_key=self.key).during(**self.ids()) as client:
-            response: Response = await client._caller.call(operation.name, raw, operation.response)  # noqa: SLF001
+            response: Response = await client._caller.call(operation.name, raw)  # noqa: SLF001
             return response
 
     async def _call_locally(self, operation: Operation, raw: dict[str, Any]) -> Response:
