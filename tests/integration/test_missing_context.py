@@ -12,7 +12,7 @@ import pytest
 from support.world import SESSION, Caller, outcome, refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.model import EventFilter
-from weft.capabilities.missing_context.answers import MOST_OPEN, answer_key, question_key
+from weft.capabilities.missing_context.answers import MAX_OPEN_GAPS, answer_key, question_key
 from weft.capabilities.records.model import RECORD_TYPES, MissingContext, Record
 from weft.kernel.correlation import Correlation
 from weft.storage.sql.database import Scope
@@ -169,7 +169,7 @@ async def test_a_session_has_only_so_many_open_questions(world: World) -> None:
         WHERE r.record_id = $1 AND n.n < $2
         """,
         first,
-        MOST_OPEN - 1,
+        MAX_OPEN_GAPS - 1,
     )
     with refused("MISSING_CONTEXT_LIMIT"):
         await report(world.planner, "One too many?")
@@ -324,8 +324,8 @@ async def test_a_question_to_the_user_stands_on_the_board(world: World) -> None:
         "Severity: high",
         "Needed for: choosing a database",
         "Blocks: deploy",
-        "May be found in: document (the data policy)",
-        "In detail: EU or US",
+        "Candidate sources: document (the data policy)",
+        "Details: EU or US",
         f"Answer: write the key {answer_key(missing_id)}",
     ]
     record = await kept(world, "missing_context", missing_id)

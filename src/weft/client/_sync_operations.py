@@ -1297,9 +1297,9 @@ class SyncMissingOperations:
         blocked_actions: Sequence[str] = (),
         missing_id: str | None = None,
     ) -> MissingReported:
-        """Say what you do not know and would have to, before it costs others time or leads you to guess.
+        """Report information that is missing, instead of guessing.
 
-        A question that is open in the session already, in the same words, is not opened twice: you are given that one.
+        If the same question is already open in the session, that one is returned.
         """
         return self._caller.call(
             "missing.report",
@@ -1323,7 +1323,7 @@ class SyncMissingOperations:
         limit: int = 50,
         after: str | None = None,
     ) -> MissingListed:
-        """See what is known to be missing, the most severe and oldest first: you may know it, or wait for it."""
+        """List missing context, most severe and oldest first."""
         return self._caller.call(
             "missing.list",
             {
@@ -1342,10 +1342,10 @@ class SyncMissingOperations:
         answer: str | None = None,
         session_id: str | None = None,
     ) -> MissingResolved:
-        """Say that something is missing no more, and what answers it: anyone who takes part may.
+        """Resolve missing context with references or an answer. Any participant may.
 
-        An ``answer`` in words is written on the board. Writing the key ``answer_…`` yourself resolves it too, and so
-        does the answer of a peer to the task that it was sent.
+        An ``answer`` is written to the board. Writing the key ``answer_…`` also resolves it, and so does the reply of a
+        peer to its task message.
         """
         return self._caller.call(
             "missing.resolve",
@@ -1367,10 +1367,10 @@ class SyncMissingOperations:
         detail: str | None = None,
         session_id: str | None = None,
     ) -> MissingRequested:
-        """Ask for what is missing: the user, what was said before, a tool, a policy, or a peer.
+        """Request missing context from the user, earlier messages, a tool, a policy or a peer.
 
-        It may be asked for in several forms and of several; all of it is kept. Asking once more in the same way changes
-        nothing, but for a retrieval, which may find more by then.
+        Several requests in different forms are possible. Repeating a request changes nothing, except for a retrieval,
+        which searches again.
         """
         return self._caller.call(
             "missing.request",

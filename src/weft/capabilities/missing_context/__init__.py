@@ -1,1 +1,1 @@
-"""Missing context."""
+"""Missing context: report known gaps, request answers, and resolve them."""

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
 
 RequestForm = Literal["user_question", "retrieval", "tool_invocation", "policy_request", "peer_task"]
-# What begins the key of a question and of its answer, and what sort of message a peer is asked by.
-QUESTION, ANSWER, TASK = "question_", "answer_", "task"
-# As many as a session may have open at once, so that all of them can be looked at.
-MOST_OPEN = 1_000
-_PREFIX = "missing_"
-_FIT_FOR_A_KEY = re.compile(r"[a-z0-9_]{1,48}\Z")
+# Prefixes of board keys, and the type of the message that asks a peer.
+QUESTION_PREFIX, ANSWER_PREFIX, TASK_MESSAGE_TYPE = "question_", "answer_", "task"
+# Maximum open gaps of a session, so that all of them can be scanned.
+MAX_OPEN_GAPS = 1_000
+_ID_PREFIX = "missing_"
+_KEY_SUFFIX = re.compile(r"[a-z0-9_]{1,48}\Z")
 _decode = msgspec.json.Decoder(MissingContext).decode
 
 
 class GapRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One time that a gap was asked about: in which form, whom, and where the question is found."""
+    """A request to resolve a gap: its form, who was asked, and where the question is."""
 
     form: RequestForm
     requested_from: str
@@ -47,8 +47,8 @@ class GapRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str | None = None
 
 
-class Notes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What Weft keeps of a gap beside what the record type names; it stands in ``metadata.weft``."""
+class GapNotes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Weft's own data about a gap, stored in ``metadata.weft``."""
 
     task_id: str | None = None
     requests: tuple[GapRequest, ...] = ()
@@ -57,49 +57,49 @@ class Notes(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """What a task message says in its metadata of what it is about."""
+    """Metadata of a task message."""
 
     missing_id: str = ""
 
 
-def gap_in(kept: StoredRecord) -> MissingContext:
-    return _decode(kept.body)
+def decode_gap(stored: StoredRecord) -> MissingContext:
+    return _decode(stored.body)
 
 
-def notes_of(gap: MissingContext) -> Notes:
-    """Return what Weft noted of a gap; nothing where somebody else has put something there."""
+def gap_notes(gap: MissingContext) -> GapNotes:
+    """Return Weft's notes about a gap; empty if ``metadata.weft`` has another form."""
     try:
-        return msgspec.convert(gap.metadata.get("weft", {}), Notes)
+        return msgspec.convert(gap.metadata.get("weft", {}), GapNotes)
     except msgspec.ValidationError:
-        return Notes()
+        return GapNotes()
 
 
-def noted(gap: MissingContext, notes: Notes, **changes: Any) -> MissingContext:  # noqa: ANN401 - fields of many types
+def with_notes(gap: MissingContext, notes: GapNotes, **changes: Any) -> MissingContext:  # noqa: ANN401 - fields of many types
     metadata = {**gap.metadata, "weft": msgspec.to_builtins(notes)}
     return structs.replace(gap, metadata=metadata, **changes)
 
 
-def suffix_of(missing_id: str) -> str:
-    """Return what the keys of a gap's question and answer end with."""
-    suffix = missing_id.removeprefix(_PREFIX)
-    if missing_id.startswith(_PREFIX) and _FIT_FOR_A_KEY.match(suffix):
+def key_suffix(missing_id: str) -> str:
+    """Return the suffix of the question and answer keys of a gap."""
+    suffix = missing_id.removeprefix(_ID_PREFIX)
+    if missing_id.startswith(_ID_PREFIX) and _KEY_SUFFIX.match(suffix):
         return suffix
     return hashlib.sha256(missing_id.encode()).hexdigest()[:16]
 
 
 def question_key(missing_id: str) -> str:
-    return f"{QUESTION}{suffix_of(missing_id)}"
+    return f"{QUESTION_PREFIX}{key_suffix(missing_id)}"
 
 
 def answer_key(missing_id: str) -> str:
-    return f"{ANSWER}{suffix_of(missing_id)}"
+    return f"{ANSWER_PREFIX}{key_suffix(missing_id)}"
 
 
-async def close_gap(recorder: Recorder, kept: StoredRecord, refs: Refs, session: Session | None) -> StoredRecord:
-    """End a gap, saying by what. Who changes a gap of a session holds the session's lock."""
-    gap = gap_in(kept)
-    notes = structs.replace(notes_of(gap), resolved_by=recorder.actor.participant, resolved_at=recorder.clock.now())
-    return await recorder.change(kept, noted(gap, notes, status="resolved", resolution_refs=refs), session)
+async def resolve_gap(recorder: Recorder, stored: StoredRecord, refs: Refs, session: Session | None) -> StoredRecord:
+    """Set a gap to resolved. The caller must hold the lock of its session."""
+    gap = decode_gap(stored)
+    notes = structs.replace(gap_notes(gap), resolved_by=recorder.actor.participant, resolved_at=recorder.clock.now())
+    return await recorder.change(stored, with_notes(gap, notes, status="resolved", resolution_refs=refs), session)
 
 
 class GapAnswers(msgspec.Struct, frozen=True):
@@ -112,28 +112,28 @@ class GapAnswers(msgspec.Struct, frozen=True):
 
     async def entry_written(self, session: Session, entry: Entry) -> None:
         """Resolve the gap whose answer key was written, if there is one."""
-        if not entry.key.startswith(ANSWER):
+        if not entry.key.startswith(ANSWER_PREFIX):
             return
-        for gap in await self.recorder.records.open_missing(session.session_id, MOST_OPEN):
+        for gap in await self.recorder.records.open_missing(session.session_id, MAX_OPEN_GAPS):
             if answer_key(gap.record_id) == entry.key:
                 version = VersionId(line_of(session.session_id), entry.key, entry.life, entry.version)
                 await self._resolve(gap, str(version), entry.readers, session)
 
     async def replied(self, session: Session, parent: Message, reply: Message) -> None:
         """Resolve the gap that the parent message asked about, if the agent that was asked sent the reply."""
-        if parent.message_type != TASK or parent.recipient_id != reply.sender:
+        if parent.message_type != TASK_MESSAGE_TYPE or parent.recipient_id != reply.sender:
             return
         gap = await self.recorder.records.find(MissingContext.type, _missing_id_in(parent.metadata))
         if gap is None or gap.session_id != session.session_id:
             return
-        if any(request.message_id == parent.message_id for request in notes_of(gap_in(gap)).requests):
+        if any(request.message_id == parent.message_id for request in gap_notes(decode_gap(gap)).requests):
             item_id = str(MessageItemId(session.session_id, reply.message_id))
             await self._resolve(gap, item_id, (reply.audience,), session)
 
     async def _resolve(self, gap: StoredRecord, item_id: str, readers: tuple[str, ...], session: Session) -> None:
         may_know = self.recorder.actor.matches(gap.readable_by)
         if gap.status != "resolved" and may_know and readers in (ANYONE, gap.readable_by):
-            await close_gap(self.recorder, gap, (item_id,), session)
+            await resolve_gap(self.recorder, gap, (item_id,), session)
 
 
 def _missing_id_in(metadata: str) -> str:

@@ -1,4 +1,4 @@
-"""Looking for what is missing in what was said already, and keeping what that came to as a selection."""
+"""Searches earlier messages for the answer to a gap, and records the search as a selection."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
     from weft.kernel.identity import Actor
 
-# A hit from this score on may hold the answer; a weaker one, with anything in common, is named as left out.
-_SCORE, _ANY_SCORE = 60.0, 0.0
-_MOST_CANDIDATES, _MOST_LOOKED_AT = 10, 30
-_MOST_CHARACTERS = 500
+# Results with at least this score are candidates; others are recorded as omitted.
+_MIN_CANDIDATE_SCORE, _MIN_SCORE = 60.0, 0.0
+_MAX_CANDIDATES, _MAX_RESULTS = 10, 30
+_MAX_QUERY_CHARACTERS = 500
 
 
-async def look_for(gap: Gap, session_id: str, actor: Actor, searcher: Searcher) -> Choice:
-    """Search the session's messages for what a gap asks, and take those that may hold the answer."""
-    query = gap.record.question[:_MOST_CHARACTERS]
-    # Only what everyone may read: what is found is told to all who may know of the gap.
-    wanted = MessageQuery(query, _ANY_SCORE, _MOST_LOOKED_AT, False, ("public",))  # noqa: FBT003 - not their metadata
-    return _judged(query, await searcher.find(actor, session_id, wanted), gap)
+async def search_answers(gap: Gap, session_id: str, actor: Actor, searcher: Searcher) -> Choice:
+    """Search the session's messages for the question of a gap."""
+    query = gap.record.question[:_MAX_QUERY_CHARACTERS]
+    # Only public messages: the results are visible to everyone who can see the gap.
+    wanted = MessageQuery(query, _MIN_SCORE, _MAX_RESULTS, False, ("public",))  # noqa: FBT003 - not their metadata
+    return _split_results(query, await searcher.find(actor, session_id, wanted), gap)
 
 
-async def select(
+async def record_search(
     choice: Choice, gap: Gap, session: Session, recorder: Recorder, readable_by: tuple[str, ...] | None
 ) -> ContextSelection:
-    """Put on record what was looked at for a gap, what was taken and what was not."""
+    """Record the search for a gap: selected and omitted messages."""
     missing_id = gap.record.missing_id
     return await record_choice(
         choice,
@@ -41,15 +41,15 @@ async def select(
         recorder,
         readable_by=readable_by,
         intent=f"resolve {missing_id}",
-        rationale=f"Of {choice.searched} public messages, those that match the question best.",
+        rationale=f"The best matches among {choice.searched} public messages.",
         metadata={"weft": {"missing_id": missing_id}},
     )
 
 
-def candidates(choice: Choice, gap: Gap, session_id: str) -> tuple[CandidateSource, ...]:
-    """Return where the answer may be found, as far as it was known before and as it is known now."""
+def merge_candidates(choice: Choice, gap: Gap, session_id: str) -> tuple[CandidateSource, ...]:
+    """Return the candidate sources of a gap, with those that the search added."""
     known = {source.ref for source in gap.record.candidate_sources if source.ref}
-    news = (
+    found = (
         CandidateSource(
             kind="message",
             hint=f"message {result.message.id} of {result.message.sender}, score {result.score}",
@@ -58,13 +58,13 @@ def candidates(choice: Choice, gap: Gap, session_id: str) -> tuple[CandidateSour
         )
         for result in choice.taken
     )
-    return (*gap.record.candidate_sources, *(source for source in news if source.ref not in known))
+    return (*gap.record.candidate_sources, *(source for source in found if source.ref not in known))
 
 
-def _judged(query: str, found: MessageSearchResult, gap: Gap) -> Choice:
-    # What asks a question is no answer to it.
-    questions = {asked.message_id for asked in gap.notes.requests}
+def _split_results(query: str, found: MessageSearchResult, gap: Gap) -> Choice:
+    # A message that asks the question is not an answer.
+    questions = {request.message_id for request in gap.notes.requests}
     results = [result for result in found.results if result.message.id not in questions]
-    taken = [result for result in results if result.score >= _SCORE][:_MOST_CANDIDATES]
+    taken = [result for result in results if result.score >= _MIN_CANDIDATE_SCORE][:_MAX_CANDIDATES]
     left = [result for result in results if result not in taken]
-    return Choice(query, found.searched, taken, left, _SCORE, _MOST_CANDIDATES)
+    return Choice(query, found.searched, taken, left, _MIN_CANDIDATE_SCORE, _MAX_CANDIDATES)

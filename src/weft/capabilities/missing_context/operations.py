@@ -1,4 +1,4 @@
-"""What participants can do about what they do not know: report it, see it, and say what resolved it."""
+"""Operations on missing context: report, list and resolve."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.missing_context.answers import Notes, noted
+from weft.capabilities.missing_context.answers import GapNotes, with_notes
 from weft.capabilities.missing_context.model import (
     TOOL,
     AlreadyResolved,
@@ -16,7 +16,7 @@ from weft.capabilities.missing_context.model import (
     GapQuery,
     MissingContextLimit,
     MissingContextNotFound,
-    position_of,
+    cursor_of,
 )
 from weft.capabilities.missing_context.service import Gaps
 from weft.capabilities.records.model import CandidateSource, MissingContext
@@ -33,49 +33,48 @@ from weft.kernel.ids import new_id
 from weft.kernel.json_input import METADATA_BYTES, encode_given
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
-_MOST_CHARACTERS = 2_000
+_MAX_CHARACTERS = 2_000
 _STATES: dict[str, frozenset[str]] = {
     "open": frozenset({"detected", "requested"}),
     "all": frozenset(get_args(MissingStatus)),
     **{state: frozenset({state}) for state in get_args(MissingStatus)},
 }
-MissingId = Annotated[Id, msgspec.Meta(description="The id of what is missing.")]
-OfSession = Annotated[
-    SessionId | None, msgspec.Meta(description="The session it belongs to; only needed to be sure of that.")
-]
-Prose = Annotated[str, msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS)]
+MissingId = Annotated[Id, msgspec.Meta(description="Id of the missing context.")]
+OfSession = Annotated[SessionId | None, msgspec.Meta(description="Session it belongs to; optional check.")]
+Prose = Annotated[str, msgspec.Meta(min_length=1, max_length=_MAX_CHARACTERS)]
 
 
 class PossibleSource(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where something that is missing may be found."""
+    """A source that may have the missing information."""
 
-    kind: Annotated[Id, msgspec.Meta(description="What sort of source, such as document, message, tool or person.")]
-    hint: Annotated[Prose | None, msgspec.Meta(description="Where in it to look, in words.")] = None
-    uri: Annotated[Uri | None, msgspec.Meta(description="Its address.")] = None
-    ref: Annotated[Id | None, msgspec.Meta(description="The id of an item or a record.")] = None
+    kind: Annotated[Id, msgspec.Meta(description="Kind of source, such as document, message, tool or person.")]
+    hint: Annotated[Prose | None, msgspec.Meta(description="Where in the source to look.")] = None
+    uri: Annotated[Uri | None, msgspec.Meta(description="URI of the source.")] = None
+    ref: Annotated[Id | None, msgspec.Meta(description="Id of an item or record.")] = None
 
 
 class ReportMissing(Request):
-    """What is not known, what for, and how bad that is."""
+    """A question that cannot be answered from the available context."""
 
     session_id: SessionId
-    question: Annotated[Prose, msgspec.Meta(description="What you would have to know, as a question.")]
-    severity: Annotated[Severity, msgspec.Meta(description="How bad it is that this is not known.")] = "medium"
+    question: Annotated[Prose, msgspec.Meta(description="The missing information, as a question.")]
+    severity: Annotated[Severity, msgspec.Meta(description="How severe the gap is.")] = "medium"
     scope: Annotated[
-        Scope | None, msgspec.Meta(description="What it is missing in; the task of this call or else the session.")
+        Scope | None, msgspec.Meta(description="Unit of work; default: the task of this call, otherwise the session.")
     ] = None
-    needed_for: Annotated[Prose | None, msgspec.Meta(description="What it is needed for.")] = None
+    needed_for: Annotated[Prose | None, msgspec.Meta(description="What the information is needed for.")] = None
     candidate_sources: Annotated[
-        tuple[PossibleSource, ...], msgspec.Meta(max_length=50, description="Where it may be found.")
+        tuple[PossibleSource, ...], msgspec.Meta(max_length=50, description="Sources that may have the answer.")
     ] = ()
     blocked_actions: Annotated[
-        tuple[Id, ...], msgspec.Meta(max_length=50, description="What cannot be done before it is known.")
+        tuple[Id, ...],
+        msgspec.Meta(max_length=50, description="Actions that are blocked until it is resolved."),
     ] = ()
-    missing_id: Annotated[Name | None, msgspec.Meta(description="An id of your own; generated if left out.")] = None
+    missing_id: Annotated[Name | None, msgspec.Meta(description="Id of the new record; default: generated.")] = None
 
 
 class MissingReported(Response):
-    """The question is open; ``already_open`` if it was before, and nothing is new."""
+    """The open gap. ``already_open``: the same question was already open, and nothing changed."""
 
     missing_id: str
     session_id: str
@@ -88,23 +87,23 @@ class MissingReported(Response):
 
 
 class ListMissing(Request):
-    """Which questions to list."""
+    """Filter and page of a list of missing context."""
 
     session_id: Annotated[
-        SessionId | None, msgspec.Meta(description="Of this session; of all you take part in if left out.")
+        SessionId | None, msgspec.Meta(description="Session to list; default: all sessions you participate in.")
     ] = None
     status: Annotated[
         Literal["open", "detected", "requested", "resolved", "all"],
-        msgspec.Meta(description="open: detected or requested."),
+        msgspec.Meta(description="Status filter; open: detected or requested."),
     ] = "open"
-    severity: Annotated[Severity, msgspec.Meta(description="At least this severe.")] = "info"
-    task_id: Annotated[NativeId | None, msgspec.Meta(description="Only what was reported in this task.")] = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="At most this many.")] = 50
-    after: Annotated[Id | None, msgspec.Meta(description="next_after of the page before.")] = None
+    severity: Annotated[Severity, msgspec.Meta(description="Minimum severity.")] = "info"
+    task_id: Annotated[NativeId | None, msgspec.Meta(description="Only gaps reported in this task.")] = None
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum number of results.")] = 50
+    after: Annotated[Id | None, msgspec.Meta(description="next_after of the previous page.")] = None
 
 
 class RequestInfo(Response):
-    """One time that it was asked for, and where the question or what was found stands."""
+    """A request: its form, who was asked, and where the question or the search result is."""
 
     form: str
     requested_from: str
@@ -118,7 +117,7 @@ class RequestInfo(Response):
 
 
 class MissingInfo(Response):
-    """Something that is missing, or was: what became of it is told by ``status``."""
+    """A gap with its status, requests and resolution."""
 
     missing_id: str
     severity: Severity
@@ -139,29 +138,29 @@ class MissingInfo(Response):
 
 
 class MissingListed(Response):
-    """What is missing, the most severe and oldest first. There is more as long as there is a next_after."""
+    """Gaps, most severe and oldest first. If next_after is set, there are more."""
 
     missing: list[MissingInfo]
     next_after: str | None = None
 
 
 class ResolveMissing(Request):
-    """What was found, and where."""
+    """The resolution of a gap."""
 
     missing_id: MissingId
     resolution_refs: Annotated[
         tuple[Id, ...],
-        msgspec.Meta(max_length=100, description="What answers it: ids of items or records, or URIs."),
+        msgspec.Meta(max_length=100, description="References to the answer: ids of items or records, or URIs."),
     ] = ()
     answer: Annotated[
         Annotated[str, msgspec.Meta(min_length=1)] | None,
-        msgspec.Meta(description="The answer in words instead, which is kept on the session's board."),
+        msgspec.Meta(description="The answer as text instead; it is written to the session's board."),
     ] = None
     session_id: OfSession = None
 
 
 class MissingResolved(Response):
-    """It is known now, and by what; ``already_resolved`` if it was by the same before."""
+    """The resolved gap. ``already_resolved``: it was already resolved with the same answer."""
 
     missing_id: str
     status: MissingStatus
@@ -183,9 +182,9 @@ class MissingResolved(Response):
     errors=(SessionNotFound, SessionArchived, RecordExists, MissingContextLimit, ContentTooLarge),
 )
 async def report_missing(request: ReportMissing, gaps: Gaps) -> MissingReported:
-    """Say what you do not know and would have to, before it costs others time or leads you to guess.
+    """Report information that is missing, instead of guessing.
 
-    A question that is open in the session already, in the same words, is not opened twice: you are given that one.
+    If the same question is already open in the session, that one is returned.
     """
     _check(request)
     session, _ = await lock_active_session(request.session_id, gaps.actor, gaps.sessions)
@@ -196,13 +195,13 @@ async def report_missing(request: ReportMissing, gaps: Gaps) -> MissingReported:
         status=gap.record.status,
         severity=gap.record.severity,
         scope=gap.record.scope,
-        reported_by=gap.kept.recorded_by,
+        reported_by=gap.stored.recorded_by,
         reported_at=gap.record.created_at,
         already_open=was_open,
     )
 
 
-def _looks_far(request: ListMissing) -> bool:
+def _scans_many(request: ListMissing) -> bool:
     return request.session_id is None or "resolved" in _STATES[request.status]
 
 
@@ -214,25 +213,25 @@ def _looks_far(request: ListMissing) -> bool:
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.READ,
-    heavy=_looks_far,
+    heavy=_scans_many,
     errors=(SessionNotFound, MissingContextNotFound, PermissionDenied),
 )
 async def list_missing(request: ListMissing, gaps: Gaps) -> MissingListed:
-    """See what is known to be missing, the most severe and oldest first: you may know it, or wait for it."""
+    """List missing context, most severe and oldest first."""
     if request.session_id is None and gaps.actor.is_subagent:
         raise PermissionDenied(
-            "A sub-agent sees what is missing in the session it works in, not in all there are.",
+            "A sub-agent can only list the missing context of its session.",
             hint="Pass the session_id you were given.",
         )
-    behind = None if request.after is None else position_of(await gaps.to_read(request.after, request.session_id))
-    wanted = GapQuery(
+    after = None if request.after is None else cursor_of(await gaps.find(request.after, request.session_id))
+    query = GapQuery(
         session_id=request.session_id,
         states=_STATES[request.status],
         severity=request.severity,
         task_id=request.task_id,
-        behind=behind,
+        after=after,
     )
-    found = await gaps.listed(wanted, request.limit + 1)
+    found = await gaps.query(query, request.limit + 1)
     shown = [missing_info(gap) for gap in found[: request.limit]]
     return MissingListed(missing=shown, next_after=shown[-1].missing_id if len(found) > request.limit else None)
 
@@ -248,15 +247,15 @@ async def list_missing(request: ListMissing, gaps: Gaps) -> MissingListed:
     errors=(MissingContextNotFound, AlreadyResolved, SessionNotFound, SessionArchived),
 )
 async def resolve_missing(request: ResolveMissing, gaps: Gaps) -> MissingResolved:
-    """Say that something is missing no more, and what answers it: anyone who takes part may.
+    """Resolve missing context with references or an answer. Any participant may.
 
-    An ``answer`` in words is written on the board. Writing the key ``answer_…`` yourself resolves it too, and so does
-    the answer of a peer to the task that it was sent.
+    An ``answer`` is written to the board. Writing the key ``answer_…`` also resolves it, and so does the reply of a
+    peer to its task message.
     """
     if (request.answer is None) == (not request.resolution_refs):
-        raise InvalidInput("resolution_refs: say either what answers it or an answer in words", field="resolution_refs")
+        raise InvalidInput("resolution_refs: give either resolution_refs or answer", field="resolution_refs")
     encode_given("resolution_refs", request.resolution_refs)
-    gap = await gaps.to_change(request.missing_id, request.session_id)
+    gap = await gaps.lock(request.missing_id, request.session_id)
     if request.answer is None:
         gap, was_resolved = await gaps.resolve(gap, request.resolution_refs)
     else:
@@ -279,14 +278,14 @@ def missing_info(gap: Gap) -> MissingInfo:
         status=record.status,
         question=record.question,
         scope=record.scope,
-        reported_by=gap.kept.recorded_by,
-        reported_at=from_micros(gap.kept.recorded_at),
-        session_id=gap.kept.session_id,
+        reported_by=gap.stored.recorded_by,
+        reported_at=from_micros(gap.stored.recorded_at),
+        session_id=gap.stored.session_id,
         task_id=notes.task_id,
         needed_for=None if record.needed_for is UNSET else record.needed_for,
         blocked_actions=record.blocked_actions,
         candidate_sources=record.candidate_sources,
-        requests=tuple(RequestInfo(**msgspec.structs.asdict(asked)) for asked in notes.requests),
+        requests=tuple(RequestInfo(**msgspec.structs.asdict(each)) for each in notes.requests),
         resolution_refs=record.resolution_refs,
         resolved_by=notes.resolved_by,
         resolved_at=notes.resolved_at,
@@ -295,7 +294,7 @@ def missing_info(gap: Gap) -> MissingInfo:
 
 def _check(request: ReportMissing) -> None:
     if not request.question.strip():
-        raise InvalidInput("question: nothing is asked", field="question")
+        raise InvalidInput("question: empty", field="question")
     for name in ("question", "needed_for", "candidate_sources", "blocked_actions"):
         encoded = encode_given(name, msgspec.to_builtins(getattr(request, name)))
         if len(encoded) > METADATA_BYTES:
@@ -322,4 +321,4 @@ def _gap(request: ReportMissing, gaps: Gaps) -> MissingContext:
         candidate_sources=tuple(map(_candidate, request.candidate_sources)),
         blocked_actions=request.blocked_actions,
     )
-    return gap if task_id is None else noted(gap, Notes(task_id=task_id))
+    return gap if task_id is None else with_notes(gap, GapNotes(task_id=task_id))

@@ -1,4 +1,4 @@
-"""Asking for what is missing: the user, earlier messages, a tool, whoever grants permission, or a peer."""
+"""Operation that requests missing context from the user, earlier messages, a tool, a policy or a peer."""
 
 from __future__ import annotations
 
@@ -14,10 +14,17 @@ from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.history.model import MAIN
 from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import MessageDraft
-from weft.capabilities.missing_context.answers import TASK, GapRequest, RequestForm, answer_key, noted, question_key
-from weft.capabilities.missing_context.lookup import candidates, look_for, select
+from weft.capabilities.missing_context.answers import (
+    TASK_MESSAGE_TYPE,
+    GapRequest,
+    RequestForm,
+    answer_key,
+    question_key,
+    with_notes,
+)
+from weft.capabilities.missing_context.lookup import merge_candidates, record_search, search_answers
 from weft.capabilities.missing_context.model import (
-    MOST_REQUESTS,
+    MAX_REQUESTS,
     TOOL,
     AlreadyResolved,
     MissingContextLimit,
@@ -26,7 +33,7 @@ from weft.capabilities.missing_context.model import (
     task_text,
 )
 from weft.capabilities.missing_context.operations import MissingId, OfSession, Prose
-from weft.capabilities.missing_context.service import Gaps, closed_to, session_of
+from weft.capabilities.missing_context.service import Gaps, restricted_readers, session_of
 from weft.capabilities.records.model import CandidateSource
 from weft.capabilities.records.refs import Id
 from weft.capabilities.records.vocabulary import MissingStatus
@@ -45,8 +52,8 @@ if TYPE_CHECKING:
     from weft.capabilities.sessions.model import Session
 
 _USER = "user"
-# What each form cannot do without.
-_NEEDED: dict[RequestForm, str] = {
+# Parameter that each form requires.
+_REQUIRED: dict[RequestForm, str] = {
     "peer_task": "agent_id",
     "tool_invocation": "tool",
     "policy_request": "requested_from",
@@ -54,29 +61,30 @@ _NEEDED: dict[RequestForm, str] = {
 
 
 class RequestMissing(Request):
-    """What to ask for, and how."""
+    """The gap to request, and the form of the request."""
 
     missing_id: MissingId
     form: Annotated[
         RequestForm,
         msgspec.Meta(
-            description="user_question: a key on the board; retrieval: a search of the session's messages now; "
-            "peer_task: a message to agent_id; tool_invocation: of tool; policy_request: of requested_from."
+            description="user_question: writes a key on the board; retrieval: searches the session's messages; "
+            "peer_task: sends a message to agent_id; tool_invocation: records a request for tool; "
+            "policy_request: records a request to requested_from."
         ),
     ]
-    agent_id: Annotated[AgentId | None, msgspec.Meta(description="The peer to ask, for peer_task.")] = None
-    tool: Annotated[Id | None, msgspec.Meta(description="The tool that can tell, for tool_invocation.")] = None
+    agent_id: Annotated[AgentId | None, msgspec.Meta(description="Peer to ask, for peer_task.")] = None
+    tool: Annotated[Id | None, msgspec.Meta(description="Tool to call, for tool_invocation.")] = None
     requested_from: Annotated[
-        Id | None, msgspec.Meta(description="Who or what is asked, where the form does not say it.")
+        Id | None, msgspec.Meta(description="Who is asked, if the form does not determine it.")
     ] = None
-    detail: Annotated[Prose | None, msgspec.Meta(description="What else is to be said, such as arguments.")] = None
+    detail: Annotated[Prose | None, msgspec.Meta(description="Further details, such as arguments.")] = None
     session_id: OfSession = None
 
 
 class MissingRequested(Response):
-    """It was asked for; ``already_requested`` if exactly so before, and nothing is new.
+    """The request. ``already_requested``: an identical request exists, and nothing changed.
 
-    What is found by retrieval is among its candidate_sources.
+    Messages found by a retrieval are added to candidate_sources.
     """
 
     missing_id: str
@@ -92,13 +100,13 @@ class MissingRequested(Response):
     already_requested: bool = False
 
 
-class _Asking(NamedTuple):
-    """A request as one transaction carries it out: of which gap, what was found for it, and the note to leave."""
+class _PendingRequest(NamedTuple):
+    """A request to carry out in a transaction; ``found`` is the search result of a retrieval."""
 
     gaps: Gaps
     gap: Gap
     found: Choice | None
-    asked: GapRequest
+    request: GapRequest
 
 
 @operation(
@@ -124,135 +132,133 @@ class _Asking(NamedTuple):
 async def request_missing(
     request: RequestMissing, actor: Actor, errands: Transactions[Gaps], searcher: Searcher
 ) -> MissingRequested:
-    """Ask for what is missing: the user, what was said before, a tool, a policy, or a peer.
+    """Request missing context from the user, earlier messages, a tool, a policy or a peer.
 
-    It may be asked for in several forms and of several; all of it is kept. Asking once more in the same way changes
-    nothing, but for a retrieval, which may find more by then.
+    Several requests in different forms are possible. Repeating a request changes nothing, except for a retrieval,
+    which searches again.
     """
     _check(request)
     found: Choice | None = None
     if request.form == "retrieval":
-        # A search takes transactions of its own, and more time than a write may.
-        gap = await errands.read(actor, lambda gaps: gaps.to_read(request.missing_id, request.session_id))
-        found = await look_for(gap, session_of(gap).session_id, actor, searcher)
+        # A search opens its own transactions and would hold the write lock for too long.
+        gap = await errands.read(actor, lambda gaps: gaps.find(request.missing_id, request.session_id))
+        found = await search_answers(gap, session_of(gap).session_id, actor, searcher)
     return await errands.write(actor, lambda gaps: _ask(request, gaps, found))
 
 
 async def _ask(request: RequestMissing, gaps: Gaps, found: Choice | None) -> MissingRequested:
-    gap = await gaps.to_ask(request.missing_id, request.session_id)
-    notes, note = gap.notes, _note(request, gap, gaps)
-    before = await _asked_before(note, gap, gaps)
+    gap = await gaps.lock_open(request.missing_id, request.session_id)
+    notes, pending = gap.notes, _new_request(request, gap, gaps)
+    before = await _find_same(pending, gap, gaps)
     if before is not None:
-        return structs.replace(_requested(before, gap.record), already_requested=True)
-    if len(notes.requests) >= MOST_REQUESTS:
-        raise MissingContextLimit(f"This was asked for {MOST_REQUESTS} times already.", limit=MOST_REQUESTS)
-    asked = await _carried_out(_Asking(gaps, gap, found, note))
+        return structs.replace(_response(before, gap.record), already_requested=True)
+    if len(notes.requests) >= MAX_REQUESTS:
+        raise MissingContextLimit(f"This gap already has {MAX_REQUESTS} requests.", limit=MAX_REQUESTS)
+    made = await _carry_out(_PendingRequest(gaps, gap, found, pending))
     sources = gap.record.candidate_sources
     if found is not None:
-        sources = candidates(found, gap, session_of(gap).session_id)
-    record = noted(
+        sources = merge_candidates(found, gap, session_of(gap).session_id)
+    record = with_notes(
         gap.record,
-        structs.replace(notes, requests=(*notes.requests, asked)),
+        structs.replace(notes, requests=(*notes.requests, made)),
         status="requested",
-        requested_from=asked.requested_from,
+        requested_from=made.requested_from,
         candidate_sources=sources,
     )
-    await gaps.recorder.change(gap.kept, record, gap.session)
-    return _requested(asked, record)
+    await gaps.recorder.change(gap.stored, record, gap.session)
+    return _response(made, record)
 
 
-async def _asked_before(note: GapRequest, gap: Gap, gaps: Gaps) -> GapRequest | None:
-    """Return the request that says the same and still stands."""
-    same = [each for each in gap.notes.requests if _what(each) == _what(note) and each.form != "retrieval"]
+async def _find_same(pending: GapRequest, gap: Gap, gaps: Gaps) -> GapRequest | None:
+    """Return an identical earlier request whose question is still on the board."""
+    same = [each for each in gap.notes.requests if _identity(each) == _identity(pending) and each.form != "retrieval"]
     if not same or same[-1].key is None:
         return same[-1] if same else None
     board = await gaps.boards.to_write(session_of(gap).session_id, MAIN)
     return same[-1] if same[-1].key in await board.read([same[-1].key]) else None
 
 
-def _what(asked: GapRequest) -> tuple[str | None, ...]:
-    return asked.form, asked.requested_from, asked.tool, asked.detail
+def _identity(request: GapRequest) -> tuple[str | None, ...]:
+    return request.form, request.requested_from, request.tool, request.detail
 
 
-async def _carried_out(asking: _Asking) -> GapRequest:
-    """Do what a form of request consists of; return the note of it, with where that is found."""
-    match asking.asked.form:
+async def _carry_out(pending: _PendingRequest) -> GapRequest:
+    """Carry out a request; return it with the key, message or selection it created."""
+    match pending.request.form:
         case "user_question":
-            return await _put_on_board(asking)
+            return await _write_question(pending)
         case "peer_task":
-            return await _sent_to_peer(asking)
+            return await _send_task(pending)
         case "retrieval":
-            return await _selected(asking)
+            return await _record_selection(pending)
         case "tool_invocation" | "policy_request":
-            # Weft calls no tools and decides no policies: whoever does finds the request on record.
-            return asking.asked
+            # Weft calls no tools and decides no policies: it only records the request.
+            return pending.request
 
 
-async def _put_on_board(asking: _Asking) -> GapRequest:
-    gaps, gap, _, asked = asking
+async def _write_question(pending: _PendingRequest) -> GapRequest:
+    gaps, gap, _, request = pending
     key = question_key(gap.record.missing_id)
     board = await gaps.boards.to_write(session_of(gap).session_id, MAIN)
     await board.write(
-        key, question_text(gap.record, asked), WriteOptions(readable_by=closed_to(gap), reason="question")
+        key, question_text(gap.record, request), WriteOptions(readable_by=restricted_readers(gap), reason="question")
     )
-    return structs.replace(asked, key=key)
+    return structs.replace(request, key=key)
 
 
-async def _sent_to_peer(asking: _Asking) -> GapRequest:
-    gaps, gap, _, asked = asking
+async def _send_task(pending: _PendingRequest) -> GapRequest:
+    gaps, gap, _, request = pending
     session = session_of(gap)
-    if closed_to(gap) is not None:
-        raise InvalidInput(
-            "form: not everyone may know of this gap, and a message to a peer is seen by all", field="form"
-        )
-    principal = await gaps.access.principal(asked.requested_from)
-    if principal is None or not _takes_part(principal, session, gaps.actor):
+    if restricted_readers(gap) is not None:
+        raise InvalidInput("form: a task message is public, and not every participant may see this gap", field="form")
+    principal = await gaps.access.principal(request.requested_from)
+    if principal is None or not _participates(principal, session, gaps.actor):
         raise AgentNotFound(
-            f"No agent '{asked.requested_from}' takes part in this session.",
-            hint="Ask somebody who does: the senders of its messages, or whoever started you.",
+            f"The agent '{request.requested_from}' does not participate in this session.",
+            hint="Choose a participant, such as a sender of its messages.",
             related=("get_messages",),
         )
-    message = await gaps.transcripts.add(session.session_id, _task(gap.record, asked))
-    return structs.replace(asked, message_id=message.message_id)
+    message = await gaps.transcripts.add(session.session_id, _task(gap.record, request))
+    return structs.replace(request, message_id=message.message_id)
 
 
-def _takes_part(principal: Principal, session: Session, asking: Actor) -> bool:
-    peer = actor_for(asking.tenant, principal, permissions=principal.permissions, epoch=asking.epoch)
+def _participates(principal: Principal, session: Session, caller: Actor) -> bool:
+    peer = actor_for(caller.tenant, principal, permissions=principal.permissions, epoch=caller.epoch)
     return principal.disabled_at is None and session.admits(peer)
 
 
-def _task(gap: MissingContext, asked: GapRequest) -> MessageDraft:
-    about = {"missing_id": gap.missing_id, "severity": gap.severity, "blocked_actions": list(gap.blocked_actions)}
+def _task(gap: MissingContext, request: GapRequest) -> MessageDraft:
+    metadata = {"missing_id": gap.missing_id, "severity": gap.severity, "blocked_actions": list(gap.blocked_actions)}
     return MessageDraft(
-        content=task_text(gap, asked),
+        content=task_text(gap, request),
         visibility="public",
-        metadata=metadata_json(about),
+        metadata=metadata_json(metadata),
         parent_id=None,
-        recipient_id=asked.requested_from,
-        message_type=TASK,
+        recipient_id=request.requested_from,
+        message_type=TASK_MESSAGE_TYPE,
         category="DIALOG",
     )
 
 
-async def _selected(asking: _Asking) -> GapRequest:
-    gaps, gap, found, asked = asking
-    assert found is not None  # noqa: S101 - a search comes before the transaction that keeps what it found
-    selection = await select(found, gap, session_of(gap), gaps.recorder, closed_to(gap))
-    return structs.replace(asked, selection_id=selection.selection_id)
+async def _record_selection(pending: _PendingRequest) -> GapRequest:
+    gaps, gap, found, request = pending
+    assert found is not None  # noqa: S101 - the search ran before this transaction
+    selection = await record_search(found, gap, session_of(gap), gaps.recorder, restricted_readers(gap))
+    return structs.replace(request, selection_id=selection.selection_id)
 
 
 def _check(request: RequestMissing) -> None:
-    needed = _NEEDED.get(request.form)
-    if needed is not None and getattr(request, needed) is None:
-        raise InvalidInput(f"{needed}: required for the form {request.form}", field=needed)
+    required = _REQUIRED.get(request.form)
+    if required is not None and getattr(request, required) is None:
+        raise InvalidInput(f"{required}: required for the form {request.form}", field=required)
     for name in ("missing_id", "tool", "requested_from", "detail"):
         encode_given(name, getattr(request, name))
 
 
-def _note(request: RequestMissing, gap: Gap, gaps: Gaps) -> GapRequest:
+def _new_request(request: RequestMissing, gap: Gap, gaps: Gaps) -> GapRequest:
     return GapRequest(
         form=request.form,
-        requested_from=_asked_of(request, gap),
+        requested_from=_recipient(request, gap),
         requested_by=gaps.actor.participant,
         requested_at=gaps.clock.now(),
         tool=request.tool,
@@ -260,7 +266,7 @@ def _note(request: RequestMissing, gap: Gap, gaps: Gaps) -> GapRequest:
     )
 
 
-def _asked_of(request: RequestMissing, gap: Gap) -> str:
+def _recipient(request: RequestMissing, gap: Gap) -> str:
     match request.form:
         case "peer_task":
             return request.agent_id or ""
@@ -272,16 +278,16 @@ def _asked_of(request: RequestMissing, gap: Gap) -> str:
             return request.requested_from or _USER
 
 
-def _requested(asked: GapRequest, gap: MissingContext) -> MissingRequested:
+def _response(request: GapRequest, gap: MissingContext) -> MissingRequested:
     return MissingRequested(
         missing_id=gap.missing_id,
         status=gap.status,
-        form=asked.form,
-        requested_from=asked.requested_from,
-        requested_at=asked.requested_at,
-        key=asked.key,
-        answer_key=answer_key(gap.missing_id) if asked.key else None,
-        message_id=asked.message_id,
-        selection_id=asked.selection_id,
+        form=request.form,
+        requested_from=request.requested_from,
+        requested_at=request.requested_at,
+        key=request.key,
+        answer_key=answer_key(gap.missing_id) if request.key else None,
+        message_id=request.message_id,
+        selection_id=request.selection_id,
         candidate_sources=gap.candidate_sources,
     )

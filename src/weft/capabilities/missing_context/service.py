@@ -1,4 +1,4 @@
-"""The gaps of a tenant, opened for one caller: to look at, to report, to change behind their session's lock."""
+"""Service for missing context: find, report, resolve and list gaps on behalf of one caller."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from weft.capabilities.board.board_writer import WriteOptions
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.model import MAIN
 from weft.capabilities.messages.transcript import TranscriptWriter
-from weft.capabilities.missing_context.answers import MOST_OPEN, answer_key, close_gap, gap_in
+from weft.capabilities.missing_context.answers import MAX_OPEN_GAPS, answer_key, decode_gap, resolve_gap
 from weft.capabilities.missing_context.model import (
     AlreadyResolved,
     Gap,
     MissingContextLimit,
     MissingContextNotFound,
+    cursor_of,
     normalise_question,
-    position_of,
     same_refs,
 )
 from weft.capabilities.records.model import MissingContext
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from weft.capabilities.records.refs import Refs
     from weft.capabilities.records.store import StoredRecord
 
-_AT_ONCE = 500
+_BATCH = 500
 
 
 class Gaps(msgspec.Struct, frozen=True):
-    """Everything that missing context needs, gathered for the caller of one operation."""
+    """Missing context of the caller's tenant, in one transaction."""
 
     actor: Actor
     sessions: SessionStore
@@ -54,118 +54,117 @@ class Gaps(msgspec.Struct, frozen=True):
     clock: Clock
 
     async def report(self, gap: MissingContext, session: Session) -> tuple[Gap, bool]:
-        """Keep a new gap, or return the one that asks the same and is open; tell whether that was there."""
-        present = await self.records.open_missing(session.session_id, MOST_OPEN)
-        for kept in present:
-            record = gap_in(kept)
-            if normalise_question(record.question) == normalise_question(gap.question) and self.actor.matches(
-                kept.readable_by
-            ):
-                return Gap(kept, record, session), True
-        if len(present) >= MOST_OPEN:
-            raise MissingContextLimit(f"The session has {MOST_OPEN} open questions already.", limit=MOST_OPEN)
+        """Store a new gap, or return the open one with the same question; the flag says which."""
+        open_gaps = await self.records.open_missing(session.session_id, MAX_OPEN_GAPS)
+        question = normalise_question(gap.question)
+        for stored in open_gaps:
+            record = decode_gap(stored)
+            if normalise_question(record.question) == question and self.actor.matches(stored.readable_by):
+                return Gap(stored, record, session), True
+        if len(open_gaps) >= MAX_OPEN_GAPS:
+            raise MissingContextLimit(f"The session already has {MAX_OPEN_GAPS} open questions.", limit=MAX_OPEN_GAPS)
         return Gap(await self.recorder.add(gap, session), gap, session), False
 
-    async def to_read(self, missing_id: str, session_id: str | None) -> Gap:
+    async def find(self, missing_id: str, session_id: str | None) -> Gap:
         if session_id is not None:
             await find_session(session_id, self.actor, self.sessions)
-        kept = await self.records.find(MissingContext.type, missing_id)
-        if kept is None or session_id not in (None, kept.session_id):
-            raise unknown_gap(missing_id)
-        gap = await self._known(kept, {None: None})
+        stored = await self.records.find(MissingContext.type, missing_id)
+        if stored is None or session_id not in (None, stored.session_id):
+            raise gap_not_found(missing_id)
+        gap = await self._visible(stored, {None: None})
         if gap is None:
-            raise unknown_gap(missing_id, denied=True)
+            raise gap_not_found(missing_id, denied=True)
         return gap
 
-    async def to_change(self, missing_id: str, session_id: str | None) -> Gap:
-        """Open a gap behind the lock of its session: nobody else changes it until the transaction ends."""
-        gap = await self.to_read(missing_id, session_id)
+    async def lock(self, missing_id: str, session_id: str | None) -> Gap:
+        """Find a gap and lock it and its session until the transaction ends."""
+        gap = await self.find(missing_id, session_id)
         if gap.session is not None:
             await lock_active_session(gap.session.session_id, self.actor, self.sessions)
-        kept = await self.records.find_locked(MissingContext.type, missing_id)
-        if kept is None:
-            raise unknown_gap(missing_id)
-        return Gap(kept, gap_in(kept), gap.session)
+        stored = await self.records.find_locked(MissingContext.type, missing_id)
+        if stored is None:
+            raise gap_not_found(missing_id)
+        return Gap(stored, decode_gap(stored), gap.session)
 
-    async def to_ask(self, missing_id: str, session_id: str | None) -> Gap:
-        """Open a gap to ask about it, which makes sense only while it is open."""
-        gap = await self.to_change(missing_id, session_id)
+    async def lock_open(self, missing_id: str, session_id: str | None) -> Gap:
+        """Lock a gap that is not resolved."""
+        gap = await self.lock(missing_id, session_id)
         if gap.record.status == "resolved":
             raise _resolved(gap.record)
         return gap
 
     async def resolve(self, gap: Gap, refs: Refs) -> tuple[Gap, bool]:
-        """End a gap; tell whether it had ended by these very refs before."""
+        """Resolve a gap; the flag is true if it was already resolved with the same refs."""
         if gap.record.status == "resolved":
             if not same_refs(gap.record.resolution_refs, refs):
                 raise _resolved(gap.record)
             return gap, True
-        kept = await close_gap(self.recorder, gap.kept, refs, gap.session)
-        return Gap(kept, gap_in(kept), gap.session), False
+        stored = await resolve_gap(self.recorder, gap.stored, refs, gap.session)
+        return Gap(stored, decode_gap(stored), gap.session), False
 
     async def answer(self, gap: Gap, text: str) -> tuple[Gap, bool]:
-        """End a gap by an answer in words, which is kept on the board of its session."""
+        """Resolve a gap with a text, written to the board of its session."""
         board = await self.boards.to_write(session_of(gap).session_id, MAIN)
         key = answer_key(gap.record.missing_id)
         if gap.record.status == "resolved":
-            said = (await board.read([key])).get(key)
-            if said is None or said.value != text:
+            current = (await board.read([key])).get(key)
+            if current is None or current.value != text:
                 raise _resolved(gap.record)
-            return await self.resolve(gap, (_item(gap, said.entry),))
-        entry = await board.write(key, text, WriteOptions(readable_by=closed_to(gap), reason="answer"))
-        again = await self._again(gap)
-        if again.record.status == "resolved":
-            # What was written is an answer like any other, and has ended the gap.
-            return again, False
-        return await self.resolve(again, (_item(gap, entry),))
+            return await self.resolve(gap, (_item(gap, current.entry),))
+        entry = await board.write(key, text, WriteOptions(readable_by=restricted_readers(gap), reason="answer"))
+        updated = await self._reload(gap)
+        if updated.record.status == "resolved":
+            # GapAnswers has resolved it when the key was written.
+            return updated, False
+        return await self.resolve(updated, (_item(gap, entry),))
 
-    async def listed(self, wanted: GapQuery, limit: int) -> list[Gap]:
-        """Return what the caller may know of and wants to see, the most severe and then the oldest first."""
-        if wanted.session_id is not None:
-            await find_session(wanted.session_id, self.actor, self.sessions)
+    async def query(self, query: GapQuery, limit: int) -> list[Gap]:
+        """Return the matching gaps that the caller may see, most severe and oldest first."""
+        if query.session_id is not None:
+            await find_session(query.session_id, self.actor, self.sessions)
         sessions: dict[str | None, Session | None] = {None: None}
         best: list[Gap] = []
         last: str | None = ""
         while last is not None:
-            page = await self.records.missing_after(wanted.session_id, last, _AT_ONCE, only_open=wanted.only_open)
-            gaps = [gap for kept in page if (gap := await self._known(kept, sessions)) and wanted.covers(gap)]
-            best = heapq.nsmallest(limit, [*best, *gaps], key=position_of)
-            last = page[-1].record_id if len(page) == _AT_ONCE else None
+            page = await self.records.missing_after(query.session_id, last, _BATCH, only_open=query.only_open)
+            gaps = [gap for stored in page if (gap := await self._visible(stored, sessions)) and query.matches(gap)]
+            best = heapq.nsmallest(limit, [*best, *gaps], key=cursor_of)
+            last = page[-1].record_id if len(page) == _BATCH else None
         return best
 
-    async def _known(self, kept: StoredRecord, sessions: dict[str | None, Session | None]) -> Gap | None:
-        """Return a gap if the caller may know of it; ``sessions`` keeps those that were looked up."""
-        home = kept.session_id
-        if home not in sessions:
-            sessions[home] = await self.sessions.find(home or "")
-        session = sessions[home]
-        taken_part_in = home is None or (session is not None and session.admits(self.actor))
-        if not taken_part_in or not self.actor.matches(kept.readable_by):
+    async def _visible(self, stored: StoredRecord, sessions: dict[str | None, Session | None]) -> Gap | None:
+        """Return a gap if the caller may see it; ``sessions`` caches the sessions."""
+        session_id = stored.session_id
+        if session_id not in sessions:
+            sessions[session_id] = await self.sessions.find(session_id or "")
+        session = sessions[session_id]
+        participates = session_id is None or (session is not None and session.admits(self.actor))
+        if not participates or not self.actor.matches(stored.readable_by):
             return None
-        return Gap(kept, gap_in(kept), session)
+        return Gap(stored, decode_gap(stored), session)
 
-    async def _again(self, gap: Gap) -> Gap:
-        kept = await self.records.find(MissingContext.type, gap.record.missing_id) or gap.kept
-        return Gap(kept, gap_in(kept), gap.session)
+    async def _reload(self, gap: Gap) -> Gap:
+        stored = await self.records.find(MissingContext.type, gap.record.missing_id) or gap.stored
+        return Gap(stored, decode_gap(stored), gap.session)
 
 
 def session_of(gap: Gap) -> Session:
-    """Return the session of a gap, for what can be done nowhere else."""
+    """Return the session of a gap; an error if it has none."""
     if gap.session is None:
         raise InvalidInput(
-            "missing_id: this gap belongs to no session, so there is no board and nobody to ask there",
+            "missing_id: this gap belongs to no session, so it has no board and no participants",
             field="missing_id",
             hint="Resolve it with resolution_refs, or request it as tool_invocation or policy_request.",
         )
     return gap.session
 
 
-def closed_to(gap: Gap) -> tuple[str, ...] | None:
-    """Return who alone may read what is said about a gap; None if everyone who takes part may."""
-    return None if gap.kept.readable_by == ANYONE else gap.kept.readable_by
+def restricted_readers(gap: Gap) -> tuple[str, ...] | None:
+    """Return the read ACL of a restricted gap; None if every participant may see it."""
+    return None if gap.stored.readable_by == ANYONE else gap.stored.readable_by
 
 
-def unknown_gap(missing_id: str, *, denied: bool = False) -> MissingContextNotFound:
+def gap_not_found(missing_id: str, *, denied: bool = False) -> MissingContextNotFound:
     shown = missing_id[:100]
     error = MissingContextNotFound(
         f"There is no missing context '{shown}'.", resource_type="missing_context", resource_id=shown
@@ -176,7 +175,7 @@ def unknown_gap(missing_id: str, *, denied: bool = False) -> MissingContextNotFo
 
 def _resolved(gap: MissingContext) -> AlreadyResolved:
     return AlreadyResolved(
-        f"'{gap.missing_id[:100]}' has been resolved already.",
+        f"'{gap.missing_id[:100]}' is already resolved.",
         resource_id=gap.missing_id[:100],
         resolution_refs=msgspec.to_builtins(list(gap.resolution_refs)),
     )

@@ -162,10 +162,10 @@ COMMANDS: dict[str, dict[str, str]] = {
         "delete": "Remove an export policy. Exports that were made by it still name it, with the digest of what it said.",
     },
     "missing": {
-        "report": "Say what you do not know and would have to, before it costs others time or leads you to guess.",
-        "list": "See what is known to be missing, the most severe and oldest first: you may know it, or wait for it.",
-        "resolve": "Say that something is missing no more, and what answers it: anyone who takes part may.",
-        "request": "Ask for what is missing: the user, what was said before, a tool, a policy, or a peer.",
+        "report": "Report information that is missing, instead of guessing.",
+        "list": "List missing context, most severe and oldest first.",
+        "resolve": "Resolve missing context with references or an answer. Any participant may.",
+        "request": "Request missing context from the user, earlier messages, a tool, a policy or a peer.",
     },
     "events": {"read": "Read events from an offset, waiting for the next one if there is none yet."},
     "token": {
