@@ -87,7 +87,7 @@ def test_a_file_that_cannot_be_indexed_ends_the_command_with_a_failure(cli: Comm
     told = cli.run("knowledge", "add", "handbook", str(docs), "--create", code=1).stdout.splitlines()
     assert told[0] == "2 documents in handbook; 1 could not be indexed:"
     assert told[1].startswith("  broken.pdf: The PDF is damaged")
-    assert told[1].endswith("Save it anew and bring it again.")
+    assert told[1].endswith("Save it again and add it.")
     assert cli.json("knowledge", "add", "handbook", str(docs), code=1)["failed"][0]["document_id"] == "broken.pdf"
 
 

@@ -283,7 +283,7 @@ async def test_what_cannot_be_read_fails_with_a_reason_and_keeps_what_was_found_
     shown = await document(library.planner, "paper")
     assert (shown["state"], shown["version"], shown["indexed_version"]) == ("failed", 2, 1)
     assert shown["error"].startswith("The PDF is damaged")
-    assert shown["error"].endswith("Save it anew and bring it again.")
+    assert shown["error"].endswith("Save it again and add it.")
     assert [chunk.text for chunk in await chunks(library, "paper")] == ["plain for now"]
     assert [event for event, _ in await told(library)][-1] == "document.failed"
     assert [each["document_id"] for each in (await listed(library, state="failed"))["documents"]] == ["paper"]

@@ -56,7 +56,7 @@ from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
 from weft.kernel.guards import GuardedCall, Guards
 from weft.kernel.operation import RateClass
-from weft.providers.documents.reader import IsolatedDocumentReader
+from weft.providers.document_reader import IsolatedDocumentReader
 from weft.providers.embedders.factory import configured_embedders
 from weft.providers.html_xml import IsolatedMarkupReader
 from weft.providers.jwt import JwtCodec
@@ -150,6 +150,7 @@ class App:
             self.database, self.clock, self._container, self.embeddings, self.metrics, settings.reindex_rate
         )
         self._documents = IsolatedDocumentReader()
+        self._markup = IsolatedMarkupReader()
         self.ingestion = Ingestion(
             self.database,
             self._container,
@@ -214,6 +215,7 @@ class App:
         await self.collections.close()
         await self.embeddings.close()
         self._documents.close()
+        self._markup.close()
         with contextlib.suppress(WeftError):
             await self._tally.flush(self.database)
         await self._rates.close()
@@ -306,7 +308,7 @@ class App:
                 LowRelevance(self._search_stores, self.clock, self.metrics),
             ),
             known_sessions=SessionsOfTenants(),
-            markup=IsolatedMarkupReader(),
+            markup=self._markup,
             pruner=self.pruner,
             offers=RegisteredOffers(self.registry, settings.rates(), self.database),
             pages=self._cache("message_pages", 1, megabytes=16, seconds=300),

@@ -16,8 +16,8 @@ from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decoded
 from weft.kernel.errors import PoolNotInitialized
 from weft.kernel.tokens import approximate_tokens
-from weft.providers.documents.process import WorkerFailed, Workers, _Worker
-from weft.providers.documents.reader import IsolatedDocumentReader
+from weft.providers.document_reader import IsolatedDocumentReader
+from weft.providers.workers.pool import WorkerFailed, WorkerPool, _Worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -284,16 +284,16 @@ def test_a_reader_that_was_closed_blames_no_document() -> None:
 
 def test_what_ended_a_worker_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
-    make = _Worker._started
+    make = _Worker._start
 
     def counted() -> object:
         started.append(1)
         return make()
 
-    monkeypatch.setattr(_Worker, "_started", staticmethod(counted))
-    workers = Workers(1)
+    monkeypatch.setattr(_Worker, "_start", staticmethod(counted))
+    workers = WorkerPool(1)
     with pytest.raises(WorkerFailed):
-        workers.ask({"task": "what no worker can do"}, b"", 30.0)
+        workers.run("unknown", b"", 30.0)
     assert len(started) == 1
     workers.close()
 

@@ -339,6 +339,7 @@ def test_a_selector_that_takes_too_long_is_given_up() -> None:
     found = resolve(ref(XPath(path="//*/following::*[following::*]"), of=page), page, "text/html", impatient)
     assert found.outcome == "lost"
     assert "took longer than 1 seconds" in found.reason
+    impatient.close()
 
 
 def test_a_page_too_large_to_read_is_said_to_be() -> None:

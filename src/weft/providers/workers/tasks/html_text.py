@@ -1,4 +1,4 @@
-"""The text of an HTML page as markdown, without what is not shown."""
+"""Visible text of an HTML page, as Markdown."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 from lxml import etree
 
-_NOT_SHOWN = "script style template noscript head svg iframe object canvas"
-_ON_LINES_OF_THEIR_OWN = """
+_INVISIBLE_TAGS = "script style template noscript head svg iframe object canvas"
+_BLOCK_TAGS = """
 address article aside blockquote body center dd details dialog div dl dt fieldset figcaption figure footer form header
 hr html main nav ol p section summary table tbody tfoot thead ul
 """
-_LEFT_OUT = frozenset(_NOT_SHOWN.split())
-_BLOCKS = frozenset(_ON_LINES_OF_THEIR_OWN.split())
+_INVISIBLE = frozenset(_INVISIBLE_TAGS.split())
+_BLOCKS = frozenset(_BLOCK_TAGS.split())
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _CELLS = frozenset(("td", "th"))
 _LISTS = frozenset(("ul", "ol"))
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _GAPS = re.compile(r"[^\S\xa0]+")
-_DEEPEST_LIST = 8
+_MAX_LIST_DEPTH = 8
 _TOO_DEEP = "ERR_RESOURCE_LIMIT"
 
 
@@ -29,10 +29,10 @@ def answer(content: bytes, _question: dict[str, Any]) -> dict[str, Any]:
     try:
         root: Any = etree.fromstring(content, parser) if content.strip() else None
     except (etree.LxmlError, ValueError):
-        return {"problem": "The page cannot be read as HTML.", "hint": "Bring its text, or save the page anew."}
+        return {"problem": "The page cannot be read as HTML.", "hint": "Add its text, or save the page again."}
     if any(error.type_name == _TOO_DEEP for error in parser.error_log):
-        # The rest was left out, and who searches for it would never know.
-        return {"problem": "The page is nested too deep to be read.", "hint": "Bring its text, or save the page anew."}
+        # libxml2 dropped the rest, so searches would silently miss it.
+        return {"problem": "The page is nested too deep to be read.", "hint": "Add its text, or save the page again."}
     if root is None:
         return {"text": "", "title": ""}
     page = _Page()
@@ -47,7 +47,7 @@ def answer(content: bytes, _question: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Page:
-    """The text so far; what separates it from what comes next is kept until something comes."""
+    """Collects the text of a page. A separator is written only when more text follows."""
 
     def __init__(self) -> None:
         self.first_heading = ""
@@ -60,23 +60,23 @@ class _Page:
     def text(self) -> str:
         return "".join(self._parts)
 
-    def begin(self, element: Any) -> bool:  # noqa: ANN401 - an element of whatever kind
-        """Begin an element; say whether its content is to be looked at."""
+    def begin(self, element: Any) -> bool:  # noqa: ANN401 - an lxml element
+        """Begin an element; return whether to visit its content."""
         tag = element.tag
-        if tag in _LEFT_OUT or _is_hidden(element):
+        if tag in _INVISIBLE or _is_hidden(element):
             return False
         if tag == "pre":
             self._code("".join(element.itertext()))
             return False
         self._open(tag, element)
-        self._say(element.text)
+        self._text(element.text)
         return True
 
     def end(self, element: Any) -> None:  # noqa: ANN401 - likewise
         tag = element.tag
-        if isinstance(tag, str) and tag not in _LEFT_OUT and tag != "pre" and not _is_hidden(element):
+        if isinstance(tag, str) and tag not in _INVISIBLE and tag != "pre" and not _is_hidden(element):
             self._close(tag)
-        self._say(element.tail)
+        self._text(element.tail)
 
     def _open(self, tag: str, element: Any) -> None:  # noqa: ANN401 - likewise
         if tag in _HEADINGS:
@@ -85,7 +85,7 @@ class _Page:
             self._put(_HEADINGS[tag])
         elif tag == "li":
             self._separate("\n")
-            self._put("  " * min(max(self._lists - 1, 0), _DEEPEST_LIST) + "- ")
+            self._put("  " * min(max(self._lists - 1, 0), _MAX_LIST_DEPTH) + "- ")
         elif tag == "tr":
             self._separate("\n")
             self._in_row += 1
@@ -95,7 +95,7 @@ class _Page:
         elif tag == "br":
             self._separate("\n")
         elif tag == "img":
-            self._say(element.get("alt"))
+            self._text(element.get("alt"))
         elif tag in _BLOCKS:
             self._separate("\n" if self._lists else "\n\n")
             self._lists += tag in _LISTS
@@ -115,7 +115,7 @@ class _Page:
             self._lists -= tag in _LISTS
             self._separate("\n" if self._lists else "\n\n")
 
-    def _say(self, words: str | None) -> None:
+    def _text(self, words: str | None) -> None:
         if not words:
             return
         plain = _GAPS.sub(" ", words)
@@ -132,7 +132,7 @@ class _Page:
         if not code.strip():
             return
         if self._in_row:
-            self._say(code)
+            self._text(code)
             return
         longest = max((len(run) for run in re.findall("`+", code)), default=0)
         fence = "`" * max(3, longest + 1)
@@ -141,7 +141,7 @@ class _Page:
         self._separate("\n\n")
 
     def _separate(self, by: str) -> None:
-        """Ask for a gap; the widest that was asked for counts. A row of a table, and a heading, has no line breaks."""
+        """Request a separator; the widest requested wins. Table rows and headings have no line breaks."""
         if self._in_row or self._heading is not None:
             by = " "
         if (len(by), by != " ") > (len(self._pending), self._pending != " "):
@@ -154,5 +154,5 @@ class _Page:
         self._parts.append(words)
 
 
-def _is_hidden(element: Any) -> bool:  # noqa: ANN401 - an element of whatever kind
+def _is_hidden(element: Any) -> bool:  # noqa: ANN401 - an lxml element
     return element.get("hidden") is not None or _HIDDEN_STYLE.search(element.get("style") or "") is not None

@@ -1,4 +1,4 @@
-"""The named parts of a program: classes, functions and the like, with all that is written above them."""
+"""Symbols of a program: classes, functions and the like, each with its decorators and the comments above it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tree_sitter import Language, Parser
 
-_KINDS_OF_PARTS = """
+_SYMBOL_NODE_TYPES = """
 class_definition function_definition
 class_declaration function_declaration generator_function_declaration method_definition interface_declaration
 enum_declaration type_alias_declaration abstract_class_declaration internal_module
@@ -20,21 +20,21 @@ type_spec
 function_item struct_item enum_item trait_item impl_item mod_item macro_definition
 module class method singleton_method
 """
-_PARTS = frozenset(_KINDS_OF_PARTS.split())
-# Functions that are values have the name of what they are assigned to.
+_SYMBOL_NODES = frozenset(_SYMBOL_NODE_TYPES.split())
+# A function value is named after the variable it is assigned to.
 _FUNCTION_VALUES = frozenset(("arrow_function", "function_expression", "function", "generator_function", "class"))
 _ABOVE = frozenset(("comment", "line_comment", "block_comment", "attribute_item", "attribute_list", "decorator"))
 _WRAPPERS = frozenset(("decorated_definition", "export_statement", "template_declaration", "type_declaration"))
-_MOST_PARTS = 50_000
-# Nodes within nodes: what is nested deeper has no name worth telling, and the library takes longer the deeper it is.
-_DEEPEST = 200
+_MAX_SYMBOLS = 50_000
+# Deeper symbols are not worth listing, and tree-sitter gets slower with depth.
+_MAX_DEPTH = 200
 _LINE_END = re.compile(rb"\n")
 
 
 def answer(source: bytes, question: dict[str, Any]) -> dict[str, Any]:
-    """Return each named part as start, end and name, in characters."""
+    """Return the start, end and name of each symbol, in characters."""
     tree = Parser(_language(question["language"])).parse(source)
-    parts = sorted(_parts(tree.root_node, _Lines(source)), key=lambda part: (part[0], -part[1]))[:_MOST_PARTS]
+    parts = sorted(_parts(tree.root_node, _LineIndex(source)), key=lambda part: (part[0], -part[1]))[:_MAX_SYMBOLS]
     places = _in_characters(source, sorted({place for start, end, _ in parts for place in (start, end)}))
     return {"names": [[places[start], places[end], name] for start, end, name in parts]}
 
@@ -45,30 +45,30 @@ def _language(name: str) -> Language:
     return Language(import_module(f"tree_sitter_{name}").language())
 
 
-class _Lines:
-    """Where lines begin, in bytes. Reading rows and columns of the library's nodes breaks its memory in 0.26."""
+class _LineIndex:
+    """Byte offsets of lines. Reading rows and columns of nodes corrupts memory in tree-sitter 0.26."""
 
     def __init__(self, source: bytes) -> None:
         self._starts = [0, *(match.end() for match in _LINE_END.finditer(source))]
 
-    def row(self, place: int) -> int:
-        return bisect_right(self._starts, place)
+    def row(self, offset: int) -> int:
+        return bisect_right(self._starts, offset)
 
-    def start(self, place: int) -> int:
-        """Return where the line begins that a place is in."""
-        return self._starts[self.row(place) - 1]
+    def start(self, offset: int) -> int:
+        """Return the start of the line that contains an offset."""
+        return self._starts[self.row(offset) - 1]
 
 
-def _parts(root: Any, lines: _Lines) -> list[tuple[int, int, str]]:  # noqa: ANN401 - a node of whatever kind
+def _parts(root: Any, lines: _LineIndex) -> list[tuple[int, int, str]]:  # noqa: ANN401 - a node of whatever kind
     parts = []
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
-        if node.is_named and node.type in _PARTS and (name := _name(node)):
+        if node.is_named and node.type in _SYMBOL_NODES and (name := _name(node)):
             parts.append((_start(node, lines), node.end_byte, name))
         elif node.type == "variable_declarator" and (name := _assigned(node)):
             parts.append((_start(node.parent, lines), node.parent.end_byte, name))
-        if depth < _DEEPEST:
+        if depth < _MAX_DEPTH:
             waiting.extend((child, depth + 1) for child in node.children if child.child_count)
     return parts
 
@@ -86,7 +86,7 @@ def _name(node: Any) -> str:  # noqa: ANN401 - likewise
 
 
 def _declared(node: Any) -> str:  # noqa: ANN401 - likewise
-    """Return the name within a declarator, as C writes it."""
+    """Return the name in a C declarator."""
     inner = node.child_by_field_name("declarator")
     while inner is not None and (deeper := inner.child_by_field_name("declarator")) is not None:
         inner = deeper
@@ -102,8 +102,8 @@ def _words(node: Any) -> str:  # noqa: ANN401 - likewise
     return " ".join(node.text.decode(errors="replace").split())[:200] if node is not None else ""
 
 
-def _start(node: Any, lines: _Lines) -> int:  # noqa: ANN401 - likewise
-    """Return where a part begins: with its decorators, attributes and the comments right above it."""
+def _start(node: Any, lines: _LineIndex) -> int:  # noqa: ANN401 - likewise
+    """Return the start of a symbol: that of its decorators, attributes and the comments directly above it."""
     while node.parent is not None and node.parent.type in _WRAPPERS:
         node = node.parent
     above = _before(node)
@@ -111,7 +111,7 @@ def _start(node: Any, lines: _Lines) -> int:  # noqa: ANN401 - likewise
         if _shares_its_line(above, lines):
             break
         node, above = above, _before(above)
-    # With its indentation: places are at the beginnings of lines.
+    # With its indentation, so that symbols start at line starts.
     before = _before(node)
     begins_its_line = before is None or _rows_between(before, node, lines) > 0
     start: int = lines.start(node.start_byte) if begins_its_line else node.start_byte
@@ -119,18 +119,18 @@ def _start(node: Any, lines: _Lines) -> int:  # noqa: ANN401 - likewise
 
 
 def _before(node: Any) -> Any:  # noqa: ANN401 - likewise
-    """Return what stands before a node; what stands above the first of a block may stand before the block."""
+    """Return the node before a node; for the first of a block, the one before the block."""
     if node.prev_sibling is None and node.parent is not None and node.parent.start_byte == node.start_byte:
         return node.parent.prev_sibling
     return node.prev_sibling
 
 
-def _shares_its_line(comment: Any, lines: _Lines) -> bool:  # noqa: ANN401 - likewise
+def _shares_its_line(comment: Any, lines: _LineIndex) -> bool:  # noqa: ANN401 - likewise
     before = _before(comment)
     return before is not None and not _rows_between(before, comment, lines)
 
 
-def _rows_between(above: Any, below: Any, lines: _Lines) -> int:  # noqa: ANN401 - likewise
+def _rows_between(above: Any, below: Any, lines: _LineIndex) -> int:  # noqa: ANN401 - likewise
     return lines.row(below.start_byte) - lines.row(above.end_byte)
 
 

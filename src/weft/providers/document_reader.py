@@ -1,4 +1,4 @@
-"""Reading any document: text here, everything that needs a parser in a worker."""
+"""Text of documents: plain text is decoded here, formats that need a parser go to a worker process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from weft.capabilities.indexing.chunking.media_types import said_type, type_of_t
 from weft.capabilities.indexing.chunking.model import CodeSymbol, Reading
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decoded
 from weft.capabilities.indexing.chunking.strategies.markdown import title_of_markdown
-from weft.providers.documents.process import WorkerFailed, Workers
+from weft.providers.workers.pool import WorkerFailed, WorkerPool
 
 _SECONDS = 60.0
-_SECONDS_FOR_NAMES = 10.0
-_PDF_BEGINS_WITHIN = 1_024
+_SYMBOL_SECONDS = 10.0
+_PDF_HEADER_WITHIN = 1_024
 _LANGUAGES = {
     "text/x-python": "python",
     "text/javascript": "javascript",
@@ -27,74 +27,73 @@ _LANGUAGES = {
     "text/x-ruby": "ruby",
     "text/x-csharp": "c_sharp",
 }
-_NO_TEXT = (
+_BINARY_FORMATS = (
     (b"PK\x03\x04", "an archive or an office document", "Save it as PDF, HTML, markdown or text."),
-    (b"\xd0\xcf\x11\xe0", "an office document of an old kind", "Save it as PDF, HTML, markdown or text."),
-    (b"\x89PNG", "a picture", "Bring the text that it shows."),
-    (b"\xff\xd8\xff", "a picture", "Bring the text that it shows."),
-    (b"GIF8", "a picture", "Bring the text that it shows."),
+    (b"\xd0\xcf\x11\xe0", "an old office document", "Save it as PDF, HTML, markdown or text."),
+    (b"\x89PNG", "a picture", "Add the text that it shows."),
+    (b"\xff\xd8\xff", "a picture", "Add the text that it shows."),
+    (b"GIF8", "a picture", "Add the text that it shows."),
     (b"\x1f\x8b", "compressed", "Unpack it first."),
     (b"\x28\xb5\x2f\xfd", "compressed", "Unpack it first."),
 )
-# Half of a character, and what the control characters of a PDF stand for, is no text that a database takes.
-_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
+# Lone surrogates and NUL, which PDFs contain, cannot be stored as text.
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 class IsolatedDocumentReader:
-    """Reads documents; what others wrote is parsed where it can do no harm."""
+    """Reads documents. Untrusted formats are parsed in worker processes."""
 
     def __init__(self, seconds: float = _SECONDS) -> None:
         self._seconds = seconds
-        self._workers = Workers()
+        self._workers = WorkerPool()
 
     def close(self) -> None:
         self._workers.close()
 
     def read(self, content: bytes, media_type: str | None, name: str) -> Reading:
-        """Return a document as text; raises DocumentUnreadable. It may take long: it is meant for a thread."""
+        """Return a document as text; raises DocumentUnreadable. Blocks: call it from a thread."""
         said = said_type(media_type, name)
-        if said == "application/pdf" or b"%PDF-" in content[:_PDF_BEGINS_WITHIN]:
+        if said == "application/pdf" or b"%PDF-" in content[:_PDF_HEADER_WITHIN]:
             return self._parsed("pdf", content, "application/pdf")
-        _refuse_no_text(content)
+        _reject_binary(content)
         text = decoded(content, media_type)
         kind = said or type_of_text(text)
         if kind == "text/html":
             return self._parsed("html", text.encode(), kind)
         title = title_of_markdown(text) if kind == "text/markdown" else ""
-        return Reading(text=text, media_type=kind, title=title, names=self._names(text, kind))
+        return Reading(text=text, media_type=kind, title=title, names=self._symbols(text, kind))
 
     def _parsed(self, task: str, content: bytes, media_type: str) -> Reading:
         try:
-            answer = self._workers.ask({"task": task}, content, self._seconds)
+            answer = self._workers.run(task, content, self._seconds)
         except WorkerFailed as failure:
             raise DocumentUnreadable(f"The document cannot be read: {failure}.") from failure
         if problem := answer.get("problem"):
             raise DocumentUnreadable(problem, hint=answer.get("hint"))
         return Reading(text=_clean(answer["text"]), media_type=media_type, title=_clean(answer["title"]).strip())
 
-    def _names(self, text: str, kind: str) -> tuple[CodeSymbol, ...]:
-        """Return the named parts of a program; none where its language is not known or it cannot be understood."""
+    def _symbols(self, text: str, kind: str) -> tuple[CodeSymbol, ...]:
+        """Return the symbols of a program; none if its language is unknown or it cannot be parsed."""
         language = _LANGUAGES.get(kind)
         if language is None or not text:
             return ()
         try:
-            asked = {"task": "code", "language": language}
-            answer = self._workers.ask(asked, text.encode(errors="replace"), _SECONDS_FOR_NAMES)
+            answer = self._workers.run("code", text.encode(errors="replace"), _SYMBOL_SECONDS, language=language)
         except WorkerFailed:
             return ()
-        return tuple(_named(part) for part in answer.get("names", ()))
+        return tuple(_symbol(part) for part in answer.get("names", ()))
 
 
-def _named(part: Any) -> CodeSymbol:  # noqa: ANN401 - as it came from the worker
+def _symbol(part: Any) -> CodeSymbol:  # noqa: ANN401 - JSON
     start, end, name = part
     return CodeSymbol(start, end, _clean(name))
 
 
 def _clean(text: str) -> str:
-    return _NO_CHARACTER.sub("\ufffd", text)
+    return _UNSTORABLE.sub("\ufffd", text)
 
 
-def _refuse_no_text(content: bytes) -> None:
-    for beginning, what, hint in _NO_TEXT:
+def _reject_binary(content: bytes) -> None:
+    for beginning, what, hint in _BINARY_FORMATS:
         if content.startswith(beginning):
             raise DocumentUnreadable(f"The document is {what}, not text.", hint=hint)

@@ -1,1 +1,0 @@
-"""The parsers of the worker, which runs them as modules of their own."""

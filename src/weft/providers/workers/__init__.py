@@ -1,0 +1,1 @@
+"""Isolated worker processes that parse untrusted content."""
