@@ -123,7 +123,7 @@ def test_hints_name_commands_where_agents_are_told_of_tools(launch: CommandLine)
     missing = launch.run("missing", "resolve", "day", "--answer", "Friday", code=1).stderr
     assert "Hint: See what is missing with weft missing list.\nSee: weft missing --help\n" in missing
     unknown = launch.run("export", "--policy", "nothing", code=1).stderr
-    assert "Hint: See the policies you may use with weft policy list.\nSee: weft policy --help\n" in unknown
+    assert "Hint: List the policies you may use with weft policy list.\nSee: weft policy --help\n" in unknown
     assert "See: weft import, weft export\n" in launch.run("import", "-", stdin="no bundle\n", code=1).stderr
 
 

@@ -84,7 +84,7 @@ async def test_an_import_that_crashes_at_any_statement_leaves_no_trace(
     world: World, monkeypatch: pytest.MonkeyPatch, files: Path
 ) -> None:
     # So few at once that it can crash between any two.
-    monkeypatch.setattr(restore_board, "_MOST_ROWS", 1)
+    monkeypatch.setattr(restore_board, "_MAX_ROWS", 1)
     await lived_in(world)
     bundle = await exported(world.admin)
     before = await picture(world, world.other_tenant)

@@ -1,4 +1,4 @@
-"""Exports and imports at work: in files that nobody else sees, and on the path that every call takes."""
+"""Runs exports and imports, as text or as streams through temporary files, on the path of every call."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _MEBIBYTE = 2**20
 
 @dataclass(frozen=True, slots=True)
 class ExportFile:
-    """An export in a file, at its beginning; the file goes when it was read."""
+    """An export in a temporary file, positioned at its start."""
 
     file: BinaryIO
     facts: ContextExported
@@ -66,7 +66,7 @@ class AuditedExports(msgspec.Struct, frozen=True):
         return export
 
     async def record(self, export: PreparedExport) -> Sequence[StoredEvent]:
-        events = await self.exports.put_on_record(export)
+        events = await self.exports.record(export)
         await self.audit.record(export_context, export.request, export.described())
         return events
 
@@ -77,14 +77,14 @@ class AuditedImports(msgspec.Struct, frozen=True):
     imports: ImportService
     audit: AuditTrail
 
-    async def take(self, bundle: BundleReport, file: BinaryIO, request: ImportContext) -> ContextImported:
-        imported = await self.imports.take(bundle, file, request.session_id)
+    async def run(self, bundle: BundleReport, file: BinaryIO, request: ImportContext) -> ContextImported:
+        imported = await self.imports.run(bundle, file, request.session_id)
         await self.audit.record(import_context, request, imported)
         return imported
 
 
 class Transfers:
-    """What leaves and what comes in, as text or as a stream."""
+    """Exports and imports, as text or as a stream."""
 
     def __init__(
         self,
@@ -124,39 +124,41 @@ class Transfers:
 
     async def export_text(self, actor: Actor, request: ExportContext) -> ContextExported:
         file = io.BytesIO()
-        exported = await self.export_to(actor, request, file, most_bytes=MAX_TEXT_BYTES)
+        exported = await self.export_to(actor, request, file, max_bytes=MAX_TEXT_BYTES)
         return structs.replace(exported, bundle=file.getvalue().decode())
 
     async def import_text(self, actor: Actor, request: ImportContext) -> ContextImported:
         try:
             content = request.bundle.encode()
         except UnicodeEncodeError:
-            raise InvalidInput("bundle: not valid text (it holds half of a surrogate pair)", field="bundle") from None
+            raise InvalidInput(
+                "bundle: not valid text (it contains half of a surrogate pair)", field="bundle"
+            ) from None
         return await self.import_from(actor, request, io.BytesIO(content))
 
     async def export_to(
-        self, actor: Actor, request: ExportContext, file: BinaryIO, most_bytes: int | None = None
+        self, actor: Actor, request: ExportContext, file: BinaryIO, max_bytes: int | None = None
     ) -> ContextExported:
-        # Drop what an attempt wrote that failed because the caller's access changed.
+        # Discard the output of a previous attempt, which failed because the caller's access changed.
         file.seek(0)
         file.truncate()
         with ExitStack() as files:
-            room = _Room(most_bytes)
-            sink = _sink(request.format, file, room, files)
+            limit = _SizeLimit(max_bytes)
+            sink = _sink(request.format, file, limit, files)
             export = await self._exports.read(actor, lambda tx: tx.write(request, sink), heavy=True)
-            room.take(export.still_to_come)
+            limit.reserve(export.remaining_bytes)
             # Recorded in its own transaction, which is short however large the export is.
             events = await self._exports.write(actor, lambda tx: tx.record(export))
-            room.open()
+            limit.lift()
             return await asyncio.to_thread(finish_export, export, events, sink)
 
     async def import_from(self, actor: Actor, request: ImportContext, file: BinaryIO) -> ContextImported:
         bundle = await asyncio.to_thread(validate_bundle, file, request.expected_digest)
         if request.dry_run:
             return await self._imports.read(
-                actor, lambda tx: tx.imports.take(bundle, file, request.session_id, rehearsal=True), heavy=True
+                actor, lambda tx: tx.imports.run(bundle, file, request.session_id, dry_run=True), heavy=True
             )
-        return await self._imports.write(actor, lambda tx: tx.take(bundle, file, request))
+        return await self._imports.write(actor, lambda tx: tx.run(bundle, file, request))
 
 
 class _ExportHandler:
@@ -204,38 +206,37 @@ class _ImportHandler:
                 )
 
 
-class _Room:
-    """How many bytes an export may have, in whichever files they are until it is whole."""
+class _SizeLimit:
+    """Limits the bytes of an export, summed over all its temporary files."""
 
-    def __init__(self, most_bytes: int | None) -> None:
-        self._most = most_bytes
-        self._taken = 0
+    def __init__(self, max_bytes: int | None) -> None:
+        self._max = max_bytes
+        self._reserved = 0
 
-    def take(self, size: int) -> None:
-        self._taken += size
-        if self._most is not None and self._taken > self._most:
+    def reserve(self, size: int) -> None:
+        self._reserved += size
+        if self._max is not None and self._reserved > self._max:
             raise ContentTooLarge(
-                f"The export has more than {self._most} bytes.",
-                hint="Stream it, with weft export, POST /v1/export/stream or a client's export_to; or export less.",
-                limit_bytes=self._most,
+                f"The export has more than {self._max} bytes.",
+                hint="Stream it (weft export, POST /v1/export/stream, or export_to of a client), or export less.",
+                limit_bytes=self._max,
             )
 
-    def open(self) -> None:
-        """Let everything in from now on."""
-        self._most = None
+    def lift(self) -> None:
+        self._max = None
 
 
-def _sink(form: ExportFormat, file: BinaryIO, room: _Room, files: ExitStack) -> ExportSink:
-    if form == "prov":
-        return ProvWriter(file.write, partial(_own_file, files), room.take)
+def _sink(export_format: ExportFormat, file: BinaryIO, limit: _SizeLimit, files: ExitStack) -> ExportSink:
+    if export_format == "prov":
+        return ProvWriter(file.write, partial(_temporary_file, files), limit.reserve)
 
     def put(chunk: bytes) -> None:
-        room.take(len(chunk))
+        limit.reserve(len(chunk))
         file.write(chunk)
 
-    return BundleWriter(put, form)
+    return BundleWriter(put, export_format)
 
 
-def _own_file(files: ExitStack) -> BinaryIO:
+def _temporary_file(files: ExitStack) -> BinaryIO:
     file: BinaryIO = files.enter_context(tempfile.TemporaryFile(prefix="weft-export-"))  # noqa: SIM115 - on the stack
     return file

@@ -421,11 +421,10 @@ class BundleOperations:
         format: Literal["ndjson", "json", "prov"] = "ndjson",
         history: bool | None = None,
     ) -> ContextExported:
-        """Export a session, or what a turn, task, tool call, review or handoff is about, as one bundle of records.
+        """Export a session, turn, task, tool call, review or handoff as one bundle of records.
 
-        It holds what you may read, as far as the export policy lets it leave, and that it was made is on record.
-        Another Weft imports it with ``import_context``, under the same ids. Up to 1 MiB; more is streamed: see ``weft
-        export``.
+        It contains what you may read and the export policy allows. The export itself is recorded. Another Weft imports
+        the bundle with ``import_context``, under the same ids. Up to 1 MiB; stream larger exports with ``weft export``.
         """
         return await self._caller.call(
             "bundle.export",
@@ -448,11 +447,11 @@ class BundleOperations:
     async def import_(
         self, bundle: str, *, expected_digest: str | None = None, session_id: str | None = None, dry_run: bool = False
     ) -> ContextImported:
-        """Import a bundle that another Weft, or this one, exported. All of it is taken over, or nothing.
+        """Import a bundle that this or another Weft exported: all of it, or nothing.
 
-        A session comes with its id, its board with all versions, its messages and events, under the names of those who
-        made them; so this is for admins. What was altered since it was exported is refused, with the place. If there is
-        a session of this id, such as an earlier handoff, name another with ``session_id``.
+        A session is restored with its id, all board versions, messages and events, under the names of their authors;
+        this is why only admins may import. An altered bundle is rejected with the line of the first change. If the
+        session id is taken, such as by an earlier handoff, pass another ``session_id``.
         """
         return await self._caller.call(
             "bundle.import",
@@ -1426,18 +1425,19 @@ class PolicyOperations:
         self._caller = caller
 
     async def set(self, name: str, definition: PolicyDefinition | Mapping[str, Any]) -> PolicyInfo:
-        """Say what may leave with an export, in which form, and who may export so. What is left out is as it begins.
+        """Add or replace an export policy: what an export may contain, in which form, and who may use the policy.
 
-        A policy named default holds wherever no policy is named; from then on only admins may name a built-in one.
+        A policy named default applies to exports that name none; while it exists, only admins may use the built-in
+        ones.
         """
         return await self._caller.call("policy.set", {"name": name, "definition": definition})
 
     async def list(self) -> PolicyList:
-        """See the export policies that you may use, and which one holds where none is named."""
+        """List the export policies that you may use, and which one is the default."""
         return await self._caller.call("policy.list", {})
 
     async def delete(self, name: str) -> PolicyDeleted:
-        """Remove an export policy. Exports that were made by it still name it, with the digest of what it said."""
+        """Delete an export policy. Exports made with it still refer to it, with the digest of its definition."""
         return await self._caller.call("policy.delete", {"name": name})
 
 

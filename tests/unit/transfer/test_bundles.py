@@ -225,7 +225,7 @@ def test_whatever_stands_behind_the_end_is_found(form: str) -> None:
     told = said_of(content + b"x")
     assert told.context["line"] == content.count(b"\n") + 1
     assert told.context["offset"] == len(content)
-    assert "behind the end" in told.message
+    assert "after the end" in told.message
 
 
 def bodies(*entries: Any) -> list[bytes]:
@@ -235,18 +235,22 @@ def bodies(*entries: Any) -> list[bytes]:
 MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
     "nothing": (lambda: b"", 1, "ends before"),
     "not a bundle": (lambda: b'{"a": 1}\n', 1, "form"),
-    "no header": (lambda: sealed(bodies(envelope())), 1, "a record has no place here"),
-    "two headers": (lambda: sealed(bodies(header(), header())), 2, "a header has no place here"),
-    "no session": (lambda: sealed(bodies(header(), envelope())), 2, "a record has no place here"),
-    "two sessions": (lambda: sealed(bodies(header(), session(), session())), 3, "a session has no place here"),
-    "a session of a turn": (lambda: sealed(bodies(header(scope="turn"), session())), 2, "a session has no place"),
-    "no record": (lambda: sealed(bodies(header(), session())), 3, "a seal has no place here"),
+    "no header": (lambda: sealed(bodies(envelope())), 1, "a record entry is not allowed here"),
+    "two headers": (lambda: sealed(bodies(header(), header())), 2, "a header entry is not allowed here"),
+    "no session": (lambda: sealed(bodies(header(), envelope())), 2, "a record entry is not allowed here"),
+    "two sessions": (lambda: sealed(bodies(header(), session(), session())), 3, "a session entry is not allowed here"),
+    "a session of a turn": (
+        lambda: sealed(bodies(header(scope="turn"), session())),
+        2,
+        "a session entry is not allowed",
+    ),
+    "no record": (lambda: sealed(bodies(header(), session())), 3, "a seal entry is not allowed here"),
     "another envelope": (lambda: sealed(bodies(header(), session(), envelope("b2"))), 3, "own envelope"),
     "no envelope": (lambda: sealed(bodies(header(), session(), missing())), 3, "own envelope"),
     "a record behind a snapshot": (
         lambda: sealed(bodies(header(), session(), envelope(), snapshot(), missing())),
         5,
-        "a record has no place here",
+        "a record entry is not allowed here",
     ),
     "unknown kind": (lambda: sealed([*bodies(header()), b'{"kind":"secret"}']), 2, "$.kind: Invalid value 'secret'"),
     "no kind": (lambda: sealed([*bodies(header()), b"{}"]), 2, "missing required field `kind`"),
@@ -281,27 +285,27 @@ MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
     "content without an item": (
         lambda: sealed(bodies(header(), session(), envelope(), BundleContent.of(b"x"))),
         4,
-        "not what the item",
+        "not the one that the previous item",
     ),
     "content of another": (
         lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent.of(b"x"))),
         5,
-        "not what the item",
+        "not the one that the previous item",
     ),
     "content twice": (
         lambda: sealed(bodies(header(), session(), envelope(), item(), *[BundleContent.of(TEXT.encode())] * 2)),
         6,
-        "not what the item",
+        "not the one that the previous item",
     ),
     "content with another digest": (
         lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent(digest=digest(TEXT), text="x"))),
         5,
-        "another digest",
+        "does not match its digest",
     ),
     "content that is no base64": (
         lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent(digest=digest(TEXT), base64="*"))),
         5,
-        "cannot be read",
+        "cannot be decoded",
     ),
     "content that is neither": (
         lambda: sealed(bodies(header(), session(), envelope(), item(), BundleContent(digest=digest(TEXT)))),
@@ -312,7 +316,7 @@ MADE_UP: dict[str, tuple[Callable[[], bytes], int, str]] = {
     "another seal": (
         lambda: sealed(bodies(header(), session(), envelope()), digest=digest("")),
         4,
-        "that of another bundle",
+        "belongs to another bundle",
     ),
     "a line too long": (lambda: b"x" * (bundles.MAX_LINE_BYTES + 2), 1, "too long"),
 }

@@ -217,7 +217,7 @@ def _validated(raw: dict[str, Any], path: str) -> _NewRecord:
     except InvalidRecord as found:
         raise _invalid(f"{path}{found.path.removeprefix('$')}", found.reason) from found
     if isinstance(record, MissingContext):
-        hint = "Report missing context with the action report of missing_context."
+        hint = "Report missing context with `missing.report`."
         raise _invalid(path, "missing_context records cannot be added here", hint=hint, related=("missing_context",))
     if is_reserved(record.id):
         hint = "Choose an id without a prefix that Weft uses, such as board:, message: or session:."

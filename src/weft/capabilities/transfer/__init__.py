@@ -1,1 +1,1 @@
-"""Transfer."""
+"""Export and import of sessions as bundles, export policies, and PROV-JSON."""

@@ -1,7 +1,7 @@
-"""The file format of a bundle, written and read as a stream.
+"""The bundle file format: a streaming writer and reader.
 
-A line holds one entry and the digest of it and of the line before, so every byte of a bundle is either fixed or hashed
-and the first line that was altered is known. The same lines make NDJSON or, with commas between, one JSON array.
+A line holds one entry and a digest over it and the previous digest (a hash chain), so any change is detected at the
+first altered line. The same lines form NDJSON or, with commas between them, one JSON array.
 """
 
 from __future__ import annotations
@@ -29,33 +29,31 @@ if TYPE_CHECKING:
 BundleEncoding = Literal["ndjson", "json"]
 FORMAT: Final = "weft-bundle"
 MAX_LINE_BYTES: Final = 16 * 2**20
-# Bundles with these scopes carry what it takes to open their session elsewhere.
+# Bundles of these scopes carry a session entry, from which an import restores the session.
 SESSION_SCOPES: Final = frozenset({"session", "handoff"})
 MAX_PURPOSE: Final = 2_000
 _BEGIN, _MIDDLE, _END = b'{"digest":"sha256:', b'","entry":', b"}"
 _HEX = 64
-_BEFORE_FIRST = b"0" * _HEX
-# What stands before the first entry, between two and behind each.
-_FRAMES: dict[BundleEncoding, tuple[bytes, bytes, bytes]] = {"ndjson": (b"", b"", b"\n"), "json": (b"[\n", b",\n", b"")}
-_ENTRY_AT = len(_BEGIN) + _HEX + len(_MIDDLE)
+_INITIAL_DIGEST = b"0" * _HEX
+_ENTRY_OFFSET = len(_BEGIN) + _HEX + len(_MIDDLE)
 _DIGITS = frozenset(b"0123456789abcdef")
 _encode = msgspec.json.Encoder().encode
 
 
 class BundleDamaged(Rejected):
-    """The bundle is not as it was exported."""
+    """The bundle is damaged or was altered."""
 
     code = "BUNDLE_DAMAGED"
-    hint = "Nothing was imported. Get the bundle once more from whoever exported it, and compare its digest."
+    hint = "Nothing was imported. Get the bundle again from its exporter, and compare the digest."
     related = ("import_context", "export_context")
 
 
 class BundleEntry(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="kind"):
-    """What one line of a bundle says."""
+    """Base of the entries, one per line."""
 
 
 class BundleHeader(BundleEntry, frozen=True, kw_only=True, tag="header"):
-    """What the bundle is, and of what. ``history``: of all that was, not only of what stands."""
+    """What the bundle contains. ``history``: all versions, not only the current ones."""
 
     format: Literal["weft-bundle"]
     version: Literal[1]
@@ -76,7 +74,7 @@ class BundleHeader(BundleEntry, frozen=True, kw_only=True, tag="header"):
 
 
 class BundleSession(BundleEntry, frozen=True, kw_only=True, tag="session"):
-    """What it takes to open the session elsewhere."""
+    """The session, for an import to restore it."""
 
     session_id: Name
     purpose: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_PURPOSE, pattern=r"^[^\x00]*\Z")]
@@ -89,7 +87,7 @@ class BundleSession(BundleEntry, frozen=True, kw_only=True, tag="session"):
 
 
 class StoredInfo(Struct, frozen=True, forbid_unknown_fields=True):
-    """By whom a record was made that nothing else is the source of, when, and when it last changed."""
+    """Author, creation time and last change of a stored record."""
 
     by: Id
     at: RecordTime
@@ -97,7 +95,7 @@ class StoredInfo(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BundleRecord(BundleEntry, frozen=True, kw_only=True, tag="record"):
-    """One record. One that is ``stored`` was made as such; others tell of what the engine keeps anyway."""
+    """One record: a stored one, or one derived from engine data (without ``stored``)."""
 
     type: RecordType
     record: Raw
@@ -106,7 +104,7 @@ class BundleRecord(BundleEntry, frozen=True, kw_only=True, tag="record"):
 
 
 class BundleContent(BundleEntry, frozen=True, kw_only=True, tag="content"):
-    """What the item right before names by digest."""
+    """The content that the item in the previous entry refers to by digest."""
 
     digest: Digest
     text: Maybe[str] = UNSET
@@ -114,7 +112,7 @@ class BundleContent(BundleEntry, frozen=True, kw_only=True, tag="content"):
 
     @classmethod
     def of(cls, content: bytes) -> BundleContent:
-        """Return the entry for some bytes: as text if they are any."""
+        """Return an entry with text if the bytes are UTF-8, else with base64."""
         digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
         try:
             return cls(digest=digest, text=content.decode())
@@ -128,7 +126,7 @@ class BundleContent(BundleEntry, frozen=True, kw_only=True, tag="content"):
 
 
 class BundleSnapshot(BundleEntry, frozen=True, kw_only=True, tag="snapshot"):
-    """A named moment of the board."""
+    """A snapshot of the board."""
 
     label: Name
     seq: Count
@@ -138,15 +136,15 @@ class BundleSnapshot(BundleEntry, frozen=True, kw_only=True, tag="snapshot"):
 
 
 class BundleSeal(BundleEntry, frozen=True, kw_only=True, tag="seal"):
-    """The end: how many entries there are before it, and the digest of the last, which stands for them all."""
+    """The last entry: the number of entries before it, and the last digest, which covers them all."""
 
     entries: Count
     digest: Digest
 
 
 AnyBundleEntry = BundleHeader | BundleSession | BundleRecord | BundleContent | BundleSnapshot | BundleSeal
-# In which order the kinds come; a content is part of the record before it.
-_PLACES: dict[type[BundleEntry], int] = {
+# The order of entries; a content entry belongs to the record before it.
+_ORDER: dict[type[BundleEntry], int] = {
     BundleHeader: 0,
     BundleSession: 1,
     BundleRecord: 2,
@@ -161,31 +159,32 @@ _records: dict[str, msgspec.json.Decoder[Any]] = {
 
 
 class BundleWriter:
-    """Writes entries as lines, each with its digest."""
+    """Writes entries as lines with chained digests."""
 
-    def __init__(self, out: Callable[[bytes], object], form: BundleEncoding = "ndjson") -> None:
+    def __init__(self, out: Callable[[bytes], object], encoding: BundleEncoding = "ndjson") -> None:
         self._out = out
-        self._form = form
-        self._last = _BEFORE_FIRST
+        self._encoding = encoding
+        self._last = _INITIAL_DIGEST
         self.entries = 0
         self.records = 0
         self.bytes = 0
 
     @property
     def digest(self) -> str:
-        """Return the digest of all that was written."""
+        """Return the digest of all entries so far."""
         return f"sha256:{self._last.decode()}"
 
     def add(self, entry: AnyBundleEntry) -> None:
         body = _encode(entry)
-        if len(body) > MAX_LINE_BYTES - _ENTRY_AT - len(_END):
+        if len(body) > MAX_LINE_BYTES - _ENTRY_OFFSET - len(_END):
             raise ContentTooLarge(
-                "A part of the bundle is larger than 16 MiB.", hint="Export less at once: a task, or without contents."
+                "An entry of the bundle is larger than 16 MiB.",
+                hint="Export less: one task, or with a policy without contents.",
             )
         self._last = _chained(self._last, body)
-        between = b"" if self._form == "ndjson" else b",\n" if self.entries else b"[\n"
+        between = b"" if self._encoding == "ndjson" else b",\n" if self.entries else b"[\n"
         self._put(
-            b"".join((between, _BEGIN, self._last, _MIDDLE, body, _END, b"\n" if self._form == "ndjson" else b""))
+            b"".join((between, _BEGIN, self._last, _MIDDLE, body, _END, b"\n" if self._encoding == "ndjson" else b""))
         )
         self.entries += 1
 
@@ -196,10 +195,10 @@ class BundleWriter:
         self.add(BundleRecord(type=record.type, record=Raw(_encode(record)), readable_by=readable_by, stored=stored))
 
     def seal(self) -> str:
-        """End the bundle and return its digest."""
+        """Write the seal and return the digest of the bundle."""
         digest = self.digest
         self.add(BundleSeal(entries=self.entries, digest=digest))
-        if self._form == "json":
+        if self._encoding == "json":
             self._put(b"\n]\n")
         return digest
 
@@ -209,7 +208,7 @@ class BundleWriter:
 
 
 class BundleLine(NamedTuple):
-    """One entry as it was read: where it stands, and its record if it is one."""
+    """One entry with its line number and byte offset, and its decoded record if it has one."""
 
     number: int
     offset: int
@@ -227,23 +226,23 @@ def damaged(number: int, offset: int, what: str) -> BundleDamaged:
 
 
 class BundleReader:
-    """Reads entries, each checked before it is handed out. ``digest`` is what the seal says, once that was read."""
+    """Reads and checks entries one by one. ``digest`` is set once the seal was read."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._number = self._offset = self._next = 0
         self._in_array = False
-        self._goes_on = False
-        self._before = self._last = _BEFORE_FIRST
-        self._place = -1
-        self._named: str | None = None
+        self._has_comma = False
+        self._before = self._last = _INITIAL_DIGEST
+        self._position = -1
+        self._expected_content: str | None = None
         self._header: BundleHeader | None = None
         self.entries = 0
         self.records = 0
         self.digest: str | None = None
 
     def __iter__(self) -> Iterator[BundleLine]:
-        """Yield every entry but the seal; whoever got them all without an error has a whole bundle."""
+        """Yield every entry except the seal; without an error, the bundle is complete and unaltered."""
         self._begin()
         while self.digest is None:
             line = self._checked(self._body())
@@ -258,10 +257,10 @@ class BundleReader:
         self._in_array = first == b"["
         self._file.seek(-len(first), 1)
         if self._in_array and self._line() != b"[":
-            raise self._damaged("a JSON bundle begins with a bracket on a line of its own")
+            raise self._damaged("a JSON bundle starts with a bracket on a separate line")
 
     def _line(self) -> bytes:
-        """Return the next line, which must be complete."""
+        """Return the next line, without its line break."""
         self._number += 1
         self._offset = self._next
         line = self._file.readline(MAX_LINE_BYTES + 1)
@@ -272,15 +271,15 @@ class BundleReader:
         return line[:-1]
 
     def _body(self) -> bytes:
-        """Return the entry of the next line, having checked that line by byte and by digest."""
+        """Return the encoded entry of the next line after checking its form and its digest."""
         line = self._line()
-        self._goes_on = not self._in_array or line.endswith(b",")
-        line = line[:-1] if self._in_array and self._goes_on else line
-        given, body = line[len(_BEGIN) : len(_BEGIN) + _HEX], line[_ENTRY_AT : -len(_END)]
-        if line != b"".join((_BEGIN, given, _MIDDLE, body, _END)) or not _DIGITS.issuperset(given):
-            raise self._damaged("the line is not of the form of a bundle's lines")
+        self._has_comma = not self._in_array or line.endswith(b",")
+        line = line[:-1] if self._in_array and self._has_comma else line
+        digest, body = line[len(_BEGIN) : len(_BEGIN) + _HEX], line[_ENTRY_OFFSET : -len(_END)]
+        if line != b"".join((_BEGIN, digest, _MIDDLE, body, _END)) or not _DIGITS.issuperset(digest):
+            raise self._damaged("the line does not have the form of a bundle line")
         self._before, self._last = self._last, _chained(self._last, body)
-        if self._last != given:
+        if self._last != digest:
             raise self._damaged("the digest does not match")
         return body
 
@@ -296,67 +295,69 @@ class BundleReader:
             self._check_content(entry)
         if not isinstance(entry, BundleSeal):
             self.entries += 1
-        self._named = _content_named(record)
+        self._expected_content = _content_digest(record)
         return BundleLine(self._number, self._offset, entry, record)
 
     def _decoded(self, decoder: msgspec.json.Decoder[Any], text: bytes | Raw, where: str = "") -> Any:  # noqa: ANN401
         try:
             return decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._damaged(f"{where}{_in_words(error)}") from error
+            raise self._damaged(f"{where}{_describe(error)}") from error
 
     def _check_order(self, entry: AnyBundleEntry) -> None:
-        place, before = _PLACES[type(entry)], self._place
+        position, before = _ORDER[type(entry)], self._position
         has_session = self._header is not None and self._header.scope in SESSION_SCOPES
-        behind = {0: {-1}, 1: {0} if has_session else set(), 2: {1, 2} if has_session else {0, 2}}
-        if before not in behind.get(place, {2, 3}):
-            raise self._damaged(f"a {_kind(entry)} has no place here")
-        if self._in_array and self._goes_on == isinstance(entry, BundleSeal):
-            raise self._damaged("a comma stands behind every entry but the seal")
+        allowed = {0: {-1}, 1: {0} if has_session else set(), 2: {1, 2} if has_session else {0, 2}}
+        if before not in allowed.get(position, {2, 3}):
+            raise self._damaged(f"a {_kind(entry)} entry is not allowed here")
+        if self._in_array and self._has_comma == isinstance(entry, BundleSeal):
+            raise self._damaged("every entry except the seal is followed by a comma")
         if isinstance(entry, BundleHeader):
             self._header = entry
-        self._place = place
+        self._position = position
 
     def _check_record(self, record: Record) -> None:
         if self.records:
             return
         header = self._header
-        is_own = isinstance(record, ContextEnvelope) and header is not None and record.context_id == header.bundle_id
-        if not is_own:
+        is_bundle_envelope = (
+            isinstance(record, ContextEnvelope) and header is not None and record.context_id == header.bundle_id
+        )
+        if not is_bundle_envelope:
             raise self._damaged("the first record is not the bundle's own envelope")
 
     def _check_content(self, content: BundleContent) -> None:
-        if content.digest != self._named:
-            raise self._damaged("the content is not what the item before it names")
+        if content.digest != self._expected_content:
+            raise self._damaged("the content is not the one that the previous item refers to")
         if (content.text is UNSET) == (content.base64 is UNSET):
-            raise self._damaged("a content is text or base64")
+            raise self._damaged("a content entry has either text or base64")
         try:
             digest = hashlib.sha256(content.bytes()).hexdigest()
         except (binascii.Error, UnicodeEncodeError, ValueError) as error:
-            raise self._damaged("the content cannot be read") from error
+            raise self._damaged("the content cannot be decoded") from error
         if content.digest != f"sha256:{digest}":
-            raise self._damaged("the content has another digest than it says")
+            raise self._damaged("the content does not match its digest")
 
     def _check_seal(self, seal: BundleSeal) -> None:
         if seal.entries != self.entries:
-            raise self._damaged(f"the seal is for {seal.entries} entries, and there are {self.entries}")
+            raise self._damaged(f"the seal is for {seal.entries} entries, but there are {self.entries}")
         if seal.digest != f"sha256:{self._before.decode()}":
-            raise self._damaged("the seal is that of another bundle")
+            raise self._damaged("the seal belongs to another bundle")
         self.digest = seal.digest
 
     def _end(self) -> None:
         if self._in_array and self._line() != b"]":
-            raise self._damaged("a JSON bundle ends with a bracket on a line of its own")
+            raise self._damaged("a JSON bundle ends with a bracket on a separate line")
         if self._file.read(1):
-            raise damaged(self._number + 1, self._next, "there is something behind the end")
+            raise damaged(self._number + 1, self._next, "there is data after the end")
 
     def _damaged(self, what: str) -> BundleDamaged:
         return damaged(self._number, self._offset, what)
 
 
-def is_bundle(beginning: bytes) -> bool:
-    """Tell whether a file that begins so is a bundle."""
-    return beginning.removeprefix(b"[\n").startswith(_BEGIN)
+def is_bundle(prefix: bytes) -> bool:
+    """Tell from the first bytes of a file whether it is a bundle."""
+    return prefix.removeprefix(b"[\n").startswith(_BEGIN)
 
 
 def _chained(last: bytes, body: bytes) -> bytes:
@@ -368,16 +369,16 @@ def _kind(entry: AnyBundleEntry) -> str:
     return kind
 
 
-def _content_named(record: Record | None) -> str | None:
-    """Return the digest of what an item says, where that does not stand in the item itself."""
+def _content_digest(record: Record | None) -> str | None:
+    """Return the digest of content that an item refers to."""
     if not isinstance(record, ContextItem) or not isinstance(record.content_ref, Link):
         return None
     return record.content_ref.digest or None
 
 
-def _in_words(error: Exception) -> str:
-    """Return what is wrong with an entry or a record, with the place in it."""
+def _describe(error: Exception) -> str:
+    """Return the path and the reason of a decoding error."""
     if isinstance(error, msgspec.ValidationError):
-        said, _, path = str(error).partition(" - at ")
-        return f"{path.strip('`') or '$'}: {said}"
+        reason, _, path = str(error).partition(" - at ")
+        return f"{path.strip('`') or '$'}: {reason}"
     return "not JSON"

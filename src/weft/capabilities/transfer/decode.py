@@ -1,6 +1,6 @@
-"""Records as what they were before they were exported: versions of keys, messages and events.
+"""Decodes derived records back into key versions, messages and events.
 
-What is not one of these, or says nothing that could be put there again, stays the record that it is.
+A record that is none of these, or lacks the data to restore it, stays a record.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Up to the last moment that a date can tell.
+# Up to the last microsecond of the year 9999.
 _Micros = Annotated[int, msgspec.Meta(ge=0, le=253_402_300_799_999_999)]
 _Key = Annotated[str, msgspec.Meta(pattern=r"^(?:[a-z0-9_]{1,64}:)?[a-z0-9_]{1,64}\Z")]
-# Nobody at all is never meant: what says so is nothing that Weft has said.
+# An empty ACL is never exported.
 _Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1)]
-# What happens to a session, its board and its transcript. All else is about what an agent has for itself, elsewhere.
+# Events of a session, its board and its transcript. All others are about the private data of an agent.
 _OF_SESSION = frozenset({"session.created", "session.archived", "session.imported"})
 _OF_KEYS = ("board.", "branch.")
 _OF_LABELS = (".snapshot", ".restored")
-_TOLD_OF_ALL = frozenset({"type", "actor", "surface_id"})
+_COMMON_FIELDS = frozenset({"type", "actor", "surface_id"})
 _MESSAGE, _RECORD, _HISTORY = "message.", "record.", "history."
 _encode = msgspec.json.Encoder().encode
 
 
 class _NativeVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What ``metadata.weft`` of an item says that was a version of a key."""
+    """``metadata.weft`` of an item that is a key version."""
 
     line: Id
     key: _Key
@@ -65,7 +65,7 @@ class _NativeVersion(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What ``metadata.weft`` of an item says that was a message."""
+    """``metadata.weft`` of an item that is a message."""
 
     message_id: Ordinal
     audience: Pattern
@@ -81,8 +81,8 @@ class _NativeMessage(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     author: Id | None = None
 
 
-class _EventFacts(Struct, frozen=True, kw_only=True):
-    """What Weft reads of what an event says; beside it, an event may say anything."""
+class _EventFields(Struct, frozen=True, kw_only=True):
+    """The fields that Weft reads from an event's data; there may be others."""
 
     type: Id
     actor: Id
@@ -95,17 +95,18 @@ class _EventFacts(Struct, frozen=True, kw_only=True):
 
 
 class BoardVersion(NamedTuple):
-    """A version of a key of the session's board. Without a value it cannot be put there again, unless it is an end."""
+    """A version of a key of the session's board."""
 
     version: Version
 
     @property
-    def is_silent(self) -> bool:
+    def lacks_value(self) -> bool:
+        """Tell whether the value is missing, so that the version cannot be restored; a deletion needs none."""
         return self.version.change.act is ChangeKind.WRITE and self.version.value is None
 
 
 def decode_board_version(item: ContextItem, text: str | None, session_id: str) -> BoardVersion | None:
-    """Return the version that an item is of the session's board; None if it is of nothing of the sort."""
+    """Decode a version of the session's board; None if the item is something else."""
     native = _native(item, _NativeVersion)
     if native is None or native.line != line_of(session_id):
         return None
@@ -118,12 +119,12 @@ def decode_board_version(item: ContextItem, text: str | None, session_id: str) -
     change = Change(
         native.key, native.life, native.version, native.act, None if value is None else blob_hash(value), meta
     )
-    told = (native.reason, native.step, native.principal_id)
-    return BoardVersion(Version(change, native.seq, native.author, native.committed_at, value, *told))
+    commit_fields = (native.reason, native.step, native.principal_id)
+    return BoardVersion(Version(change, native.seq, native.author, native.committed_at, value, *commit_fields))
 
 
 def decode_message(item: ContextItem, text: str | None, session_id: str) -> Message | None:
-    """Return the message that an item is; None if it is none, or does not say what was said."""
+    """Decode a message; None if the item is something else or has no text."""
     native = _native(item, _NativeMessage)
     if native is None or text is None or item.item_id != str(MessageItemId(session_id, native.message_id)):
         return None
@@ -149,40 +150,40 @@ def decode_message(item: ContextItem, text: str | None, session_id: str) -> Mess
 def decode_event(
     record: ContextEvent, participants: tuple[str, ...], readable_by: tuple[str, ...]
 ) -> StoredEvent | None:
-    """Return the event of a session's log that a record tells of; None if it is none of those."""
-    facts, during = _converted(record.data, _EventFacts), _during(record)
+    """Decode an event of the session's log; None if the record is something else."""
+    fields, during = _converted(record.data, _EventFields), _correlation(record)
     number = record.event_id.removeprefix(f"{record.source}#")
-    if facts is None or during is None or number == record.event_id:
+    if fields is None or during is None or number == record.event_id:
         return None
-    told = Event(
+    event = Event(
         seq=0,
-        type=facts.type,
+        type=fields.type,
         session_id=record.session_id or None,
         subject=record.subject or "",
-        actor=facts.actor,
+        actor=fields.actor,
         at=record.time,
-        data={name: value for name, value in record.data.items() if name not in _TOLD_OF_ALL},
+        data={name: value for name, value in record.data.items() if name not in _COMMON_FIELDS},
     )
-    if event_class_of(told) != record.event_type or not _is_of_session(told, facts):
+    if event_class_of(event) != record.event_type or not _is_of_session(event, fields):
         return None
-    recorded = StoredEvent(told, participants, readable_by, during, Origin(record.source, number))
-    # What an event is about is told with it, and follows from what it says.
+    recorded = StoredEvent(event, participants, readable_by, during, Origin(record.source, number))
+    # The export adds the ids of the records that an event is about; they are derived again on export.
     ids = record_ids_of_event(recorded)
-    data = {name: value for name, value in told.data.items() if name not in ids or ids[name] != value}
-    return replace(recorded, event=structs.replace(told, data=data))
+    data = {name: value for name, value in event.data.items() if name not in ids or ids[name] != value}
+    return replace(recorded, event=structs.replace(event, data=data))
 
 
-def _is_of_session(event: Event, facts: _EventFacts) -> bool:
-    """Tell whether an event can have happened to a session, to its board or its transcript."""
+def _is_of_session(event: Event, fields: _EventFields) -> bool:
+    """Tell whether an event can be about a session, its board or its transcript."""
     sort, line = event.type, line_of(event.session_id or "")
     if sort in EVENT_CLASSES or sort in _OF_SESSION or sort.startswith(_RECORD):
         return True
     if sort.startswith(_MESSAGE):
         return MessageItemId.parse(f"message:{event.session_id}/{event.subject}") is not None
     if sort.startswith(_OF_KEYS):
-        has_branch = (facts.branch is not None) is sort.startswith("branch.")
+        has_branch = (fields.branch is not None) is sort.startswith("branch.")
         return has_branch and (sort.endswith(_OF_LABELS) or _is_version(event.data))
-    return sort.startswith(_HISTORY) and (facts.context_id is None or trunk_of(facts.context_id) == line)
+    return sort.startswith(_HISTORY) and (fields.context_id is None or trunk_of(fields.context_id) == line)
 
 
 def _is_version(data: dict[str, Any]) -> bool:
@@ -190,14 +191,24 @@ def _is_version(data: dict[str, Any]) -> bool:
 
 
 def decode_redaction(item: ContextItem, session_id: str, now: int) -> Redaction | None:
-    """Return what was redacted of an item before it left; None if nothing was."""
+    """Return the redaction of an exported item, if it has one."""
     state = item.redaction_state or "none"
     if state == "none":
         return None
     by = item.redacted_by if isinstance(item.redacted_by, str) else "unknown"
-    words = item.content if state == "summarized" and isinstance(item.content, str) else None
-    told = (state, item.redaction_method or "", "imported", by, now)
-    return Redaction(item.item_id, session_id, *told, replacement=words, imported_policies=item.policy_refs)
+    replacement = item.content if state == "summarized" and isinstance(item.content, str) else None
+    method = item.redaction_method or ""
+    return Redaction(
+        item.item_id,
+        session_id,
+        state,
+        method,
+        "imported",
+        by,
+        now,
+        replacement=replacement,
+        imported_policies=item.policy_refs,
+    )
 
 
 def _native(item: ContextItem, kind: type[T]) -> T | None:
@@ -211,8 +222,8 @@ def _converted(value: Any, kind: type[T]) -> T | None:  # noqa: ANN401 - JSON of
         return None
 
 
-def _during(record: ContextEvent) -> Correlation | None:
-    """Return what an event was part of; None if that is nothing that a log can keep."""
+def _correlation(record: ContextEvent) -> Correlation | None:
+    """Return the correlation ids of an event; None if they are not valid."""
     ids: dict[str, Any] = {
         name: getattr(record, name) for name in Correlation.__struct_fields__ if hasattr(record, name)
     }

@@ -1,4 +1,4 @@
-"""What an export is of, by name: gathered before it is written, because its envelope stands before everything else."""
+"""The references of an export's envelope: collected in a dry pass, because the envelope is written first."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from weft.capabilities.records.refs import Maybe, Ref
     from weft.capabilities.transfer.bundle_format import AnyBundleEntry, StoredInfo
 
-# An envelope names so many of a sort, and leaves the rest to whoever reads on.
-_MOST = 1_000
+# An envelope lists at most this many references of each kind; the bundle has the rest.
+_MAX_REFS = 1_000
 _FIELDS = {
     "context_item": "item_refs",
     "context_selection": "selection_refs",
@@ -27,15 +27,15 @@ _FIELDS = {
 
 
 class EnvelopeRefs:
-    """Where an export goes that is only looked at. It keeps names, and only of what everyone here may know of."""
+    """An export sink that only collects ids, of records that every participant may read."""
 
     def __init__(self) -> None:
         self.records = self.bytes = 0
         self._budgets: list[str] = []
-        self._named: dict[str, list[Ref]] = {}
+        self._refs: dict[str, list[Ref]] = {}
 
     def add(self, entry: AnyBundleEntry) -> None:
-        """Pass over what is no record."""
+        """Ignore entries that are not records."""
 
     def add_record(
         self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
@@ -46,25 +46,25 @@ class EnvelopeRefs:
         if isinstance(record, ContextBudget):
             self._budgets.append(record.id)
         if isinstance(record, ContextEvent):
-            self._note("telemetry_refs", record.telemetry_refs)
-        self._note("evidence_refs", record.evidence_refs)
+            self._add_refs("telemetry_refs", record.telemetry_refs)
+        self._add_refs("evidence_refs", record.evidence_refs)
         if record.type in _FIELDS:
-            self._note(_FIELDS[record.type], (record.id,))
+            self._add_refs(_FIELDS[record.type], (record.id,))
 
     def seal(self) -> str:
         return ""
 
-    def in_envelope(self, envelope: ContextEnvelope) -> ContextEnvelope:
-        """Return an envelope that names what was looked at beside what it names already."""
-        named: dict[str, Any] = {name: _together(getattr(envelope, name), refs) for name, refs in self._named.items()}
+    def add_to(self, envelope: ContextEnvelope) -> ContextEnvelope:
+        """Add the collected references to an envelope."""
+        fields: dict[str, Any] = {name: _union(getattr(envelope, name), refs) for name, refs in self._refs.items()}
         budget = self._budgets[0] if len(self._budgets) == 1 else UNSET
-        return structs.replace(envelope, **named, budget_ref=budget)
+        return structs.replace(envelope, **fields, budget_ref=budget)
 
-    def _note(self, name: str, refs: tuple[Ref, ...]) -> None:
-        known = self._named.setdefault(name, [])
-        if len(known) < _MOST:
+    def _add_refs(self, name: str, refs: tuple[Ref, ...]) -> None:
+        known = self._refs.setdefault(name, [])
+        if len(known) < _MAX_REFS:
             known += [ref for ref in refs if ref not in known]
 
 
-def _together(first: tuple[Ref, ...], others: list[Ref]) -> tuple[Ref, ...]:
+def _union(first: tuple[Ref, ...], others: list[Ref]) -> tuple[Ref, ...]:
     return (*first, *(ref for ref in others if ref not in first))

@@ -1,4 +1,4 @@
-"""Exporting: everything about a session, a turn, a task, a tool call, a review or a handoff, as one bundle."""
+"""Operation bundle.export: a session, turn, task, tool call, review or handoff as one bundle."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
 
 ExportFormat = Literal["ndjson", "json", "prov"]
 ExportScope = Literal["session", "turn", "task", "tool_invocation", "review", "handoff"]
-# Larger ones are streamed.
+# Larger exports must be streamed.
 MAX_TEXT_BYTES = 2**20
 EXPORTED = "context.exported"
-# Where a stream says what it is of, before it comes.
+# HTTP header of a streamed export that carries its description.
 FACTS_HEADER = "weft-export"
-_MOST_OPEN_GAPS = 1_000
-# More than the events of an export take, and than the form of a bundle adds to an entry.
-_MOST_TOLD_OF_ITSELF = 8_192
-_MOST_FRAMING = 200
-# What a scope must be told beside the session.
-_NEEDS = {
+_MAX_OPEN_GAPS = 1_000
+# Upper bounds: size of the export's own events, and overhead of a bundle line.
+_MAX_OWN_EVENTS_BYTES = 8_192
+_MAX_LINE_OVERHEAD = 200
+# The field that a scope requires.
+_REQUIRED_FIELD = {
     "turn": "turn_id",
     "task": "task_id",
     "tool_invocation": "tool_call_id",
@@ -72,34 +72,39 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ExportContext(Request):
-    """What to export, for whom and in which form."""
+    """What to export, and in which format."""
 
-    session_id: Annotated[SessionId | None, msgspec.Meta(description="The session; a review needs none.")] = None
+    session_id: Annotated[SessionId | None, msgspec.Meta(description="The session; not needed with scope review.")] = (
+        None
+    )
     scope: Annotated[
         ExportScope,
-        msgspec.Meta(description="How much: all of the session, or what one part of it is about."),
+        msgspec.Meta(description="The whole session, or one part of it."),
     ] = "session"
-    turn_id: Annotated[NativeId | None, msgspec.Meta(description="With scope turn: which one.")] = None
+    turn_id: Annotated[NativeId | None, msgspec.Meta(description="The turn; required with scope turn.")] = None
     task_id: Annotated[
-        NativeId | None, msgspec.Meta(description="With scope task: which one. With scope handoff: only this task.")
+        NativeId | None,
+        msgspec.Meta(description="The task; required with scope task. With scope handoff: only this task."),
     ] = None
-    tool_call_id: Annotated[NativeId | None, msgspec.Meta(description="With scope tool_invocation: which one.")] = None
-    review_id: Annotated[Name | None, msgspec.Meta(description="With scope review: which one.")] = None
+    tool_call_id: Annotated[
+        NativeId | None, msgspec.Meta(description="The tool call; required with scope tool_invocation.")
+    ] = None
+    review_id: Annotated[Name | None, msgspec.Meta(description="The review; required with scope review.")] = None
     recipient: Annotated[
-        Id | None, msgspec.Meta(description="With scope handoff: the agent that takes over, as it is called there.")
+        Id | None, msgspec.Meta(description="The receiving agent, by its name there; required with scope handoff.")
     ] = None
     policy: Annotated[
-        Name | None, msgspec.Meta(description="The export policy to apply; your tenant's default if left out.")
+        Name | None, msgspec.Meta(description="The export policy. Default: your tenant's default policy.")
     ] = None
     format: Annotated[
         ExportFormat,
-        msgspec.Meta(description="ndjson and json can be imported; prov is PROV-JSON, for tools that read it."),
+        msgspec.Meta(description="ndjson and json can be imported; prov is PROV-JSON for provenance tools."),
     ] = "ndjson"
     history: Annotated[
         bool | None,
         msgspec.Meta(
-            description="All versions, events and snapshots, or only what stands now; by default a session's "
-            "history leaves with it and a handoff's does not."
+            description="Include all versions, events and snapshots, not only the current state. Default: true, except "
+            "for a handoff."
         ),
     ] = None
 
@@ -108,16 +113,16 @@ class ExportContext(Request):
         return self.scope != "handoff" if self.history is None else self.history
 
     def check(self) -> None:
-        """Refuse a request that does not say of what."""
-        needed = _NEEDS.get(self.scope)
+        """Raise InvalidInput if a field that the scope requires is missing."""
+        needed = _REQUIRED_FIELD.get(self.scope)
         if needed is not None and getattr(self, needed) is None:
-            raise InvalidInput(f"{needed}: needed for an export with the scope {self.scope}", field=needed)
+            raise InvalidInput(f"{needed}: required for an export with the scope {self.scope}", field=needed)
         if self.session_id is None and self.scope != "review":
-            raise InvalidInput(f"session_id: needed for an export with the scope {self.scope}", field="session_id")
+            raise InvalidInput(f"session_id: required for an export with the scope {self.scope}", field="session_id")
 
 
 class ExportOptions(TypedDict, total=False):
-    """The same for those who stream an export, by keyword."""
+    """The same fields as keyword arguments of streamed exports."""
 
     session_id: str | None
     scope: ExportScope
@@ -132,7 +137,7 @@ class ExportOptions(TypedDict, total=False):
 
 
 class ContextExported(Response, omit_defaults=False):
-    """What was exported. ``digest`` stands for all of it; ``masked`` and ``omitted`` tell what the policy kept back."""
+    """An export. ``digest`` covers all of it; ``masked`` and ``omitted`` count what the policy changed and left out."""
 
     on_record = ("bundle_id", "policy")
 
@@ -147,10 +152,10 @@ class ContextExported(Response, omit_defaults=False):
 
 
 class Exporter(Protocol):
-    """Makes exports in transactions of their own."""
+    """Runs exports in their own transactions."""
 
     async def export_text(self, actor: Actor, request: ExportContext) -> ContextExported:
-        """Return an export with its text, or refuse one that is too large for that."""
+        """Export into the answer; ContentTooLarge beyond MAX_TEXT_BYTES."""
         ...
 
 
@@ -165,19 +170,19 @@ class Exporter(Protocol):
     errors=(SessionNotFound, ReviewNotFound, ContentTooLarge),
 )
 async def export_context(request: ExportContext, actor: Actor, desk: Exporter) -> ContextExported:
-    """Export a session, or what a turn, task, tool call, review or handoff is about, as one bundle of records.
+    """Export a session, turn, task, tool call, review or handoff as one bundle of records.
 
-    It holds what you may read, as far as the export policy lets it leave, and that it was made is on record. Another
-    Weft imports it with ``import_context``, under the same ids. Up to 1 MiB; more is streamed: see ``weft export``.
+    It contains what you may read and the export policy allows. The export itself is recorded. Another Weft imports the
+    bundle with ``import_context``, under the same ids. Up to 1 MiB; stream larger exports with ``weft export``.
     """
     return await desk.export_text(actor, request)
 
 
 @dataclass(slots=True)
 class PreparedExport:
-    """An export under way: what it is of, and what decides what may leave.
+    """An export in progress: its scope, its policy and its envelope.
 
-    ``shown`` is put on record with it, for ``shown_to``; ``snapshots`` come behind the events that tell of that.
+    ``shown`` is recorded with it, readable by ``shown_to``; ``snapshots`` are written after the export's own events.
     """
 
     request: ExportContext
@@ -195,36 +200,36 @@ class PreparedExport:
         return self.header.bundle_id
 
     @property
-    def hands_over(self) -> bool:
+    def is_handoff(self) -> bool:
         return self.header.scope == "handoff"
 
     @property
-    def is_of_all(self) -> bool:
-        """Tell whether it is of a whole session: then the surface stands for what is in it."""
-        return self.header.scope == "session" or (self.hands_over and self.request.task_id is None)
+    def is_whole_session(self) -> bool:
+        """Tell whether it covers a whole session: then the surface replaces a list of ids in the envelope."""
+        return self.header.scope == "session" or (self.is_handoff and self.request.task_id is None)
 
     @property
-    def tells_of_itself(self) -> bool:
-        """Tell whether the events of the export are a part of it."""
-        return self.hands_over or (self.header.scope == "session" and self.request.with_history)
+    def includes_own_events(self) -> bool:
+        """Tell whether the events that record the export are part of it."""
+        return self.is_handoff or (self.header.scope == "session" and self.request.with_history)
 
     @property
-    def still_to_come(self) -> int:
-        """Return how many bytes may follow at most once the export is on record."""
-        return _MOST_TOLD_OF_ITSELF + sum(len(_encode(snapshot)) + _MOST_FRAMING for snapshot in self.snapshots)
+    def remaining_bytes(self) -> int:
+        """Return an upper bound of the bytes to write after the export was recorded."""
+        return _MAX_OWN_EVENTS_BYTES + sum(len(_encode(snapshot)) + _MAX_LINE_OVERHEAD for snapshot in self.snapshots)
 
     def described(self, sink: ExportSink | None = None, digest: str = "") -> ContextExported:
-        told = ContextExported(bundle_id=self.bundle_id, policy=str(self.applied.ref.id), digest=digest)
+        described = ContextExported(bundle_id=self.bundle_id, policy=str(self.applied.ref.id), digest=digest)
         if sink is None:
-            return told
-        counted = {"records": sink.records, "bytes": sink.bytes}
-        return structs.replace(told, **counted, masked=self.applied.masked, omitted=self.applied.omitted)
+            return described
+        counts = {"records": sink.records, "bytes": sink.bytes}
+        return structs.replace(described, **counts, masked=self.applied.masked, omitted=self.applied.omitted)
 
 
-def finish_export(export: PreparedExport, told: Sequence[StoredEvent], sink: ExportSink) -> ContextExported:
-    """End an export that is on record, and return what became of it."""
-    if export.tells_of_itself:
-        for recorded in told:
+def finish_export(export: PreparedExport, own_events: Sequence[StoredEvent], sink: ExportSink) -> ContextExported:
+    """Write the end of a recorded export and return its description."""
+    if export.includes_own_events:
+        for recorded in own_events:
             add_event(recorded, export.header.source, export.applied, sink)
     for snapshot in export.snapshots:
         sink.add(snapshot)
@@ -232,7 +237,7 @@ def finish_export(export: PreparedExport, told: Sequence[StoredEvent], sink: Exp
 
 
 class ExportService(msgspec.Struct, frozen=True):
-    """Everything an export needs, gathered for its caller."""
+    """The stores and services an export needs, bound to its caller."""
 
     sources: ExportSources
     sessions: SessionStore
@@ -241,7 +246,7 @@ class ExportService(msgspec.Struct, frozen=True):
     clock: Clock
 
     async def begin(self, request: ExportContext) -> PreparedExport:
-        """Return what an export will be of. It is read first and put on record then, which keeps nobody waiting."""
+        """Prepare an export. It is read first and recorded later, so that the write transaction stays short."""
         request.check()
         review = await self._review(request)
         session = await self._session(request, review)
@@ -249,37 +254,37 @@ class ExportService(msgspec.Struct, frozen=True):
         envelope = await self._envelope(request, session, applied)
         header = _header(request, envelope, session, await self.sources.events.source(), applied)
         export = PreparedExport(request, header, envelope, session, review, applied)
-        if not export.is_of_all:
-            export.envelope = await self._naming_all(export)
+        if not export.is_whole_session:
+            export.envelope = await self._envelope_with_refs(export)
         return export
 
-    async def _naming_all(self, export: PreparedExport) -> ContextEnvelope:
-        """Return an envelope that names what the export is of, having looked at all that."""
-        mentions = EnvelopeRefs()
+    async def _envelope_with_refs(self, export: PreparedExport) -> ContextEnvelope:
+        """Return the envelope with references to everything in the export, collected in a dry pass."""
+        refs = EnvelopeRefs()
         applied = await self.policies.prepare(export.request.policy, self.recorder.actor)
-        await self._gather(export, ExportCollector(self.sources, applied, mentions, export.session, remember=True))
-        return mentions.in_envelope(export.envelope)
+        await self._collect(export, ExportCollector(self.sources, applied, refs, export.session, remember=True))
+        return refs.add_to(export.envelope)
 
     async def write(self, export: PreparedExport, sink: ExportSink) -> None:
-        """Write what an export is of, up to what is known only when it is on record."""
-        gathering = ExportCollector(self.sources, export.applied, sink, export.session, remember=export.hands_over)
+        """Write the export, except the part that is known only after it was recorded."""
+        collector = ExportCollector(self.sources, export.applied, sink, export.session, remember=export.is_handoff)
         sink.add(export.header)
         if export.session is not None and export.header.scope in SESSION_SCOPES:
             sink.add(_entry(export.session, export.applied))
         made = StoredInfo(self.recorder.actor.participant, export.envelope.created_at, export.envelope.created_at)
         sink.add_record(export.envelope, stored=made)
-        await gathering.surface()
-        await self._gather(export, gathering)
+        await collector.surface()
+        await self._collect(export, collector)
 
-    async def put_on_record(self, export: PreparedExport) -> Sequence[StoredEvent]:
-        """Put on record that something leaves, before anyone gets it, and return the events that tell of it."""
-        session = await self._still_there(export)
+    async def record(self, export: PreparedExport) -> Sequence[StoredEvent]:
+        """Record the export before it is delivered, and return the events of that."""
+        session = await self._lock_session(export)
         envelope = await self.recorder.add(export.envelope, session, event_type=EXPORTED)
         shown = [await self.recorder.add(record, session, readable_by=export.shown_to) for record in export.shown]
         return await self.sources.events.numbered([kept.seq for kept in (envelope, *shown)])
 
-    async def _still_there(self, export: PreparedExport) -> Session | None:
-        """Return the session, which nobody deletes now; refuse if that has happened since it was read."""
+    async def _lock_session(self, export: PreparedExport) -> Session | None:
+        """Lock the session; SessionNotFound if it was deleted since it was read."""
         if export.session is None:
             return None
         session_id = export.session.session_id
@@ -290,62 +295,62 @@ class ExportService(msgspec.Struct, frozen=True):
             )
         return session
 
-    async def _gather(self, export: PreparedExport, gathering: ExportCollector) -> None:
+    async def _collect(self, export: PreparedExport, collector: ExportCollector) -> None:
         request, session = export.request, export.session
         if export.review is not None:
-            await gathering.review(export.review)
-            await gathering.events(EventQuery(session_id=_id(session), subject=export.review.review_id))
+            await collector.review(export.review)
+            await collector.events(EventQuery(session_id=_id(session), subject=export.review.review_id))
         elif session is not None and request.scope == "handoff":
-            await self._hand_off(export, gathering, session)
+            await self._collect_handoff(export, collector, session)
         elif session is not None and request.scope == "session":
-            await self._whole(export, gathering, session)
+            await self._collect_session(export, collector, session)
         else:
-            wanted = _wanted(request)
-            await gathering.about(await gathering.named(wanted))
-            await gathering.events(wanted)
+            query = _event_query(request)
+            await collector.about(await collector.subjects(query))
+            await collector.events(query)
 
-    async def _whole(self, export: PreparedExport, gathering: ExportCollector, session: Session) -> None:
+    async def _collect_session(self, export: PreparedExport, collector: ExportCollector, session: Session) -> None:
         with_history = export.request.with_history
-        await (gathering.board(session.session_id) if with_history else gathering.standing(session.session_id))
-        await gathering.messages(session.session_id)
-        await gathering.records(session.session_id)
+        await (collector.board(session.session_id) if with_history else collector.current_board(session.session_id))
+        await collector.messages(session.session_id)
+        await collector.records(session.session_id)
         if with_history:
-            await gathering.events(EventQuery(session_id=session.session_id))
-            export.snapshots = await gathering.snapshots(session.session_id)
+            await collector.events(EventQuery(session_id=session.session_id))
+            export.snapshots = await collector.snapshots(session.session_id)
 
-    async def _hand_off(self, export: PreparedExport, gathering: ExportCollector, session: Session) -> None:
-        """Write what a peer needs to go on, with what it is shown and by which way."""
+    async def _collect_handoff(self, export: PreparedExport, collector: ExportCollector, session: Session) -> None:
+        """Write what the recipient needs to continue, and the assembly and injection that record it."""
         session_id, request = session.session_id, export.request
         if request.task_id is None:
-            await (gathering.board(session_id) if request.with_history else gathering.standing(session_id))
-            await gathering.messages(session_id)
-            self._show(export, gathering)
-            await gathering.records(session_id)
+            await (collector.board(session_id) if request.with_history else collector.current_board(session_id))
+            await collector.messages(session_id)
+            self._record_shown(export, collector)
+            await collector.records(session_id)
         else:
-            await self._hand_off_task(export, gathering, session)
+            await self._collect_task_handoff(export, collector, session)
         if request.with_history:
-            await gathering.events(_wanted(request))
+            await collector.events(_event_query(request))
             if request.task_id is None:
-                export.snapshots = await gathering.snapshots(session_id)
+                export.snapshots = await collector.snapshots(session_id)
 
-    async def _hand_off_task(self, export: PreparedExport, gathering: ExportCollector, session: Session) -> None:
-        names = await gathering.named(_wanted(export.request))
-        await gathering.standing(session.session_id, names.keys)
-        await gathering.named_messages(list(names.messages.values()))
-        self._show(export, gathering)
-        for gap in await self.sources.records.open_missing(session.session_id, _MOST_OPEN_GAPS):
-            names.stored.setdefault((gap.type, gap.record_id))
-        await gathering.stored(await gathering.kept(names))
+    async def _collect_task_handoff(self, export: PreparedExport, collector: ExportCollector, session: Session) -> None:
+        subjects = await collector.subjects(_event_query(export.request))
+        await collector.current_board(session.session_id, subjects.keys)
+        await collector.named_messages(list(subjects.messages.values()))
+        self._record_shown(export, collector)
+        for gap in await self.sources.records.open_missing(session.session_id, _MAX_OPEN_GAPS):
+            subjects.stored.setdefault((gap.type, gap.record_id))
+        await collector.stored(await collector.kept(subjects))
 
-    def _show(self, export: PreparedExport, gathering: ExportCollector) -> None:
-        """Write what the recipient is shown, and that it is."""
-        assembly_id, injection_id = _shown_as(export.bundle_id)
+    def _record_shown(self, export: PreparedExport, collector: ExportCollector) -> None:
+        """Write the assembly and the injection that record what the recipient is shown."""
+        assembly_id, injection_id = _shown_ids(export.bundle_id)
         target, now = export.request.recipient or "", self.clock.now()
         assembly = ContextAssembly(
             schema_version=SCHEMA_VERSION,
             assembly_id=assembly_id,
             target=target,
-            ordered_blocks=tuple(_blocks(gathering.given)),
+            ordered_blocks=tuple(_blocks(collector.exported)),
             created_at=now,
             policy_refs=(export.applied.ref,),
         )
@@ -359,12 +364,12 @@ class ExportService(msgspec.Struct, frozen=True):
             hash=digest_of(_encode(assembly).decode()),
             created_at=now,
         )
-        # It names keys and messages, of which not everyone may know.
-        for_all = all(given.is_open for given in gathering.given)
+        # It contains ids of keys and messages, which may be restricted.
+        for_all = all(item.is_public for item in collector.exported)
         export.shown = (assembly, injection)
         export.shown_to = ANYONE if for_all else (f"{PRINCIPAL}{self.recorder.actor.principal_id}",)
         for record in export.shown:
-            gathering.add_made(record, export.shown_to, now)
+            collector.add_made(record, export.shown_to, now)
 
     async def _review(self, request: ExportContext) -> Review | None:
         if request.review_id is None or request.scope != "review":
@@ -388,7 +393,7 @@ class ExportService(msgspec.Struct, frozen=True):
         self, request: ExportContext, session: Session | None, applied: AppliedPolicy
     ) -> ContextEnvelope:
         bundle_id = new_id("bundle")
-        assembly, injection = _shown_as(bundle_id)
+        assembly, injection = _shown_ids(bundle_id)
         shows = request.scope == "handoff"
         return ContextEnvelope(
             schema_version=SCHEMA_VERSION,
@@ -407,10 +412,10 @@ class ExportService(msgspec.Struct, frozen=True):
         )
 
     async def _open_gaps(self, session: Session | None) -> tuple[str, ...]:
-        """Return what is known to be missing, as far as everyone may know of it."""
+        """Return the ids of open gaps that all participants may read."""
         if session is None:
             return ()
-        gaps = await self.sources.records.open_missing(session.session_id, _MOST_OPEN_GAPS)
+        gaps = await self.sources.records.open_missing(session.session_id, _MAX_OPEN_GAPS)
         return tuple(gap.record_id for gap in gaps if gap.readable_by == ANYONE)
 
 
@@ -440,8 +445,8 @@ def _header(
 def _entry(session: Session, applied: AppliedPolicy) -> BundleSession:
     return BundleSession(
         session_id=session.session_id,
-        purpose=applied.words(session.purpose)[:MAX_PURPOSE],
-        metadata=applied.words(session.metadata),
+        purpose=applied.mask_value(session.purpose)[:MAX_PURPOSE],
+        metadata=applied.mask_value(session.metadata),
         config=session.config,
         created_by=session.created_by,
         created_at=from_micros(session.created_at),
@@ -450,14 +455,14 @@ def _entry(session: Session, applied: AppliedPolicy) -> BundleSession:
     )
 
 
-def _wanted(request: ExportContext) -> EventQuery:
-    """Return which events an export is about."""
+def _event_query(request: ExportContext) -> EventQuery:
+    """Return the events that an export covers."""
     by_scope = {"turn": "turn_id", "tool_invocation": "tool_call_id"}.get(request.scope, "task_id")
     return EventQuery(session_id=request.session_id, **{by_scope: getattr(request, by_scope)})
 
 
 def _blocks(items: Sequence[ExportedItem]) -> Iterator[Block]:
-    """Yield what a recipient is shown, in order: every key for itself, then what was said."""
+    """Yield the blocks that a recipient is shown: one for each key, then one for all messages."""
     for item in items:
         if item.kind != "message":
             yield Block(kind=item.kind, item_refs=(item.item_id,), token_estimate=item.tokens)
@@ -477,7 +482,7 @@ def _runtime_refs(request: ExportContext, session: Session | None) -> Iterator[L
     return (Link(kind=kind, id=identity) for kind, identity in named.items() if identity is not None)
 
 
-def _shown_as(bundle_id: str) -> tuple[str, str]:
+def _shown_ids(bundle_id: str) -> tuple[str, str]:
     return f"{bundle_id}/assembly", f"{bundle_id}/injection"
 
 
@@ -487,7 +492,7 @@ def _producer() -> Producer:
 
 
 def _session_of(review: Review) -> str | None:
-    """Return the session whose board a merge is into; other lines belong to none."""
+    """Return the session of a review on a board; reviews on other lines have none."""
     return session_of(review.line_id) if review.line_id.startswith("board:") else None
 
 

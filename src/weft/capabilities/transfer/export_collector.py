@@ -1,4 +1,4 @@
-"""What an export is made of: read a page at a time as its caller may see it, written as the policy lets it leave."""
+"""Collects the entries of an export: reads page by page what the caller may see, and writes what the policy allows."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.policy_filter import AppliedPolicy
     from weft.kernel.events import StoredEvent
 
-# So much is in memory at once, however much there is.
+# Bounds the memory of an export.
 PAGE = 500
-# So many items are done in one go, and so much text takes as long as an item.
-_AT_A_STRETCH = 50
-_LIKE_AN_ITEM = 2_048
+# Items between two yields to the event loop; this many characters count as one item.
+_ITEMS_PER_YIELD = 50
+_CHARACTERS_PER_ITEM = 2_048
 _BOARD = "board:"
-# Events of what an agent has for itself; only itself is told of them.
-_OF_MEMORY = ("context.pulled", "context.pushed", "memory.", "agent.")
+# Events about the private data of an agent, which only that agent may see.
+_PRIVATE_EVENTS = ("context.pulled", "context.pushed", "memory.", "agent.")
 _decoders = {name: msgspec.json.Decoder(kind) for name, kind in RECORD_TYPES.items()}
 
 
@@ -90,12 +90,12 @@ class ExportSink(Protocol):
     ) -> None: ...
 
     def seal(self) -> str:
-        """End what was written and return its digest."""
+        """Finish the export and return its digest."""
         ...
 
 
 class ExportSources(msgspec.Struct, frozen=True):
-    """Everything that an export is read from, as its caller may see it."""
+    """The stores and services that an export reads, bound to its caller."""
 
     actor: Actor
     timelines: History
@@ -108,7 +108,7 @@ class ExportSources(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class EventSubjects:
-    """What events are about: versions of keys and messages, by name, and stored records."""
+    """The key versions, messages and stored records that events are about."""
 
     versions: dict[str, VersionOrigin] = field(default_factory=dict)
     messages: dict[str, MessageItemId] = field(default_factory=dict)
@@ -120,12 +120,12 @@ class EventSubjects:
 
     def add(self, recorded: StoredEvent) -> None:
         for named in records_of_event(recorded):
-            self._note(named)
+            self._add(named)
 
     def add_item(self, item_id: str) -> None:
-        self._note(parse_item_id(item_id))
+        self._add(parse_item_id(item_id))
 
-    def _note(self, named: RecordRef) -> None:
+    def _add(self, named: RecordRef) -> None:
         origin = named.origin
         if isinstance(origin, VersionOrigin) and origin.name.line_id.startswith(_BOARD):
             self.versions.setdefault(named.id, origin)
@@ -136,7 +136,7 @@ class EventSubjects:
 
 
 class ExportItem(NamedTuple):
-    """An item on its way out: all who may read it here and, if it is kept as a record, by whom and when it was made."""
+    """An item to export with its ACL and, for a stored record, its author and time."""
 
     item: EngineItem
     readable_by: tuple[str, ...] = ANYONE
@@ -144,37 +144,37 @@ class ExportItem(NamedTuple):
 
 
 class ExportedItem(NamedTuple):
-    """An item that left, without what it said."""
+    """An exported item, without its content."""
 
     item_id: str
     kind: str
     tokens: Maybe[int]
-    is_open: bool
+    is_public: bool
 
     @classmethod
     def of(cls, item: ContextItem, readable_by: tuple[str, ...]) -> ExportedItem:
-        is_open = item.sensitivity == "internal" and readable_by == ANYONE
-        return cls(item.item_id, item.context_kind, item.token_estimate, is_open)
+        is_public = item.sensitivity == "internal" and readable_by == ANYONE
+        return cls(item.item_id, item.context_kind, item.token_estimate, is_public)
 
 
 @dataclass(slots=True)
 class ExportCollector:
-    """One export under way. ``given`` are the items that left, where that is to be remembered."""
+    """Collects one export. ``exported`` lists the exported items if ``remember`` is set."""
 
     sources: ExportSources
     applied: AppliedPolicy
     sink: ExportSink
     session: Session | None
-    given: list[ExportedItem] = field(default_factory=list)
+    exported: list[ExportedItem] = field(default_factory=list)
     remember: bool = False
     rules: VersionAcl = field(init=False)
-    worked: int = 0
+    work_since_yield: int = 0
 
     def __post_init__(self) -> None:
         self.rules = VersionAcl(self.sources.actor, self.sources.timelines.lines)
 
     async def surface(self) -> None:
-        """Write the session as the surface it is, and where what it holds comes from."""
+        """Write the session's surface and its sources."""
         if self.session is None:
             return
         self._write(session_surface(self.session))
@@ -182,7 +182,7 @@ class ExportCollector:
             self._write(source_record(name))
 
     async def board(self, session_id: str) -> None:
-        """Write every version of the board and of its branches, and every removal."""
+        """Write every version and deletion of the board and its branches."""
         board = line_of(session_id)
         branches = await self.sources.timelines.lines.branches(board)
         for line_id in (board, *(branch.head.line_id for branch in branches)):
@@ -192,8 +192,8 @@ class ExportCollector:
                 after = page[-1].seq
                 await self._versions(line_id, page)
 
-    async def standing(self, session_id: str, keys: Collection[str] | None = None) -> None:
-        """Write what the board says now: all of it, or only of some keys."""
+    async def current_board(self, session_id: str, keys: Collection[str] | None = None) -> None:
+        """Write the current board: all keys, or only some."""
         timelines = self.sources.timelines
         line_id = line_of(session_id)
         await timelines.to_read(line_id)
@@ -215,7 +215,7 @@ class ExportCollector:
             after, more = page.messages[-1].message_id if page.messages else 0, page.has_more
 
     async def snapshots(self, session_id: str) -> list[BundleSnapshot]:
-        """Return the snapshots of a session, which stand behind all records."""
+        """Return the snapshots of a session, to be written after all records."""
         return [
             BundleSnapshot(
                 label=self.applied.name(tag.label),
@@ -235,129 +235,135 @@ class ExportCollector:
             await self.stored(page)
 
     def add_made(self, record: Record, readable_by: tuple[str, ...], at: datetime) -> None:
-        """Write a record that the export itself makes."""
+        """Write a record that the export itself creates."""
         self._write(record, readable_by, StoredInfo(self.sources.actor.participant, at, at))
 
-    async def events(self, wanted: EventQuery) -> None:
-        """Write events, each page behind what they tell of an agent's own memory: nothing else names that."""
+    async def events(self, query: EventQuery) -> None:
+        """Write events, each page after the private items that only these events refer to."""
         source = await self.sources.events.source()
-        async for page in self.told(wanted):
-            await self._of_memory(page)
+        async for page in self.visible_events(query):
+            await self._private_items(page)
             for recorded in page:
                 add_event(recorded, source, self.applied, self.sink)
-                await self._give_way()
+                await self._yield_to_loop()
 
-    async def told(self, wanted: EventQuery) -> AsyncIterator[Sequence[StoredEvent]]:
-        """Yield the events that the caller may be told of, a page at a time."""
-        interest, after = EventFilter(wanted.session_id), 0
-        while page := await self.sources.events.find(wanted, after, PAGE):
+    async def visible_events(self, query: EventQuery) -> AsyncIterator[Sequence[StoredEvent]]:
+        """Yield pages of events that the caller may see."""
+        event_filter, after = EventFilter(query.session_id), 0
+        while page := await self.sources.events.find(query, after, PAGE):
             after = page[-1].event.seq
-            yield await self._still_open([each for each in page if interest.covers(each, self.sources.actor)])
+            yield await self._without_closed([each for each in page if event_filter.covers(each, self.sources.actor)])
 
-    async def named(self, wanted: EventQuery) -> EventSubjects:
-        """Return what events are about, with what stored records among it name."""
-        names = EventSubjects()
-        async for page in self.told(wanted):
+    async def subjects(self, query: EventQuery) -> EventSubjects:
+        """Return what events are about."""
+        subjects = EventSubjects()
+        async for page in self.visible_events(query):
             for recorded in page:
-                names.add(recorded)
-        return names
+                subjects.add(recorded)
+        return subjects
 
-    async def about(self, names: EventSubjects) -> None:
-        """Write what events are about: items, stored records, and the items and sources which those name."""
-        first = await self.kept(names)
+    async def about(self, subjects: EventSubjects) -> None:
+        """Write what events are about: items, stored records, and the items and sources these refer to."""
+        first = await self.kept(subjects)
         for kept in first:
             for item_id in referenced_item_ids(_record(kept)):
-                names.add_item(item_id)
-        for source_id in _sources_of(await self.kept(names)):
-            names.stored.setdefault(("context_source_ref", source_id))
-        await self._named_versions([at for at in names.versions.values() if self._is_here(session_of(at.name.line_id))])
-        await self.named_messages([name for name in names.messages.values() if self._is_here(name.session_id)])
-        await self.stored(await self.kept(names))
+                subjects.add_item(item_id)
+        for source_id in _sources_of(await self.kept(subjects)):
+            subjects.stored.setdefault(("context_source_ref", source_id))
+        await self._named_versions(
+            [at for at in subjects.versions.values() if self._in_scope(session_of(at.name.line_id))]
+        )
+        await self.named_messages([name for name in subjects.messages.values() if self._in_scope(name.session_id)])
+        await self.stored(await self.kept(subjects))
 
     async def review(self, review: Review) -> None:
-        """Write what each side of a merge says of every key that they are in conflict about."""
-        moments = (
+        """Write the base and both sides of every conflict of a merge review."""
+        points = (
             (review.base_line, review.base_seq),
             (review.line_id, review.ours_seq),
             (review.source_line, review.theirs_seq),
         )
-        for line_id, seq in moments:
+        for line_id, seq in points:
             line = await self._opened(line_id)
             if line is None:
                 continue
             lines = self.sources.timelines.lines
             sides = [await entry_at(lines, line_id, sides.key, seq) for sides in review.conflicts]
-            for version, readers in await self._seen(line, [version for version in sides if version is not None]):
+            for version, readers in await self._readable_versions(
+                line, [version for version in sides if version is not None]
+            ):
                 home = (await lines.past(line_id, version.seq))[0].line_id
                 await self.items([ExportItem(version_item(home, version), readers)])
 
     async def items(self, items: Sequence[ExportItem]) -> None:
-        """Write items as far as they may leave, each with what it says behind it."""
+        """Write items as the policy allows, each followed by its content."""
         redactions = await self.sources.records.redactions([each.item.record.item_id for each in items])
         for item, readable_by, stored in items:
-            await self._give_way(len(item.text or ""))
-            leaving = self.applied.item(item, redactions.get(item.record.item_id), readable_by)
-            if leaving is None:
+            await self._yield_to_loop(len(item.text or ""))
+            exported = self.applied.item(item, redactions.get(item.record.item_id), readable_by)
+            if exported is None:
                 continue
-            self.sink.add_record(leaving.record, readable_by, stored)
-            if leaving.record.content is UNSET and leaving.text is not None:
-                self.sink.add(BundleContent.of(leaving.text.encode()))
+            self.sink.add_record(exported.record, readable_by, stored)
+            if exported.record.content is UNSET and exported.text is not None:
+                self.sink.add(BundleContent.of(exported.text.encode()))
             if self.remember:
-                self.given.append(ExportedItem.of(leaving.record, readable_by))
+                self.exported.append(ExportedItem.of(exported.record, readable_by))
 
     async def stored(self, kept: Iterable[StoredRecord]) -> None:
-        """Write stored records that the caller may read, with nothing in them of what was redacted since."""
+        """Write stored records that the caller may read, with redactions applied."""
         for each in await redact_quotes([each for each in kept if self._readable(each)], self.sources.records):
             record = _record(each)
             made = StoredInfo(each.recorded_by, from_micros(each.recorded_at), from_micros(each.changed_at))
             if isinstance(record, ContextItem):
                 await self.items(
-                    [ExportItem(EngineItem(record, await self._said(each, record)), each.readable_by, made)]
+                    [ExportItem(EngineItem(record, await self._content_of(each, record)), each.readable_by, made)]
                 )
             else:
                 self._write(record, each.readable_by, made)
 
     async def _versions(self, line_id: str, versions: Sequence[Version]) -> None:
-        # Of what did not come along with an import, a record says what is known.
+        # A version whose value was missing in an import has a stored record instead.
         here = [version for version in versions if not version.change.meta.left_behind]
         seen = await self.rules.seen(line_id, here)
         seen.sort(key=lambda each: (each[0].seq, each[0].change.key))
         await self.items([ExportItem(version_item(line_id, version), readers) for version, readers in seen])
 
-    async def _seen(self, line: OpenLine, versions: Sequence[Version]) -> list[tuple[Version, tuple[str, ...]]]:
-        """Return what the caller may read of a line of any sort; but for a board, lines are for their owners alone."""
+    async def _readable_versions(
+        self, line: OpenLine, versions: Sequence[Version]
+    ) -> list[tuple[Version, tuple[str, ...]]]:
+        """Return the versions that the caller may read, with their ACL; except for boards, lines are private."""
         line_id = line.head.line_id
         if line_id.startswith(_BOARD):
             return await self.rules.seen(line_id, versions)
         own = (f"{PRINCIPAL}{self.sources.actor.principal_id}",)
         return [(version, own) for version in await line.visible(versions)]
 
-    async def _still_open(self, told: Sequence[StoredEvent]) -> list[StoredEvent]:
-        """Leave out events of keys that were closed to the caller since."""
+    async def _without_closed(self, events: Sequence[StoredEvent]) -> list[StoredEvent]:
+        """Drop events of keys that the caller may not read any more."""
         by_line: dict[str, list[tuple[int, Saying]]] = defaultdict(list)
-        for recorded in told:
+        for recorded in events:
             about = item_of_event(recorded)
             if isinstance(about, VersionOrigin) and about.name.line_id.startswith(_BOARD):
-                saying = Saying(about.name.key, about.name.life, about.commit or 0)
-                by_line[about.name.line_id].append((recorded.event.seq, saying))
+                version = Saying(about.name.key, about.name.life, about.commit or 0)
+                by_line[about.name.line_id].append((recorded.event.seq, version))
         closed: set[int] = set()
-        for line_id, said in by_line.items():
-            known = await self.rules.may_know(line_id, [saying for _, saying in said])
-            closed |= {seq for (seq, _), is_open in zip(said, known, strict=True) if not is_open}
-        return [recorded for recorded in told if recorded.event.seq not in closed]
+        for line_id, pairs in by_line.items():
+            known = await self.rules.may_know(line_id, [version for _, version in pairs])
+            closed |= {seq for (seq, _), is_open in zip(pairs, known, strict=True) if not is_open}
+        return [recorded for recorded in events if recorded.event.seq not in closed]
 
-    async def _of_memory(self, page: Sequence[StoredEvent]) -> None:
-        """Write what events tell of an agent's own memory: what it took into the session, and that it noted something.
+    async def _private_items(self, page: Sequence[StoredEvent]) -> None:
+        """Write the private records of events: pulls into the session, and memory changes without their content.
 
-        What it noted never leaves, not even with itself.
+        The content of private memory is never exported, not even by its owner.
         """
-        told = [recorded for recorded in page if recorded.event.type.startswith(_OF_MEMORY)]
-        if not told:
+        events = [recorded for recorded in page if recorded.event.type.startswith(_PRIVATE_EVENTS)]
+        if not events:
             return
         look = await self.sources.finder.look(None if self.session is None else self.session.session_id)
         named = [
             (each, recorded.readable_by)
-            for recorded, of_event in zip(told, await look.records_of(told, events=False), strict=True)
+            for recorded, of_event in zip(events, await look.records_of(events, events=False), strict=True)
             for each in of_event
             if isinstance(each.origin, PullOrigin | VersionOrigin)
         ]
@@ -370,29 +376,29 @@ class ExportCollector:
             else:
                 self._write(record, readers)
 
-    async def _named_versions(self, wanted: Sequence[VersionOrigin]) -> None:
-        for line_id in sorted({version.name.line_id for version in wanted}):
+    async def _named_versions(self, origins: Sequence[VersionOrigin]) -> None:
+        for line_id in sorted({version.name.line_id for version in origins}):
             if await self._opened(line_id) is not None:
-                here = [version for version in wanted if version.name.line_id == line_id]
+                here = [version for version in origins if version.name.line_id == line_id]
                 for start in range(0, len(here), PAGE):
                     await self._versions(line_id, await self._found(line_id, here[start : start + PAGE]))
 
-    async def _found(self, line_id: str, wanted: Sequence[VersionOrigin]) -> list[Version]:
-        """Return versions that a line made itself: what it has from elsewhere goes by another name."""
+    async def _found(self, line_id: str, origins: Sequence[VersionOrigin]) -> list[Version]:
+        """Return the versions that were made on the line itself: inherited ones have other ids."""
         lines = self.sources.timelines.lines
         base = (await lines.past(line_id, LATEST))[0].after
-        spots = [ChangeRef(line_id, at.name.key, at.commit) for at in wanted if at.commit is not None]
+        spots = [ChangeRef(line_id, at.name.key, at.commit) for at in origins if at.commit is not None]
         found = [version for version in (await lines.versions_at(spots)).values() if version.seq > base]
-        for at in wanted:
+        for at in origins:
             if at.commit is None:
                 numbered = await numbered_here(at.name, lines)
                 found += [version for version in numbered if (version.change.act != "write") is at.name.removed]
         return found
 
-    async def named_messages(self, wanted: Sequence[MessageItemId]) -> None:
+    async def named_messages(self, ids: Sequence[MessageItemId]) -> None:
         sources = self.sources
-        for start in range(0, len(wanted), PAGE):
-            some = wanted[start : start + PAGE]
+        for start in range(0, len(ids), PAGE):
+            some = ids[start : start + PAGE]
             found = await sources.transcripts.messages.find_several(some[0].session_id, [n.message_id for n in some])
             visible = sorted((m for m in found if m.visible_to(sources.actor)), key=lambda m: m.message_id)
             await self._messages(some[0].session_id, visible)
@@ -405,8 +411,8 @@ class ExportCollector:
             return await self.sources.timelines.to_read(line_id)
         return None
 
-    async def _said(self, kept: StoredRecord, item: ContextItem) -> str | None:
-        """Return what a stored item says: in itself, or kept beside it."""
+    async def _content_of(self, kept: StoredRecord, item: ContextItem) -> str | None:
+        """Return the content of a stored item, inline or stored separately."""
         if isinstance(item.content, str):
             return item.content
         content = await stored_content(item, kept.session_id, self.sources.records)
@@ -415,36 +421,36 @@ class ExportCollector:
         except UnicodeDecodeError:
             return None
 
-    async def kept(self, names: EventSubjects) -> list[StoredRecord]:
-        """Return those stored records among what was named that are of this session, or of none."""
-        found = await self.sources.records.find_several([*names.stored])
-        return [kept for kept in found if self._readable(kept) and self._is_here(kept.session_id)]
+    async def kept(self, subjects: EventSubjects) -> list[StoredRecord]:
+        """Return the named stored records of this session or of none."""
+        found = await self.sources.records.find_several([*subjects.stored])
+        return [kept for kept in found if self._readable(kept) and self._in_scope(kept.session_id)]
 
-    async def _give_way(self, characters: int = 0) -> None:
-        """Let others have a turn once so much was done; a page of an export takes as long as hundreds of calls."""
-        self.worked += 1 + characters // _LIKE_AN_ITEM
-        if self.worked >= _AT_A_STRETCH:
-            self.worked = 0
+    async def _yield_to_loop(self, characters: int = 0) -> None:
+        """Yield to the event loop regularly: a page of an export takes as long as hundreds of calls."""
+        self.work_since_yield += 1 + characters // _CHARACTERS_PER_ITEM
+        if self.work_since_yield >= _ITEMS_PER_YIELD:
+            self.work_since_yield = 0
             await self.sources.turns.yield_to_loop()
 
     def _readable(self, kept: StoredRecord) -> bool:
         return kept.readable_by == ANYONE or self.sources.actor.matches(kept.readable_by)
 
-    def _is_here(self, session_id: str | None) -> bool:
+    def _in_scope(self, session_id: str | None) -> bool:
         return session_id is None or (self.session is not None and self.session.session_id == session_id)
 
     def _write(self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET) -> None:
-        leaving = self.applied.record(record, readable_by)
-        if leaving is not None:
-            self.sink.add_record(leaving, readable_by, stored)
+        exported = self.applied.record(record, readable_by)
+        if exported is not None:
+            self.sink.add_record(exported, readable_by, stored)
 
 
 def add_event(recorded: StoredEvent, source: str, applied: AppliedPolicy, sink: ExportSink) -> None:
-    """Write an event as far as it may leave."""
+    """Write an event as the policy allows."""
     event = to_context_event(recorded, source)
-    leaving = None if event is None else applied.event(event, recorded.readable_by)
-    if leaving is not None:
-        sink.add_record(leaving, recorded.readable_by)
+    exported = None if event is None else applied.event(event, recorded.readable_by)
+    if exported is not None:
+        sink.add_record(exported, recorded.readable_by)
 
 
 def _record(kept: StoredRecord) -> Record:
@@ -453,7 +459,7 @@ def _record(kept: StoredRecord) -> Record:
 
 
 def _sources_of(kept: Iterable[StoredRecord]) -> Iterable[str]:
-    """Return the sources that stored items name."""
+    """Yield the sources that stored items refer to."""
     for each in kept:
         record = _record(each)
         if isinstance(record, ContextItem):

@@ -1,4 +1,4 @@
-"""Importing: a bundle that was checked to its last byte, put where it belongs in one transaction."""
+"""Operation bundle.import: validates a whole bundle, then imports it in one transaction."""
 
 from __future__ import annotations
 
@@ -41,26 +41,26 @@ _PAGE = 500
 
 
 class ImportContext(Request):
-    """A bundle, and what is known of it."""
+    """A bundle to import."""
 
-    bundle: Annotated[str, msgspec.Meta(description="The bundle, as export_context gave it: ndjson or json.")]
+    bundle: Annotated[str, msgspec.Meta(description="The bundle that export_context returned: ndjson or json.")]
     expected_digest: Annotated[
         Digest | None,
-        msgspec.Meta(description="The digest you got from whoever exported it: no other bundle is taken."),
+        msgspec.Meta(description="The digest from the exporter; a bundle with another digest is rejected."),
     ] = None
     session_id: Annotated[
         Name | None,
-        msgspec.Meta(description="Open the bundle's session under this id: what is named after it follows."),
+        msgspec.Meta(description="Import the session under this id; ids that contain the old one are rewritten."),
     ] = None
     dry_run: Annotated[
-        bool, msgspec.Meta(description="Check everything and say what would be made; change nothing.")
+        bool, msgspec.Meta(description="Validate the bundle and return what would be imported, without changes.")
     ] = False
 
 
 class ContextImported(Response, omit_defaults=False):
-    """What was made: versions of keys, messages, events, snapshots and records.
+    """The number of imported key versions, messages, events, snapshots and records.
 
-    ``skipped`` records were there already, word for word; ``unchanged``: the same bundle had been imported before.
+    ``skipped`` records existed already, identical; ``unchanged``: the same bundle was imported before.
     """
 
     on_record = ("bundle_id", "session_id", "digest", "records", "unchanged")
@@ -80,7 +80,7 @@ class ContextImported(Response, omit_defaults=False):
 
 
 class Importer(Protocol):
-    """Takes in bundles in transactions of their own."""
+    """Runs imports in their own transactions."""
 
     async def import_text(self, actor: Actor, request: ImportContext) -> ContextImported: ...
 
@@ -99,50 +99,47 @@ class Importer(Protocol):
     errors=(BundleDamaged, SessionExists, RecordExists, ContentTooLarge),
 )
 async def import_context(request: ImportContext, actor: Actor, desk: Importer) -> ContextImported:
-    """Import a bundle that another Weft, or this one, exported. All of it is taken over, or nothing.
+    """Import a bundle that this or another Weft exported: all of it, or nothing.
 
-    A session comes with its id, its board with all versions, its messages and events, under the names of those who
-    made them; so this is for admins. What was altered since it was exported is refused, with the place. If there is a
-    session of this id, such as an earlier handoff, name another with ``session_id``.
+    A session is restored with its id, all board versions, messages and events, under the names of their authors; this
+    is why only admins may import. An altered bundle is rejected with the line of the first change. If the session id
+    is taken, such as by an earlier handoff, pass another ``session_id``.
     """
     return await desk.import_text(actor, request)
 
 
 class ImportService(msgspec.Struct, frozen=True):
-    """Everything an import needs, gathered for its caller."""
+    """The stores and services an import needs, bound to its caller."""
 
     stores: RestoreStores
     recorder: Recorder
 
-    async def take(
-        self, found: BundleReport, file: BinaryIO, session_id: str | None = None, *, rehearsal: bool = False
+    async def run(
+        self, bundle: BundleReport, file: BinaryIO, session_id: str | None = None, *, dry_run: bool = False
     ) -> ContextImported:
-        """Take over a bundle that was checked, with its session under another id if one is given.
-
-        A rehearsal only looks, and says what would be made.
-        """
-        told = ContextImported(
-            bundle_id=found.header.bundle_id, scope=found.header.scope, digest=found.digest, dry_run=rehearsal
+        """Import a validated bundle, with its session under another id if one is given."""
+        imported = ContextImported(
+            bundle_id=bundle.header.bundle_id, scope=bundle.header.scope, digest=bundle.digest, dry_run=dry_run
         )
-        if found.session is None:
-            _check_new_id(session_id, found.header.scope)
-            counts = await (self._count(file) if rehearsal else self._keep(file))
-            return structs.replace(told, **counts)
-        session = _session(found.session, session_id or found.session.session_id)
-        told = structs.replace(told, session_id=session.session_id)
-        if not await self._is_free(session, rehearsal=rehearsal):
-            await self._check_is_here(found, session.session_id)
-            return structs.replace(told, unchanged=True)
-        reopening = SessionRestore(self.stores, found, session)
-        return structs.replace(told, **await (reopening.rehearse(file) if rehearsal else reopening.take(file)))
+        if bundle.session is None:
+            _check_no_session_id(session_id, bundle.header.scope)
+            counts = await (self._count(file) if dry_run else self._store(file))
+            return structs.replace(imported, **counts)
+        session = _session(bundle.session, session_id or bundle.session.session_id)
+        imported = structs.replace(imported, session_id=session.session_id)
+        if not await self._is_free(session, dry_run=dry_run):
+            await self._check_already_imported(bundle, session.session_id)
+            return structs.replace(imported, unchanged=True)
+        restore = SessionRestore(self.stores, bundle, session)
+        return structs.replace(imported, **await (restore.dry_run(file) if dry_run else restore.run(file)))
 
-    async def _is_free(self, session: Session, *, rehearsal: bool) -> bool:
-        """Tell whether there is no session of this id yet; but for a rehearsal there is one then."""
+    async def _is_free(self, session: Session, *, dry_run: bool) -> bool:
+        """Tell whether the session id was free; unless in a dry run, the session is created then."""
         sessions = self.stores.sessions
-        return await sessions.find(session.session_id) is None if rehearsal else await sessions.add(session)
+        return await sessions.find(session.session_id) is None if dry_run else await sessions.add(session)
 
-    async def _keep(self, file: BinaryIO) -> dict[str, int]:
-        """Keep the records of anything but a session as they are, for admins to see."""
+    async def _store(self, file: BinaryIO) -> dict[str, int]:
+        """Store the records of a bundle without a session as they are, readable by admins."""
         counts = {"records": 0, "skipped": 0}
         async for some in in_batches(self._records_in(file)):
             new = await new_records(some, self.stores.records)
@@ -161,29 +158,29 @@ class ImportService(msgspec.Struct, frozen=True):
             if piece.line.record is not None:
                 yield piece
 
-    async def _check_is_here(self, found: BundleReport, session_id: str) -> None:
-        """Refuse a bundle whose session is here, unless it came with this very bundle."""
-        wanted, after = EventQuery(session_id=session_id, subject=session_id), 0
-        while page := await self.stores.events.find(wanted, after, _PAGE):
+    async def _check_already_imported(self, bundle: BundleReport, session_id: str) -> None:
+        """Raise SessionExists unless the session was imported from the same bundle."""
+        query, after = EventQuery(session_id=session_id, subject=session_id), 0
+        while page := await self.stores.events.find(query, after, _PAGE):
             after = page[-1].event.seq
-            if any(each.event.type == IMPORTED and each.event.data.get("digest") == found.digest for each in page):
+            if any(each.event.type == IMPORTED and each.event.data.get("digest") == bundle.digest for each in page):
                 return
         raise SessionExists(
-            f"There is a session '{session_id}' already.",
-            hint="Open this one beside it, under another id: name it with session_id (weft import --as-session NAME). "
-            "A bundle that is here already changes nothing.",
+            f"The session '{session_id}' exists already.",
+            hint="Import it under another id: pass session_id (weft import --as-session NAME). Importing the same "
+            "bundle again changes nothing.",
             resource_id=session_id,
         )
 
 
-def _check_new_id(session_id: str | None, scope: str) -> None:
+def _check_no_session_id(session_id: str | None, scope: str) -> None:
     if session_id is not None:
-        raise InvalidInput(f"session_id: a bundle with the scope {scope} opens no session", field="session_id")
+        raise InvalidInput(f"session_id: a bundle with the scope {scope} has no session", field="session_id")
 
 
 def _session(entry: BundleSession, session_id: str) -> Session:
     if session_id == ALL_SESSIONS:
-        raise InvalidInput(f"session_id: '{ALL_SESSIONS}' means all sessions there are", field="session_id")
+        raise InvalidInput(f"session_id: '{ALL_SESSIONS}' is reserved for all sessions", field="session_id")
     return Session(
         session_id=session_id,
         purpose=entry.purpose,

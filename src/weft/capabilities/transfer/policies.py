@@ -1,4 +1,4 @@
-"""Export policies: who may take what along, said once and held to by every export."""
+"""Export policies: which data an export may contain, in which form, and who may use the policy."""
 
 from __future__ import annotations
 
@@ -23,42 +23,44 @@ BUILT_IN = {
     STANDARD: PolicyDefinition(description="Everything you may read, without secrets.", who=ANYONE),
     "masked": PolicyDefinition(description="Without secrets and personal data.", who=ANYONE, mask=("secrets", "pii")),
     "metadata": PolicyDefinition(
-        description="What there is and what happened, without what it says.",
+        description="Which items exist and what happened to them, without their content.",
         who=ANYONE,
         content="none",
         mask=("secrets", "pii"),
     ),
-    "full": PolicyDefinition(description="Everything you may read, as it is.", mask=()),
+    "full": PolicyDefinition(description="Everything you may read, unmasked.", mask=()),
 }
-PolicyName = Annotated[Name, msgspec.Meta(description=f"The policy's name; {DEFAULT} is used where none is named.")]
+PolicyName = Annotated[
+    Name, msgspec.Meta(description=f"The policy's name. The policy named {DEFAULT} applies to exports that name none.")
+]
 
 
 class PolicyNotFound(NotFound):
-    """There is no export policy of this name."""
+    """There is no export policy with this name."""
 
     code = "POLICY_NOT_FOUND"
-    hint = "See the policies you may use with the action list of export_policies."
+    hint = "List the policies you may use with `policy.list`."
     related = (TOOL,)
 
 
 class PolicyForbidden(Forbidden):
-    """This export policy is not for you."""
+    """You may not use this export policy."""
 
     code = "POLICY_FORBIDDEN"
-    hint = "Name one that you may use: see the action list of export_policies, or ask an admin to name you in 'who'."
+    hint = "Choose one that you may use with `policy.list`, or ask an admin to add you to its 'who'."
     related = (TOOL,)
 
 
 class PolicyBuiltIn(Conflict):
-    """A policy of this name comes with Weft and does not change."""
+    """The policy is built in and cannot be changed."""
 
     code = "POLICY_BUILT_IN"
-    hint = f"Choose another name; one called {DEFAULT} is used wherever no policy is named."
+    hint = f"Choose another name. A policy named {DEFAULT} applies to exports that name none."
     related = (TOOL,)
 
 
 class ExportPolicy(NamedTuple):
-    """A policy as a tenant has set it."""
+    """A policy of a tenant."""
 
     name: str
     definition: PolicyDefinition
@@ -70,33 +72,33 @@ class PolicyStore(Protocol):
     """The export policies of the transaction's tenant."""
 
     async def set(self, policy: ExportPolicy) -> None:
-        """Add a policy, or let it say something else from now on."""
+        """Add or replace a policy."""
         ...
 
     async def find(self, name: str) -> ExportPolicy | None: ...
 
     async def listed(self) -> Sequence[ExportPolicy]:
-        """Return all there are, by name."""
+        """Return all policies, ordered by name."""
         ...
 
     async def delete(self, name: str) -> bool:
-        """Remove a policy; False if there is none."""
+        """Delete a policy; False if there is none."""
         ...
 
 
 class TenantPolicies(msgspec.Struct, frozen=True):
-    """The policies that a tenant's exports are held to."""
+    """The policies of the transaction's tenant, built-in ones included."""
 
     store: PolicyStore
 
     async def prepare(self, name: str | None, actor: Actor) -> AppliedPolicy:
-        """Return a policy that the caller may use, the one that holds if none is named; refuse any other."""
+        """Return the named or default policy; PolicyForbidden if the caller may not use it."""
         default = await self.store.find(DEFAULT)
-        wanted = name or (STANDARD if default is None else DEFAULT)
-        definition = await self._definition(wanted)
-        if not may_use(wanted, definition, actor, has_default=default is not None):
-            raise PolicyForbidden(f"The export policy '{wanted}' is not for you.", policy=wanted)
-        return AppliedPolicy(wanted, definition)
+        chosen = name or (STANDARD if default is None else DEFAULT)
+        definition = await self._definition(chosen)
+        if not may_use(chosen, definition, actor, has_default=default is not None):
+            raise PolicyForbidden(f"You may not use the export policy '{chosen}'.", policy=chosen)
+        return AppliedPolicy(chosen, definition)
 
     async def _definition(self, name: str) -> PolicyDefinition:
         if name in BUILT_IN:
@@ -108,24 +110,24 @@ class TenantPolicies(msgspec.Struct, frozen=True):
 
 
 class SetPolicy(Request):
-    """A policy, and what it says."""
+    """A policy to add or replace."""
 
     name: PolicyName
     definition: PolicyDefinition
 
 
 class ListPolicies(Request):
-    """Every policy."""
+    """No parameters."""
 
 
 class DeletePolicy(Request):
-    """Which policy."""
+    """The policy to delete."""
 
     name: PolicyName
 
 
 class PolicyInfo(Response):
-    """An export policy. ``digest`` stands for what it says now; exports name both."""
+    """An export policy. Exports refer to it by name and ``digest`` of its definition."""
 
     name: str
     definition: PolicyDefinition
@@ -137,13 +139,13 @@ class PolicyInfo(Response):
 
 
 class PolicyList(Response):
-    """The policies you may use; to admins, all there are."""
+    """The policies you may use; for admins, all."""
 
     policies: list[PolicyInfo]
 
 
 class PolicyDeleted(Response):
-    """The policy is gone. ``default`` is what holds now where none is named."""
+    """The deleted policy. ``default`` now applies to exports that name none."""
 
     name: str
     default: str
@@ -162,12 +164,12 @@ class PolicyDeleted(Response):
     errors=(PolicyBuiltIn,),
 )
 async def set_policy(request: SetPolicy, actor: Actor, policies: PolicyStore, clock: Clock) -> PolicyInfo:
-    """Say what may leave with an export, in which form, and who may export so. What is left out is as it begins.
+    """Add or replace an export policy: what an export may contain, in which form, and who may use the policy.
 
-    A policy named default holds wherever no policy is named; from then on only admins may name a built-in one.
+    A policy named default applies to exports that name none; while it exists, only admins may use the built-in ones.
     """
     if request.name in BUILT_IN:
-        raise PolicyBuiltIn(f"The policy '{request.name}' comes with Weft.", policy=request.name)
+        raise PolicyBuiltIn(f"The policy '{request.name}' is built in.", policy=request.name)
     policy = ExportPolicy(request.name, request.definition, actor.participant, to_micros(clock.now()))
     await policies.set(policy)
     return _info(policy.name, policy.definition, policy, default=await _default(policies))
@@ -183,7 +185,7 @@ async def set_policy(request: SetPolicy, actor: Actor, policies: PolicyStore, cl
     effect=Effect.READ,
 )
 async def list_policies(request: ListPolicies, actor: Actor, policies: PolicyStore) -> PolicyList:
-    """See the export policies that you may use, and which one holds where none is named."""
+    """List the export policies that you may use, and which one is the default."""
     del request
     default = await _default(policies)
     known = [
@@ -208,19 +210,16 @@ async def list_policies(request: ListPolicies, actor: Actor, policies: PolicySto
     errors=(PolicyNotFound, PolicyBuiltIn),
 )
 async def delete_policy(request: DeletePolicy, policies: PolicyStore) -> PolicyDeleted:
-    """Remove an export policy. Exports that were made by it still name it, with the digest of what it said."""
+    """Delete an export policy. Exports made with it still refer to it, with the digest of its definition."""
     if request.name in BUILT_IN:
-        raise PolicyBuiltIn(f"The policy '{request.name}' comes with Weft.", policy=request.name)
+        raise PolicyBuiltIn(f"The policy '{request.name}' is built in.", policy=request.name)
     if not await policies.delete(request.name):
         raise _unknown(request.name)
     return PolicyDeleted(name=request.name, default=await _default(policies))
 
 
 def may_use(name: str, definition: PolicyDefinition, actor: Actor, *, has_default: bool) -> bool:
-    """Tell whether a caller may export by a policy.
-
-    Where a tenant says what holds by default, the built-in ones would be a way around it.
-    """
+    """Tell whether a caller may use a policy. Built-in ones must not bypass a tenant's default policy."""
     if name in BUILT_IN and has_default and not actor.is_admin:
         return False
     return actor.matches(definition.who)

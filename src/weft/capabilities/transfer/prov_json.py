@@ -1,6 +1,6 @@
-"""An export as PROV-JSON: what there is (entities), what was done (activities), who did it (agents), how they relate.
+"""Writes an export as PROV-JSON: entities, activities, agents and their relations.
 
-A PROV document has one section for each sort of statement, so each is gathered in a file of its own until the end.
+A PROV document groups statements into sections, so each section is buffered in a temporary file until the end.
 """
 
 from __future__ import annotations
@@ -48,27 +48,27 @@ _SECTIONS = (
     "wasDerivedFrom",
 )
 _PREFIXES = {"weft": "urn:weft:prov:"}
-# Records that tell of something that was done, not only of something that is.
-_DEEDS = (ContextSelection, ContextAssembly, ContextCompaction, ContextInjection)
+# Records of an activity, not only of an entity.
+_ACTIVITIES = (ContextSelection, ContextAssembly, ContextCompaction, ContextInjection)
 _CHUNK = 65_536
 _encode = msgspec.json.Encoder().encode
 _BEGIN = b'{"prefix":' + _encode(_PREFIXES)
 
 
-def is_prov(beginning: bytes) -> bool:
-    """Tell whether a file that begins so is an export as PROV-JSON."""
-    return beginning.startswith(_BEGIN)
+def is_prov(prefix: bytes) -> bool:
+    """Tell from the first bytes of a file whether it is a PROV-JSON export."""
+    return prefix.startswith(_BEGIN)
 
 
 class ProvWriter:
-    """Writes an export as one PROV-JSON document. Only the names of agents and sources are kept in memory."""
+    """Writes an export as one PROV-JSON document. Only the names of agents and sources stay in memory."""
 
     def __init__(
-        self, out: Callable[[bytes], object], new_file: Callable[[], BinaryIO], take: Callable[[int], object]
+        self, out: Callable[[bytes], object], new_file: Callable[[], BinaryIO], reserve: Callable[[int], object]
     ) -> None:
-        """Begin a document. ``take`` is told of every few bytes as they come, long before any of them go out."""
+        """Start a document. ``reserve`` is called with the size of each statement when it is buffered."""
         self._out = out
-        self._take = take
+        self._reserve = reserve
         self._files = {section: new_file() for section in _SECTIONS}
         self._counts = dict.fromkeys(_SECTIONS, 0)
         self._known: set[str] = set()
@@ -78,8 +78,8 @@ class ProvWriter:
 
     def add(self, entry: AnyBundleEntry) -> None:
         if isinstance(entry, BundleHeader):
-            told = {"prov:type": _qualified("prov:Bundle"), "weft:scope": entry.scope}
-            self._say("entity", _name("bundle", entry.bundle_id), told)
+            attributes = {"prov:type": _qualified("prov:Bundle"), "weft:scope": entry.scope}
+            self._add("entity", _name("bundle", entry.bundle_id), attributes)
 
     def add_record(
         self, record: Record, readable_by: tuple[str, ...] = ANYONE, stored: Maybe[StoredInfo] = UNSET
@@ -89,13 +89,13 @@ class ProvWriter:
         if isinstance(record, ContextEvent):
             self._event(record)
             return
-        self._say("entity", _entity(record.type, record.id), _described(record))
+        self._add("entity", _entity(record.type, record.id), _attributes(record))
         if stored is not UNSET:
             self._relate("wasAttributedTo", entity=_entity(record.type, record.id), agent=self._agent(stored.by))
         if isinstance(record, ContextItem):
             self._item(record)
-        if isinstance(record, _DEEDS):
-            self._deed(record)
+        if isinstance(record, _ACTIVITIES):
+            self._activity(record)
         if isinstance(record, ContextSourceRef):
             self._known.add(_entity(record.type, record.id))
         if isinstance(record, ContextSummary):
@@ -103,7 +103,7 @@ class ProvWriter:
                 self._derive(_entity(record.type, record.id), _entity("context_item", item_id))
 
     def seal(self) -> str:
-        """End the document and return its digest."""
+        """Write the document and return its digest."""
         self._put(_BEGIN)
         for section, file in self._files.items():
             if self._counts[section]:
@@ -132,21 +132,20 @@ class ProvWriter:
             )
             self._derive(name, _entity("context_item", str(before)), kind="prov:Revision")
 
-    def _deed(self, record: ContextSelection | ContextAssembly | ContextCompaction | ContextInjection) -> None:
+    def _activity(self, record: ContextSelection | ContextAssembly | ContextCompaction | ContextInjection) -> None:
         activity, at = _name("activity", record.type, record.id), record.created_at.isoformat()
-        told = {"prov:startTime": at, "prov:endTime": at, "prov:type": record.type}
-        self._say("activity", activity, told)
+        self._add("activity", activity, {"prov:startTime": at, "prov:endTime": at, "prov:type": record.type})
         self._relate("wasGeneratedBy", entity=_entity(record.type, record.id), activity=activity)
         for item_id in sorted(referenced_item_ids(record)):
             self._relate("used", activity=activity, entity=_entity("context_item", item_id))
         if isinstance(record, ContextInjection):
             self._relate("used", activity=activity, entity=_entity("context_assembly", record.assembly_id))
-        for agent in _doers(record):
+        for agent in _agents_of(record):
             self._relate("wasAssociatedWith", activity=activity, agent=self._agent(agent))
 
     def _event(self, record: ContextEvent) -> None:
         activity, at = _name("event", record.event_id), record.time.isoformat()
-        self._say("activity", activity, {"prov:startTime": at, "prov:endTime": at, "prov:type": record.event_type})
+        self._add("activity", activity, {"prov:startTime": at, "prov:endTime": at, "prov:type": record.event_type})
         actor = record.data.get("actor")
         if isinstance(actor, str):
             self._relate("wasAssociatedWith", activity=activity, agent=self._agent(actor))
@@ -159,29 +158,29 @@ class ProvWriter:
         if name not in self._known:
             self._known.add(name)
             kind = "prov:Person" if participant.startswith("human:") else "prov:SoftwareAgent"
-            self._say("agent", name, {"prov:label": participant, "prov:type": _qualified(kind)})
+            self._add("agent", name, {"prov:label": participant, "prov:type": _qualified(kind)})
         return name
 
     def _source(self, source_id: str) -> str:
         name = _entity("context_source_ref", source_id)
         if name not in self._known:
             self._known.add(name)
-            self._say("entity", name, {"prov:type": "context_source_ref", "prov:label": source_id})
+            self._add("entity", name, {"prov:type": "context_source_ref", "prov:label": source_id})
         return name
 
     def _derive(self, derived: str, source: str, kind: str | None = None) -> None:
-        told: dict[str, Any] = {"prov:generatedEntity": derived, "prov:usedEntity": source}
-        self._say("wasDerivedFrom", None, told | ({"prov:type": _qualified(kind)} if kind else {}))
+        attributes: dict[str, Any] = {"prov:generatedEntity": derived, "prov:usedEntity": source}
+        self._add("wasDerivedFrom", None, attributes | ({"prov:type": _qualified(kind)} if kind else {}))
 
     def _relate(self, section: str, **parts: str) -> None:
-        self._say(section, None, {f"prov:{name}": value for name, value in parts.items()})
+        self._add(section, None, {f"prov:{name}": value for name, value in parts.items()})
 
-    def _say(self, section: str, name: str | None, told: dict[str, Any]) -> None:
+    def _add(self, section: str, name: str | None, attributes: dict[str, Any]) -> None:
         self._counts[section] += 1
         number = self._counts[section]
         comma = b"," if number > 1 else b""
-        statement = comma + _encode(name or f"_:{section}{number}") + b":" + _encode(told)
-        self._take(len(statement))
+        statement = comma + _encode(name or f"_:{section}{number}") + b":" + _encode(attributes)
+        self._reserve(len(statement))
         self._files[section].write(statement)
 
     def _put(self, chunk: bytes) -> None:
@@ -190,18 +189,18 @@ class ProvWriter:
         self.bytes += len(chunk)
 
 
-def _described(record: Record) -> dict[str, Any]:
-    told: dict[str, Any] = {"prov:type": record.type, "prov:label": record.id}
+def _attributes(record: Record) -> dict[str, Any]:
+    attributes: dict[str, Any] = {"prov:type": record.type, "prov:label": record.id}
     if isinstance(record, ContextItem):
-        told |= {"weft:context_kind": record.context_kind, "weft:content_mode": record.content_mode}
+        attributes |= {"weft:context_kind": record.context_kind, "weft:content_mode": record.content_mode}
         if isinstance(record.content, str):
-            told["prov:value"] = record.content
+            attributes["prov:value"] = record.content
         if isinstance(record.content_ref, Link) and record.content_ref.digest is not UNSET:
-            told["weft:digest"] = record.content_ref.digest
-    return told
+            attributes["weft:digest"] = record.content_ref.digest
+    return attributes
 
 
-def _doers(record: Record) -> Iterator[str]:
+def _agents_of(record: Record) -> Iterator[str]:
     if isinstance(record, ContextSelection) and record.actor_ref is not UNSET:
         yield _id_of(record.actor_ref)
     if isinstance(record, ContextAssembly | ContextInjection):
@@ -217,7 +216,7 @@ def _entity(record_type: str, record_id: str) -> str:
 
 
 def _name(*parts: str) -> str:
-    """Return a qualified name: whatever an id holds is no sign of PROV's own."""
+    """Return a qualified name; characters with a meaning in PROV are escaped."""
     return "weft:" + "/".join(quote(part, safe="/._-") for part in parts)
 
 

@@ -1,6 +1,6 @@
-"""A bundle's session under another id: whatever in its records is named after the session is named after the new one.
+"""Renames the session of a bundle on import: every id in its records that contains the session id is rewritten.
 
-A record whose own id is taken here gets another as well, and those that name it follow. What somebody wrote stays.
+A record whose id is already taken gets a new id, and references to it follow. Free text stays unchanged.
 """
 
 from __future__ import annotations
@@ -18,67 +18,68 @@ if TYPE_CHECKING:
     from weft.capabilities.records.model import Record
     from weft.capabilities.transfer.validate_bundle import EntryWithContent
 
-_LONGEST_ID = 500
-# Where records are named by their ids alone.
-_IDS = frozenset(kind.id_field for kind in RECORD_TYPES.values())
-_REFS = ("_ref", "_refs")
-_WORDS = "content"
-_OF_SESSION = "session."
+_MAX_ID = 500
+# Fields that hold a record id.
+_ID_FIELDS = frozenset(kind.id_field for kind in RECORD_TYPES.values())
+_REF_SUFFIXES = ("_ref", "_refs")
+_CONTENT_FIELD = "content"
+_SESSION_EVENTS = "session."
 _decoders = {name: msgspec.json.Decoder(kind) for name, kind in RECORD_TYPES.items()}
 _encode = msgspec.json.Encoder().encode
 
 
 class SessionRename:
-    """From one session's id to another's, and from ids that are ``taken`` to others."""
+    """Rewrites the session id, and the record ids that are ``taken``."""
 
     def __init__(self, old: str, new: str, taken: Collection[str] = ()) -> None:
         self.old = old
         self.new = new
         self._taken = taken
-        # Lines, messages, pulls and surfaces, and the addresses of boards and transcripts.
-        named_after = r"(?:board|session|message|pull):(?://)?|memory:[^:/@\s]+:"
-        self._id = re.compile(rf"({named_after}){re.escape(old)}((?:[/@?#]\S*)?)\Z")
+        # Ids of lines, messages, pulls and surfaces, and URIs of boards and transcripts.
+        prefix = r"(?:board|session|message|pull):(?://)?|memory:[^:/@\s]+:"
+        self._id = re.compile(rf"({prefix}){re.escape(old)}((?:[/@?#]\S*)?)\Z")
 
-    def piece(self, piece: EntryWithContent) -> EntryWithContent:
-        """Return an entry of the bundle as it is called here."""
+    def entry(self, piece: EntryWithContent) -> EntryWithContent:
         record = piece.line.record
         if record is None:
             return piece
         return msgspec.structs.replace(piece, line=piece.line._replace(record=self.record(record)))
 
     def record(self, record: Record) -> Record:
-        said = self._walked(msgspec.json.decode(_encode(record)), "")
+        fields = self._rewritten(msgspec.json.decode(_encode(record)), "")
         if isinstance(record, ContextEvent) and record.subject is not msgspec.UNSET:
-            said["subject"] = self._subject(record, record.subject)
-        renamed: Record = _decoders[record.type].decode(_encode(said))
+            fields["subject"] = self._subject(record, record.subject)
+        renamed: Record = _decoders[record.type].decode(_encode(fields))
         return renamed
 
     def _subject(self, event: ContextEvent, subject: str) -> str:
-        """Return what an event is about: a session or a record by its id alone, a key or a message by neither."""
-        if subject == self.old and str(event.data.get("type")).startswith(_OF_SESSION):
+        """Rewrite the subject of an event: the id of a session or a record; keys and messages have other subjects."""
+        if subject == self.old and str(event.data.get("type")).startswith(_SESSION_EVENTS):
             return self.new
-        return self._ref(subject) if "record_type" in event.data else self._named_after(subject)
+        return self._ref(subject) if "record_type" in event.data else self._engine_id(subject)
 
-    def _walked(self, value: Any, name: str) -> Any:  # noqa: ANN401 - JSON of any shape
+    def _rewritten(self, value: Any, name: str) -> Any:  # noqa: ANN401 - JSON of any shape
         if isinstance(value, dict):
-            walked = {inner: self._walked(said, self._within(name, inner)) for inner, said in value.items()}
+            rewritten = {key: self._rewritten(inner, self._field_of(name, key)) for key, inner in value.items()}
             return (
-                {**walked, "id": self.new} if (value.get("kind"), value.get("id")) == ("session", self.old) else walked
+                {**rewritten, "id": self.new}
+                if (value.get("kind"), value.get("id")) == ("session", self.old)
+                else rewritten
             )
         if isinstance(value, list):
-            return [self._walked(inner, name) for inner in value]
-        if not isinstance(value, str) or name == _WORDS:
+            return [self._rewritten(inner, name) for inner in value]
+        if not isinstance(value, str) or name == _CONTENT_FIELD:
             return value
         if name == "session_id" and value == self.old:
             return self.new
-        return self._ref(value) if name in _IDS or name.endswith(_REFS) else self._named_after(value)
+        return self._ref(value) if name in _ID_FIELDS or name.endswith(_REF_SUFFIXES) else self._engine_id(value)
 
-    def _within(self, name: str, inner: str) -> str:
-        """Return the name by which something in a reference is known: that of the reference, if it is what it is to."""
-        return name if inner == "id" and name.endswith(_REFS) else inner
+    def _field_of(self, name: str, key: str) -> str:
+        """Treat the id inside a reference like the reference itself."""
+        return name if key == "id" and name.endswith(_REF_SUFFIXES) else key
 
     def _ref(self, ref: str) -> str:
-        return f"{ref[: _LONGEST_ID - len(self.new) - 1]}@{self.new}" if ref in self._taken else self._named_after(ref)
+        return f"{ref[: _MAX_ID - len(self.new) - 1]}@{self.new}" if ref in self._taken else self._engine_id(ref)
 
-    def _named_after(self, text: str) -> str:
+    def _engine_id(self, text: str) -> str:
         return self._id.sub(lambda found: f"{found[1]}{self.new}{found[2]}", text) if self._id.match(text) else text

@@ -1,4 +1,4 @@
-"""A board made again from its versions, many at a time: whoever waits for the transaction waits for few statements."""
+"""Restores a board from its versions, in batches: few statements keep the transaction short."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.decode import BoardVersion
 
 T = TypeVar("T")
-# So many rows, or so many characters in them, are written at once.
-_MOST_ROWS = 200
-_MOST_CHARACTERS = 2**20
-_NOT_HERE = "not in the bundle"
+# Limits of one batch.
+_MAX_ROWS = 200
+_MAX_CHARACTERS = 2**20
+_NOT_IN_BUNDLE = "not in the bundle"
 
 
 class RowBatch(Generic[T]):
-    """Rows on their way into the database, written before they are too many to hold."""
+    """Collects rows and writes them in batches."""
 
     def __init__(self, write: Callable[[Sequence[T]], Awaitable[None]]) -> None:
         self._write = write
@@ -40,7 +40,7 @@ class RowBatch(Generic[T]):
     async def add(self, row: T, size: int = 0) -> None:
         self._rows.append(row)
         self._size += size
-        if len(self._rows) >= _MOST_ROWS or self._size >= _MOST_CHARACTERS:
+        if len(self._rows) >= _MAX_ROWS or self._size >= _MAX_CHARACTERS:
             await self.finish()
 
     async def finish(self) -> None:
@@ -50,8 +50,8 @@ class RowBatch(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Why:
-    """What a commit says of itself."""
+class _CommitInfo:
+    """Author, time, reason and step of a commit."""
 
     author: Author
     at: int
@@ -59,16 +59,16 @@ class _Why:
     step: str | None = None
 
 
-class _Step(NamedTuple):
-    """A commit with what the board weighs then, and the values that it brings."""
+class _PendingCommit(NamedTuple):
+    """A commit with the total tokens of the board after it, and its new values."""
 
     commit: Commit
-    weight: int
+    tokens: int
     values: dict[bytes, str]
 
 
 class BoardRestore:
-    """A board that is made again, commit by commit. Its versions come in the order they had."""
+    """Restores a board commit by commit, from versions in their original order."""
 
     def __init__(self, lines: LineStore, entries: EntryStore, session_id: str, *, history: bool) -> None:
         self._lines = lines
@@ -77,81 +77,85 @@ class BoardRestore:
         self._history = history
         self._head = Head.of_new_line(line_of(session_id))
         self._seq = 0
-        self._weight = 0
-        self._standing: dict[str, Entry] = {}
-        self._together: list[BoardVersion] = []
-        self._steps = RowBatch[_Step](self._append)
+        self._tokens = 0
+        self._current: dict[str, Entry] = {}
+        self._versions: list[BoardVersion] = []
+        self._pending = RowBatch[_PendingCommit](self._append)
 
     async def add(self, made: BoardVersion) -> None:
-        """Add a change; those of one commit come together."""
-        if self._together and self._together[0].version.seq != made.version.seq:
+        """Add a version; consecutive versions with one seq form one commit."""
+        if self._versions and self._versions[0].version.seq != made.version.seq:
             await self._commit()
-        if not self._together:
-            await self._go_past(made.version.seq - 1, made.version.committed_at)
-        self._together.append(made)
+        if not self._versions:
+            await self._fill_up_to(made.version.seq - 1, made.version.committed_at)
+        self._versions.append(made)
 
-    async def name(self, snapshot: BundleSnapshot) -> None:
+    async def add_snapshot(self, snapshot: BundleSnapshot) -> None:
         await self._commit()
         tag = Tag(snapshot.label, snapshot.seq, snapshot.created_by, to_micros(snapshot.created_at), snapshot.automatic)
-        await self._go_past(tag.seq, tag.created_at)
-        await self._steps.finish()
+        await self._fill_up_to(tag.seq, tag.created_at)
+        await self._pending.finish()
         await self._lines.tag(self._head.line_id, tag)
 
     async def finish(self, lost: Mapping[str, tuple[int, int]], now: int, *, is_open: bool) -> None:
-        """Put what stands where it is read, and have it end when its time is over. ``lost`` keys end now."""
+        """Write the current entries and the next expiry. ``lost`` keys are deleted now."""
         await self._commit()
         if lost:
-            ends = tuple(
-                _end(Change(key, *number, ChangeKind.WRITE, None, ChangeMeta())) for key, number in lost.items()
+            tombstones = tuple(
+                _tombstone(Change(key, *number, ChangeKind.WRITE, None, ChangeMeta())) for key, number in lost.items()
             )
-            await self._step(_Why(SYSTEM, now, _NOT_HERE), ends)
-        await self._steps.finish()
-        await self._entries.put_all(self._session_id, list(self._standing.values()))
-        expiries = [entry.expires_at for entry in self._standing.values() if entry.expires_at is not None]
+            await self._add_commit(_CommitInfo(SYSTEM, now, _NOT_IN_BUNDLE), tombstones)
+        await self._pending.finish()
+        await self._entries.put_all(self._session_id, list(self._current.values()))
+        expiries = [entry.expires_at for entry in self._current.values() if entry.expires_at is not None]
         await self._lines.set_next_expiry(self._head.line_id, min(expiries, default=None) if is_open else None)
 
-    async def _go_past(self, seq: int, at: int) -> None:
-        """Leave room for commits that did not come along, so that every later one has the number it had."""
+    async def _fill_up_to(self, seq: int, at: int) -> None:
+        """Fill missing commits with empty ones, so that later commits keep their numbers."""
         while self._history and self._seq < seq:
-            await self._step(_Why(SYSTEM, at, _NOT_HERE))
+            await self._add_commit(_CommitInfo(SYSTEM, at, _NOT_IN_BUNDLE))
 
     async def _commit(self) -> None:
-        together, self._together = self._together, []
-        if not together:
+        versions, self._versions = self._versions, []
+        if not versions:
             return
-        first = together[0].version
-        why = _Why(Author(first.author, first.principal_id), first.committed_at, first.reason, first.step)
-        if all(made.is_silent for made in together):
-            why = _Why(SYSTEM, first.committed_at, _NOT_HERE, first.step)
-        for made in together:
-            self._stand(made.version)
-        changes = tuple(_end(made.version.change) if made.is_silent else made.version.change for made in together)
-        await self._step(why, changes, _values(together))
+        first = versions[0].version
+        info = _CommitInfo(Author(first.author, first.principal_id), first.committed_at, first.reason, first.step)
+        if all(made.lacks_value for made in versions):
+            info = _CommitInfo(SYSTEM, first.committed_at, _NOT_IN_BUNDLE, first.step)
+        for made in versions:
+            self._set_current(made.version)
+        changes = tuple(
+            _tombstone(made.version.change) if made.lacks_value else made.version.change for made in versions
+        )
+        await self._add_commit(info, changes, _values(versions))
 
-    async def _step(self, why: _Why, changes: tuple[Change, ...] = (), values: dict[bytes, str] | None = None) -> None:
+    async def _add_commit(
+        self, info: _CommitInfo, changes: tuple[Change, ...] = (), values: dict[bytes, str] | None = None
+    ) -> None:
         for change in changes:
             if change.act is not ChangeKind.WRITE:
-                self._fall(change.key)
+                self._remove(change.key)
         self._seq += 1
-        commit = Commit(self._head.line_id, self._seq, why.author, why.at, why.reason, why.step, changes)
+        commit = Commit(self._head.line_id, self._seq, info.author, info.at, info.reason, info.step, changes)
         brought = values or {}
-        await self._steps.add(_Step(commit, self._weight, brought), sum(map(len, brought.values())))
+        await self._pending.add(_PendingCommit(commit, self._tokens, brought), sum(map(len, brought.values())))
 
-    async def _append(self, steps: Sequence[_Step]) -> None:
-        await self._lines.put_blobs({name: value for step in steps for name, value in step.values.items()})
-        self._head = await self._lines.append_all(self._head, [(step.commit, step.weight) for step in steps])
+    async def _append(self, commits: Sequence[_PendingCommit]) -> None:
+        await self._lines.put_blobs({name: value for pending in commits for name, value in pending.values.items()})
+        self._head = await self._lines.append_all(self._head, [(pending.commit, pending.tokens) for pending in commits])
 
-    def _fall(self, key: str) -> None:
-        before = self._standing.pop(key, None)
-        self._weight -= before.tokens if before else 0
+    def _remove(self, key: str) -> None:
+        before = self._current.pop(key, None)
+        self._tokens -= before.tokens if before else 0
 
-    def _stand(self, version: Version) -> None:
+    def _set_current(self, version: Version) -> None:
         change, meta = version.change, version.change.meta
-        self._fall(change.key)
+        self._remove(change.key)
         if change.blob_hash is None:
             return
-        self._weight += meta.tokens
-        self._standing[change.key] = Entry(
+        self._tokens += meta.tokens
+        self._current[change.key] = Entry(
             key=change.key,
             life=change.life,
             version=change.version,
@@ -165,12 +169,12 @@ class BoardRestore:
         )
 
 
-def _values(together: Sequence[BoardVersion]) -> dict[bytes, str]:
-    versions = [made.version for made in together]
+def _values(restored: Sequence[BoardVersion]) -> dict[bytes, str]:
+    versions = [made.version for made in restored]
     return {each.change.blob_hash: each.value for each in versions if each.change.blob_hash and each.value is not None}
 
 
-def _end(change: Change) -> Change:
-    """Return the end of a key that is known, but not what it said: nothing older may be taken for what stands."""
+def _tombstone(change: Change) -> Change:
+    """Return a deletion in place of a version without value: no older version may become the current one."""
     readers = ChangeMeta(readable_by=change.meta.readable_by, left_behind=True)
     return structs.replace(change, act=ChangeKind.DELETE, blob_hash=None, meta=readers)

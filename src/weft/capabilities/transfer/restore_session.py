@@ -1,4 +1,4 @@
-"""A session that comes with a bundle, made again: its board commit by commit, its messages, its events, its records."""
+"""Restores the session of a bundle: board commits, messages, events and records."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     from weft.capabilities.transfer.validate_bundle import BundleReport, Restorable
 
 IMPORTED = "session.imported"
-_UNCLASSED = "record.added"
-_UNTOLD = 0
-_AT_ONCE = 200
-_AT_A_STRETCH = 50
+_RECORD_ADDED = "record.added"
+_NO_EVENT = 0
+_BATCH = 200
+_ENTRIES_PER_YIELD = 50
 _encode = msgspec.json.Encoder().encode
 
 
 class RestoreStores(msgspec.Struct, frozen=True):
-    """Everything that a session is made of, as the one who imports it may change it."""
+    """The stores that hold the parts of a session, bound to the importing caller."""
 
     actor: Actor
     sessions: SessionStore
@@ -63,66 +63,66 @@ class RestoreStores(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class SessionRestore:
-    """A bundle of a session, on its way to become that session."""
+    """Restores one session from its bundle."""
 
-    needs: RestoreStores
-    found: BundleReport
+    stores: RestoreStores
+    bundle: BundleReport
     session: Session
-    renaming: SessionRename | None = None
+    rename: SessionRename | None = None
 
-    async def take(self, file: BinaryIO) -> dict[str, int]:
-        """Make everything again and return how much of what."""
-        needs, session = self.needs, self.session
-        await needs.lines.create(line_of(session.session_id))
-        await self._rename(file)
-        await self._make(file)
-        # From here on others must wait for the numbers of their events, so this comes last.
-        counts = await self._tell(file)
+    async def run(self, file: BinaryIO) -> dict[str, int]:
+        """Restore everything and return the counts."""
+        stores, session = self.stores, self.session
+        await stores.lines.create(line_of(session.session_id))
+        await self._prepare_rename(file)
+        await self._restore_content(file)
+        # Reserving event numbers blocks other writers until the commit, so events come last.
+        counts = await self._restore_events(file)
         if session.archived_at is not None:
-            await needs.sessions.archive(session.session_id, session.archived_at)
+            await stores.sessions.archive(session.session_id, session.archived_at)
         await self._announce()
         return counts
 
-    async def rehearse(self, file: BinaryIO) -> dict[str, int]:
-        """Return how much of what would be made, having looked only."""
-        await self._rename(file)
-        return self.found.counts | await count_new_records(self._kept_in(file), self.needs.records)
+    async def dry_run(self, file: BinaryIO) -> dict[str, int]:
+        """Return the counts without changes."""
+        await self._prepare_rename(file)
+        return self.bundle.counts | await count_new_records(self._record_entries(file), self.stores.records)
 
-    async def _rename(self, file: BinaryIO) -> None:
-        """Find out what has to be called otherwise here, if the session is."""
-        old, new = self.found.session_id or "", self.session.session_id
+    async def _prepare_rename(self, file: BinaryIO) -> None:
+        """Find the record ids that are taken, if the session gets a new id."""
+        old, new = self.bundle.session_id or "", self.session.session_id
         if old == new:
             return
-        self.renaming = SessionRename(old, new)
+        self.rename = SessionRename(old, new)
         taken: set[str] = set()
-        async for some in in_batches(self._kept_in(file)):
-            known = await self.needs.records.find_several([name_of(piece) for piece in some])
+        async for some in in_batches(self._record_entries(file)):
+            known = await self.stores.records.find_several([record_key(piece) for piece in some])
             taken |= {each.record_id for each in known}
-        self.renaming = SessionRename(old, new, taken)
+        self.rename = SessionRename(old, new, taken)
 
-    async def _pieces(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
-        """Yield what is in the bundle as it is called here."""
-        async for piece in read_cooperatively(file, self.needs.turns):
-            yield piece if self.renaming is None else self.renaming.piece(piece)
+    async def _entries(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
+        """Yield the entries of the bundle, renamed if needed."""
+        async for piece in read_cooperatively(file, self.stores.turns):
+            yield piece if self.rename is None else self.rename.entry(piece)
 
-    async def _kept_in(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
-        """Yield what stays a record."""
-        async for piece in self._pieces(file):
-            if piece.line.number in self.found.kept:
+    async def _record_entries(self, file: BinaryIO) -> AsyncIterator[EntryWithContent]:
+        """Yield the entries that stay records."""
+        async for piece in self._entries(file):
+            if piece.line.number in self.bundle.record_lines:
                 yield piece
 
-    def _made_of(self, piece: EntryWithContent) -> Restorable | None:
-        return decode_entry(piece, self.found.header, self.session.session_id, self.session.audience)
+    def _decoded(self, piece: EntryWithContent) -> Restorable | None:
+        return decode_entry(piece, self.bundle.header, self.session.session_id, self.session.audience)
 
-    async def _make(self, file: BinaryIO) -> None:
-        """Put versions, messages and snapshots where they were."""
-        needs, session_id = self.needs, self.session.session_id
-        board = BoardRestore(needs.lines, needs.entries, session_id, history=self.found.header.history)
-        messages = RowBatch[Message](partial(needs.messages.add_all, session_id))
-        redactions = RowBatch[Redaction](lambda some: needs.records.redact(*some))
+    async def _restore_content(self, file: BinaryIO) -> None:
+        """Restore versions, messages, snapshots and redactions."""
+        stores, session_id = self.stores, self.session.session_id
+        board = BoardRestore(stores.lines, stores.entries, session_id, history=self.bundle.header.history)
+        messages = RowBatch[Message](partial(stores.messages.add_all, session_id))
+        redactions = RowBatch[Redaction](lambda some: stores.records.redact(*some))
         sent_at: int | None = None
-        async for piece in self._pieces(file):
-            made = None if isinstance(piece.line.record, ContextEvent) else self._made_of(piece)
+        async for piece in self._entries(file):
+            made = None if isinstance(piece.line.record, ContextEvent) else self._decoded(piece)
             match made:
                 case decode.BoardVersion():
                     await board.add(made)
@@ -130,88 +130,88 @@ class SessionRestore:
                     sent_at = max(made.sent_at, sent_at or 0)
                     await messages.add(structs.replace(made, sent_at=sent_at), len(made.content))
                 case BundleSnapshot():
-                    await board.name(made)
+                    await board.add_snapshot(made)
             redaction = self._redaction(piece, made)
             if redaction is not None:
                 await redactions.add(redaction)
         await messages.finish()
         await redactions.finish()
-        await needs.messages.set_last_message(session_id, self.found.last_message, sent_at)
-        await board.finish(self.found.lost, to_micros(needs.clock.now()), is_open=self.session.archived_at is None)
+        await stores.messages.set_last_message(session_id, self.bundle.last_message, sent_at)
+        await board.finish(self.bundle.lost, to_micros(stores.clock.now()), is_open=self.session.archived_at is None)
 
     def _redaction(self, piece: EntryWithContent, made: Restorable | None) -> Redaction | None:
-        """Return what was redacted of something that is made again; a record says so itself."""
+        """Return the redaction of a restored version or message; a record carries its own."""
         item = piece.line.record
-        is_silent = isinstance(made, decode.BoardVersion) and made.is_silent
-        if made is None or is_silent or not isinstance(item, ContextItem):
+        lacks_value = isinstance(made, decode.BoardVersion) and made.lacks_value
+        if made is None or lacks_value or not isinstance(item, ContextItem):
             return None
-        return decode.decode_redaction(item, self.session.session_id, to_micros(self.needs.clock.now()))
+        return decode.decode_redaction(item, self.session.session_id, to_micros(self.stores.clock.now()))
 
-    async def _tell(self, file: BinaryIO) -> dict[str, int]:
-        """Add events and records to those that are here, a record with the event that told of it last."""
-        first = number = await self.needs.past.reserve(self.found.counts["events"])
-        events = RowBatch[StoredEvent](self.needs.past.republish)
+    async def _restore_events(self, file: BinaryIO) -> dict[str, int]:
+        """Append events and records; a record refers to the last event about it."""
+        first = number = await self.stores.past.reserve(self.bundle.counts["events"])
+        events = RowBatch[StoredEvent](self.stores.past.republish)
         counts = {"records": 0, "skipped": 0}
-        records = RowBatch[EntryWithContent](partial(self._keep, first, counts))
-        async for piece in self._pieces(file):
-            if piece.line.number in self.found.kept:
+        records = RowBatch[EntryWithContent](partial(self._store_records, first, counts))
+        async for piece in self._entries(file):
+            if piece.line.number in self.bundle.record_lines:
                 await records.add(piece, len(piece.content or b""))
             elif isinstance(piece.line.record, ContextEvent):
                 await events.add(self._numbered(piece, number))
                 number += 1
         await events.finish()
         await records.finish()
-        return self.found.counts | counts
+        return self.bundle.counts | counts
 
     def _numbered(self, piece: EntryWithContent, number: int) -> StoredEvent:
-        made = self._made_of(piece)
+        made = self._decoded(piece)
         if not isinstance(made, StoredEvent):
-            raise piece.line.damaged("the event cannot be told of a session with another id")
+            raise piece.line.damaged("the event cannot belong to a session with another id")
         return replace(made, event=structs.replace(made.event, seq=number))
 
-    async def _keep(self, first: int, counts: dict[str, int], some: Sequence[EntryWithContent]) -> None:
-        needs = self.needs
-        new = await new_records(some, needs.records)
-        kept = [self._kept(piece, first) for piece in new]
-        untold = [place for place, record in enumerate(kept) if record.seq < first]
-        if untold:
-            number = await needs.past.reserve(len(untold))
-            for place in untold:
-                kept[place] = structs.replace(kept[place], seq=number)
+    async def _store_records(self, first: int, counts: dict[str, int], some: Sequence[EntryWithContent]) -> None:
+        stores = self.stores
+        new = await new_records(some, stores.records)
+        rows = [self._row(piece, first) for piece in new]
+        without_event = [index for index, row in enumerate(rows) if row.seq < first]
+        if without_event:
+            number = await stores.past.reserve(len(without_event))
+            for index in without_event:
+                rows[index] = structs.replace(rows[index], seq=number)
                 number += 1
-            await needs.past.republish([self._told_now(kept[place]) for place in untold])
-        await needs.records.add_all(
-            [(record, referenced_item_ids(record_of(piece))) for record, piece in zip(kept, new, strict=True)]
+            await stores.past.republish([self._added_event(rows[index]) for index in without_event])
+        await stores.records.add_all(
+            [(row, referenced_item_ids(record_of(piece))) for row, piece in zip(rows, new, strict=True)]
         )
         for piece in new:
-            await store_content(needs.records, self.session.session_id, piece)
+            await store_content(stores.records, self.session.session_id, piece)
         counts["records"] += len(new)
         counts["skipped"] += len(some) - len(new)
 
-    def _kept(self, piece: EntryWithContent, first: int) -> StoredRecord:
-        """Return how a record is kept; with no number if no event came with it."""
+    def _row(self, piece: EntryWithContent, first: int) -> StoredRecord:
+        """Return the row of a record; without a seq if the bundle has no event about it."""
         entry, record = piece.entry, record_of(piece)
-        assert isinstance(entry, BundleRecord)  # noqa: S101 - what is kept is a record
-        now = to_micros(self.needs.clock.now())
+        assert isinstance(entry, BundleRecord)  # noqa: S101 - only records are stored
+        now = to_micros(self.stores.clock.now())
         stored = None if entry.stored is UNSET else entry.stored
-        told = self.found.kept[piece.line.number]
+        last_event = self.bundle.record_lines[piece.line.number]
         return StoredRecord(
             type=record.type,
             record_id=record.id,
             session_id=self.session.session_id,
             status=status_of(record),
-            recorded_by=stored.by if stored else self.needs.actor.participant,
+            recorded_by=stored.by if stored else self.stores.actor.participant,
             recorded_at=to_micros(stored.at) if stored else now,
             changed_at=to_micros(stored.changed_at) if stored else now,
-            seq=_UNTOLD if told is None else first + told,
+            seq=_NO_EVENT if last_event is None else first + last_event,
             readable_by=entry.readable_by,
             body=_encode(record),
         )
 
-    def _told_now(self, kept: StoredRecord) -> StoredEvent:
+    def _added_event(self, kept: StoredRecord) -> StoredEvent:
         event = Event(
             seq=kept.seq,
-            type=_UNCLASSED,
+            type=_RECORD_ADDED,
             session_id=self.session.session_id,
             subject=kept.record_id,
             actor=kept.recorded_by,
@@ -221,14 +221,14 @@ class SessionRestore:
         return StoredEvent(event, self.session.audience, kept.readable_by)
 
     async def _announce(self) -> None:
-        header, session = self.found.header, self.session
-        data = {"bundle_id": header.bundle_id, "digest": self.found.digest, "source": header.source}
-        await self.needs.outbox.publish(
+        header, session = self.bundle.header, self.session
+        data = {"bundle_id": header.bundle_id, "digest": self.bundle.digest, "source": header.source}
+        await self.stores.outbox.publish(
             NewEvent(
                 type=IMPORTED,
                 session_id=session.session_id,
                 subject=session.session_id,
-                actor=self.needs.actor.participant,
+                actor=self.stores.actor.participant,
                 participants=session.audience,
                 data=data,
             )
@@ -236,19 +236,19 @@ class SessionRestore:
 
 
 async def read_cooperatively(file: BinaryIO, turns: Cooperative) -> AsyncIterator[EntryWithContent]:
-    """Yield the entries of a bundle, and let others have a turn now and then."""
+    """Yield the entries of a bundle, and regularly yield to the event loop."""
     for number, piece in enumerate(entries_with_content(open_bundle(file)), 1):
-        if number % _AT_A_STRETCH == 0:
+        if number % _ENTRIES_PER_YIELD == 0:
             await turns.yield_to_loop()
         yield piece
 
 
 async def in_batches(found: AsyncIterator[EntryWithContent]) -> AsyncIterator[list[EntryWithContent]]:
-    """Yield entries several at a time, so that many are looked up at once."""
+    """Yield entries in batches, to look up many at once."""
     some: list[EntryWithContent] = []
     async for piece in found:
         some.append(piece)
-        if len(some) == _AT_ONCE:
+        if len(some) == _BATCH:
             yield some
             some = []
     if some:
@@ -256,39 +256,39 @@ async def in_batches(found: AsyncIterator[EntryWithContent]) -> AsyncIterator[li
 
 
 async def new_records(found: Sequence[EntryWithContent], records: RecordStore) -> list[EntryWithContent]:
-    """Return those records that are not here, word for word; refuse one that is here in other words."""
-    known = {(each.type, each.record_id): each.body for each in await records.find_several(list(map(name_of, found)))}
-    unknown = []
+    """Return the records that do not exist yet; RecordExists if one exists with other content."""
+    known = {
+        (each.type, each.record_id): each.body for each in await records.find_several(list(map(record_key, found)))
+    }
+    new = []
     for piece in found:
-        name, body = name_of(piece), _encode(piece.line.record)
+        name, body = record_key(piece), _encode(piece.line.record)
         if name not in known:
-            unknown.append(piece)
+            new.append(piece)
         elif known[name] != body:
             shown = name[1][:100]
-            raise RecordExists(
-                f"There is a {name[0]} '{shown}' already, and it says something else.", resource_id=shown
-            )
+            raise RecordExists(f"A {name[0]} '{shown}' exists already, with other content.", resource_id=shown)
         known[name] = body
-    return unknown
+    return new
 
 
 async def count_new_records(found: AsyncIterator[EntryWithContent], records: RecordStore) -> dict[str, int]:
-    """Return how many records would be kept, and how many are here."""
+    """Return how many records are new, and how many exist already."""
     counts = {"records": 0, "skipped": 0}
     async for some in in_batches(found):
-        unknown = await new_records(some, records)
-        counts["records"] += len(unknown)
-        counts["skipped"] += len(some) - len(unknown)
+        new = await new_records(some, records)
+        counts["records"] += len(new)
+        counts["skipped"] += len(some) - len(new)
     return counts
 
 
 def record_of(piece: EntryWithContent) -> Record:
     record = piece.line.record
-    assert record is not None  # noqa: S101 - what is kept is a record
+    assert record is not None  # noqa: S101 - called for record entries only
     return record
 
 
-def name_of(piece: EntryWithContent) -> tuple[str, str]:
+def record_key(piece: EntryWithContent) -> tuple[str, str]:
     record = record_of(piece)
     return record.type, record.id
 

@@ -153,13 +153,13 @@ COMMANDS: dict[str, dict[str, str]] = {
         "schema": "Return the JSON Schema of a record type and the path at which this server publishes it.",
     },
     "bundle": {
-        "export": "Export a session, or what a turn, task, tool call, review or handoff is about, as one bundle of records.",
-        "import": "Import a bundle that another Weft, or this one, exported. All of it is taken over, or nothing.",
+        "export": "Export a session, turn, task, tool call, review or handoff as one bundle of records.",
+        "import": "Import a bundle that this or another Weft exported: all of it, or nothing.",
     },
     "policy": {
-        "set": "Say what may leave with an export, in which form, and who may export so. What is left out is as it begins.",
-        "list": "See the export policies that you may use, and which one holds where none is named.",
-        "delete": "Remove an export policy. Exports that were made by it still name it, with the digest of what it said.",
+        "set": "Add or replace an export policy: what an export may contain, in which form, and who may use the policy.",
+        "list": "List the export policies that you may use, and which one is the default.",
+        "delete": "Delete an export policy. Exports made with it still refer to it, with the digest of its definition.",
     },
     "missing": {
         "report": "Report information that is missing, instead of guessing.",

@@ -59,7 +59,7 @@ def _render_policy(policy: PolicyInfo) -> str:
 
 
 def _rules(definition: PolicyDefinition) -> dict[str, str]:
-    has_limits = definition.keeps_back
+    has_limits = definition.blocks_items
     return {
         "for": cell(definition.who),
         "content": _CONTENT[definition.content],
