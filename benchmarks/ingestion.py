@@ -10,14 +10,12 @@ from __future__ import annotations
 import random
 import time
 from typing import TYPE_CHECKING, NamedTuple
-from unittest.mock import patch
 
 from benchmarks.harness import Row, compared
 from benchmarks.postgres import postgres_database, postgres_server
 from benchmarks.servers import ADMIN, call, folder, open_app, prepare
 from benchmarks.wire import run_async
 from weft.capabilities.indexing.collections.model import domain_collection, embedded_text
-from weft.jobs import ingestion
 from weft.providers.embedders.factory import configured_embedders
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.database import Scope
@@ -64,15 +62,15 @@ async def _on_postgres(sizes: Sizes) -> list[Row]:
 async def _measure(url: str, sizes: Sizes, database: str) -> list[Row]:
     await prepare(url, [])
     # Nothing is indexed before the clock starts.
-    with patch.object(ingestion, "_FIRST_LOOK_SECONDS", 3_600.0):
-        app = await open_app(url)
-        embedder = configured_embedders(app.settings)[0]
-        try:
-            await embedder.embed(["warm"], "passage")
-            return [await _compared(app, embedder, sort, sizes, database) for sort in _SORTS]
-        finally:
-            await embedder.close()
-            await app.close()
+    app = await open_app(url)
+    app.scheduler.paused |= {"knowledge.reindex", "knowledge.ingest"}
+    embedder = configured_embedders(app.settings)[0]
+    try:
+        await embedder.embed(["warm"], "passage")
+        return [await _compared(app, embedder, sort, sizes, database) for sort in _SORTS]
+    finally:
+        await embedder.close()
+        await app.close()
 
 
 async def _compared(app: App, embedder: Embedder, sort: str, sizes: Sizes, database: str) -> Row:
@@ -89,7 +87,7 @@ async def _round(app: App, embedder: Embedder, domain: str, documents: Iterator[
     for start in range(0, len(given), _PUT_AT_ONCE):
         await call(app, "knowledge.add_documents", domain=domain, documents=given[start : start + _PUT_AT_ONCE])
     started = time.perf_counter()
-    await app.ingestion.catch_up()
+    await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     took = time.perf_counter() - started
     texts = await _texts(app, domain, len(given))
     started = time.perf_counter()

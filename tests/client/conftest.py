@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from client_support import Product, Script, product_server, scripted_server, threaded_client
 
+from support.jobs import pause_jobs
 from weft import Client
 
 
@@ -21,8 +22,7 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 def _nothing_happens_meanwhile() -> Iterator[None]:
     """Leave documents as they were put and reads uncounted, so that answers do not depend on how far a worker got."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
-        patch.setattr("weft.app.app._TALLY_EVERY_SECONDS", 3_600.0)
+        pause_jobs(patch, "knowledge.reindex", "knowledge.ingest", "board.flush_read_counts")
         yield
 
 

@@ -133,7 +133,7 @@ async def test_following_tells_what_happens_from_now_on(tmp_path: Path) -> None:
         await weft.session.create("try it", session_id="s")
         async with aclosing(weft.follow("s", ["goal"])) as events:
             first = asyncio.create_task(anext(events))
-            while not weft.app._feed._tails:  # noqa: ASYNC110 - nothing tells when following has begun
+            while not weft.app.feed._tails:  # noqa: ASYNC110 - nothing tells when following has begun
                 await asyncio.sleep(0.01)
             await weft.board.write("s", "other", "x")
             await weft.board.write("s", "goal", "ship")

@@ -45,7 +45,7 @@ async def test_a_crash_at_any_statement_leaves_no_duplicate_and_no_hole(
     await world.followed()
     await lived_in(world)
     before, blown = await collections(world), 0
-    while await dies(world, monkeypatch, blown + 1, lambda: world.app.following.follow(world.tenant)):
+    while await dies(world, monkeypatch, blown + 1, lambda: world.app.session_indexing.run(world.tenant)):
         blown += 1
         # All of a round or nothing of it: and no other process has it in hand for longer than its lease.
         assert await collections(world) in (before, EXPECTED), f"statement {blown} left something"

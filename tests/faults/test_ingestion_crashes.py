@@ -28,20 +28,18 @@ SMALL = {"chunk_tokens": 32, "overlap_tokens": 4}
 def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     embed_quickly(monkeypatch)
     monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 2)
-    # Who begins anew remembers nothing of what went wrong.
-    monkeypatch.setattr("weft.jobs.ingestion._LOOK_EVERY_SECONDS", 0.0)
 
 
 async def dying(world: World, patch: pytest.MonkeyPatch, statements: int) -> bool:
     """Index in a process that dies after so many statements; tell whether it did."""
     death = Death(statements + 1, after=False)
     with burning(world, patch, lambda: death):
-        look = asyncio.ensure_future(world.app.ingestion.catch_up())
+        look = asyncio.ensure_future(world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest"))
         while not look.done() and not death.has_blown:  # noqa: ASYNC110 - nothing tells when it is
             await asyncio.sleep(0)
         look.cancel()
         await asyncio.gather(look, return_exceptions=True)
-        await asyncio.gather(*world.app.ingestion._served.values(), return_exceptions=True)
+        await asyncio.gather(*world.app.scheduler._entries["knowledge.ingest"].tasks, return_exceptions=True)
     return death.has_blown
 
 
@@ -77,10 +75,10 @@ def text_of(version: int) -> str:
 async def test_a_crash_at_any_statement_leaves_no_chunk_twice_and_none_out(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await domain(world.admin, chunking=SMALL)
     await put(world.planner, "a.txt", text_of(0))
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     statements, died = 0, True
     while died:
         await put(world.planner, "a.txt", text_of(statements + 1))
@@ -89,7 +87,7 @@ async def test_a_crash_at_any_statement_leaves_no_chunk_twice_and_none_out(
         old = [chunk for chunk in await chunks(world, "a.txt") if chunk.version == shown["indexed_version"]]
         assert len(old) == shown["chunks"], f"after {statements} statements"
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
-        await world.app.ingestion.catch_up()
+        await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
         number = await whole(world, "a.txt")
         assert await in_collection(world) == (number, number)
         statements += 1
@@ -99,7 +97,7 @@ async def test_a_crash_at_any_statement_leaves_no_chunk_twice_and_none_out(
 async def test_a_document_cut_in_another_way_than_before_the_crash_begins_anew(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await domain(world.admin, chunking=SMALL)
     await put(world.planner, "a.txt", text_of(1))
     statements = 0
@@ -111,7 +109,7 @@ async def test_a_document_cut_in_another_way_than_before_the_crash_begins_anew(
     await world.sql(
         "UPDATE domains SET chunking = $1 WHERE tenant = $2", '{"chunk_tokens":48,"overlap_tokens":0}', world.tenant
     )
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     number = await whole(world, "a.txt")
     assert await in_collection(world) == (number, number)
 

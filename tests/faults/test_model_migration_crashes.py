@@ -10,7 +10,7 @@ from support.crashing import MORE_THAN_A_LEASE, dies
 from support.hooks import until
 from support.knowledge import HANDBOOK, domain
 from support.migrating_process import mover
-from support.model_migrations import MORE_THAN_THE_GRACE, SMALL, chunk_count, move_when_told, vectors
+from support.model_migrations import MORE_THAN_THE_GRACE, SMALL, chunk_count, migrate_on_demand, vectors
 from support.processes import killed_when, process
 from weft.testing.embedder import WordEmbedder
 
@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.both_databases, pytest.mark.req("CE-F51", "CE-F52")]
 
 @pytest.fixture(autouse=True)
 def _two_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    move_when_told(monkeypatch)
+    migrate_on_demand(monkeypatch)
     models = [WordEmbedder("old", 64), WordEmbedder("new", 96)]
     monkeypatch.setattr("weft.app.app.configured_embedders", lambda _settings: models)
-    for constant in ("_EMBEDDED_AT_ONCE", "_DROPPED_AT_ONCE"):
+    for constant in ("_EMBED_BATCH", "_DELETE_BATCH"):
         monkeypatch.setattr(f"weft.capabilities.indexing.model_migration.migration.{constant}", 4)
 
 
@@ -36,8 +36,8 @@ async def filled(world: World, documents: int) -> int:
         for number in range(documents)
     ]
     await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
-    await world.app.ingestion.catch_up()
-    world.app.model_migrations.rest = 0
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    world.app.lease_runner.rest = 0
     return await chunk_count(world)
 
 
@@ -62,7 +62,7 @@ async def test_a_crash_at_any_statement_leaves_a_move_that_can_go_on(
     while (now := await state(world)) != "done":
         # Statement by statement in each state, from wherever the last one got to.
         statements[now] = statements.get(now, 0) + 1
-        await dies(world, monkeypatch, statements[now], lambda: world.app.model_migrations.go_on(world.tenant))
+        await dies(world, monkeypatch, statements[now], lambda: world.app.model_migrations.run(world.tenant))
         await expect_served(world, chunks)
         world.clock.advance(seconds=MORE_THAN_A_LEASE)
     assert statements.keys() == {"embedding", "comparing", "dropping"}

@@ -33,7 +33,7 @@ async def filled(world: World, documents: int) -> int:
         for each in range(documents)
     ]
     await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     return (await in_collection(world))[0]
 
 
@@ -80,7 +80,7 @@ async def test_a_crash_at_any_statement_leaves_what_was_said_in_its_place(
     collections = {collection: await standing(world, collection) for collection in ("sessions", "memory")}
     await world.admin.call("knowledge.reindex_all")
     blown = 0
-    while await dies(world, monkeypatch, blown + 1, lambda: world.app.following.follow(world.tenant)):
+    while await dies(world, monkeypatch, blown + 1, lambda: world.app.session_indexing.run(world.tenant)):
         blown += 1
         assert {collection: await standing(world, collection) for collection in collections} == collections, (
             f"statement {blown}"

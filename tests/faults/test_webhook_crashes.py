@@ -10,6 +10,7 @@ import pytest
 from support.courier import courier
 from support.crashing import MORE_THAN_A_LEASE
 from support.hooks import hook, shown, until
+from support.jobs import pause_jobs
 from support.processes import process
 from support.receiver import Receiver, receiver
 
@@ -27,7 +28,7 @@ def settings(settings: Settings) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _sends_nothing_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.jobs.webhook_delivery._FIRST_LOOK_SECONDS", 3_600.0)
+    pause_jobs(monkeypatch, "webhooks.deliver")
 
 
 async def write(world: World, number: int) -> list[int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from support.databases import new_postgres_database
+from support.jobs import sweep_objects
 from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import refused
 from weft.app.objects import Objects
@@ -459,7 +460,7 @@ async def test_a_sweep_removes_what_a_failed_restore_stored(
     assert await target.is_empty()
     assert len(files(tmp_path / "target" / "objects")) == 1
     target.clock.advance(hours=1)
-    assert await target.objects.sweep() == 1
+    assert await sweep_objects(target.objects) == 1
     assert (files(tmp_path / "target" / "objects"), await target.index()) == ([], {})
 
 
@@ -485,7 +486,7 @@ async def test_nothing_is_removed_while_a_backup_is_being_made(
         for pointer in kept:
             await source.doom(pointer)
         for _ in range(2):
-            assert await sweeper.sweep() == 0
+            assert await sweep_objects(sweeper) == 0
             source.clock.advance(hours=1)
 
     source.store.before = remove_all
@@ -493,22 +494,22 @@ async def test_nothing_is_removed_while_a_backup_is_being_made(
     await target.restore(file)
     assert [await target.objects.fetch("acme", pointer) for pointer in kept] == [VALUE, OTHER]
     assert await target.rows("SELECT 1 FROM jobs WHERE tenant = ''") == []
-    await sweeper.sweep()
+    await sweep_objects(sweeper)
     source.clock.advance(minutes=5)
-    assert await sweeper.sweep() == 2
+    assert await sweep_objects(sweeper) == 2
 
 
 async def test_a_backup_that_died_holds_removals_up_for_a_day_at_most(source: Installation, file: Path) -> None:
     await source.doom(await source.push(VALUE))
     now = to_micros(source.clock.now())
     await source.database.write(SYSTEM, lambda tx: hold_removals(tx, "dead", now))
-    await source.objects.sweep()
+    await sweep_objects(source.objects)
     source.clock.advance(hours=23)
-    assert await source.objects.sweep() == 0
+    assert await sweep_objects(source.objects) == 0
     source.clock.advance(hours=1)
-    await source.objects.sweep()
+    await sweep_objects(source.objects)
     source.clock.advance(minutes=5)
-    assert await source.objects.sweep() == 1
+    assert await sweep_objects(source.objects) == 1
     await source.back_up(file)
     assert await source.rows("SELECT 1 FROM jobs WHERE tenant = ''") == []
 

@@ -191,7 +191,7 @@ async def test_what_a_branch_inherits_expires_without_anybody_touching_it(world:
     await world.planner.write("inherited", "x", ttl_seconds=10)
     await branch(world.planner, "try")
     world.clock.advance(seconds=10)
-    await world.app._expiry.bury_due()
+    await world.app.scheduler.drain("keys.expire")
     about = await told(world.planner)
     assert ("board.expired", "inherited", None) in about
     assert ("branch.expired", "inherited", "try") in about

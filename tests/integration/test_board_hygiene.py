@@ -69,7 +69,7 @@ async def test_keys_nobody_reads_are_found(world: World) -> None:
     await world.planner.write("read", "one thing")
     await world.planner.write("unread", "quite another matter")
     await world.analysis.read("read")
-    await world.app.settle()
+    await world.app.flush_read_counts()
     assert (await world.planner.hygiene())["clean"] is True
     world.clock.advance(hours=2)
     found = (await world.planner.hygiene())["findings"]

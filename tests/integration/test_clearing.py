@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from support.indexed_items import expect_whole, standing
+from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, chunks, document, domain, embed_quickly, put
 from support.world import SESSION, refused
 from weft.capabilities.board.branch_entries import BranchEntries
-from weft.jobs.deferred_deletion import _clear_some
+from weft.jobs.deferred_deletion import _delete_batch
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
 
@@ -44,14 +45,14 @@ def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a few rows count as very many, and nothing go by itself."""
     monkeypatch.setattr("weft.storage.sql.collections.CLEARED_AT_ONCE", 4)
     monkeypatch.setattr("weft.storage.sql.knowledge._CLEARED_AT_ONCE", 2)
-    monkeypatch.setattr("weft.jobs.deferred_deletion._LOOK_EVERY_SECONDS", 3_600.0)
+    pause_jobs(monkeypatch, "collections.delete")
 
 
 async def filled(world: World, documents: int = 8) -> None:
     await domain(world.admin, chunking=SMALL)
     for number in range(documents):
         await put(world.admin, f"d{number}", f"Document {number} says this and that. " * 8)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
 async def rows(world: World, table: str) -> int:
@@ -64,8 +65,8 @@ async def found(world: World, query: str) -> list[str]:
 
 
 async def cleared(world: World) -> None:
-    world.app.clearing.rest = 0
-    await world.app.clearing.look()
+    world.app.lease_runner.rest = 0
+    await world.app.scheduler.drain("collections.delete")
 
 
 @pytest.mark.usefixtures("slowly")
@@ -107,7 +108,7 @@ async def test_documents_of_a_deleted_domain_are_not_indexed_any_more(world: Wor
     for number in range(3, 9):
         await put(world.admin, f"d{number}", f"Document {number} waits.")
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert await rows(world, "collections") == 0
     await cleared(world)
     assert {table: await rows(world, table) for table in OF_KNOWLEDGE} == dict.fromkeys(OF_KNOWLEDGE, 0)
@@ -119,12 +120,12 @@ async def test_clearing_goes_on_where_it_was_left(world: World, monkeypatch: pyt
     await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     left = await rows(world, "chunks")
     with monkeypatch.context() as patched:
-        patched.setattr("weft.jobs.deferred_deletion._clear_some", _ending_after(2))
-        await world.app.clearing.look()
+        patched.setattr("weft.jobs.deferred_deletion._delete_batch", _ending_after(2))
+        await world.app.scheduler.drain("collections.delete")
     assert 0 < await rows(world, "chunks") < left
     other = await world.another_app()
-    other.clearing.rest = 0
-    await other.clearing.look()
+    other.lease_runner.rest = 0
+    await other.scheduler.drain("collections.delete")
     assert await rows(world, "chunks") == 0
 
 
@@ -134,7 +135,7 @@ def _ending_after(steps: int) -> Callable[[Transaction], Awaitable[bool]]:
     async def clear_some(transaction: Transaction) -> bool:
         if next(left, None) is None:
             raise RuntimeError("as if the process had ended")
-        return await _clear_some(transaction)
+        return await _delete_batch(transaction)
 
     return clear_some
 

@@ -37,7 +37,7 @@ async def sweep(world: World) -> None:
     """Let everything that was given up or doomed go."""
     for _ in range(3):
         world.clock.advance(hours=2)
-        await world.app._objects.sweep()
+        await world.app.scheduler.drain("objects.sweep")
 
 
 async def test_large_values_artifacts_and_bytes_lie_in_the_agents_own_folder(world: World) -> None:
@@ -108,7 +108,7 @@ async def test_nothing_is_acknowledged_while_object_storage_cannot_be_used(
         raise ObjectStorageUnavailable
 
     with monkeypatch.context() as patch:
-        patch.setattr(world.app._objects._store, "put", unreachable)
+        patch.setattr(world.app.objects._store, "put", unreachable)
         with refused("OBJECT_STORAGE_UNAVAILABLE"):
             await push(world.planner, known("tiny", 1), known("large", LARGE), if_version=0)
         assert await version_of(world.planner) == 0
@@ -116,7 +116,7 @@ async def test_nothing_is_acknowledged_while_object_storage_cannot_be_used(
     await push(world.planner, known("large", LARGE), if_version=1)
     await pull(world.planner)
     with monkeypatch.context() as patch:
-        patch.setattr(world.app._objects._store, "get", unreachable)
+        patch.setattr(world.app.objects._store, "get", unreachable)
         with refused("OBJECT_STORAGE_UNAVAILABLE"):
             await held(world.planner, key="large")
         assert await value_of(world.planner, "tiny") == 1

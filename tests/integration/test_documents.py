@@ -39,7 +39,7 @@ def embedder(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
 @pytest.fixture
 async def library(embedder: QuickEmbedder, world: World) -> World:
     """Return a world with a domain that everyone may look into, in which nothing is left to be indexed."""
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     embedder.embedded.clear()
     await domain(world.admin, chunking={"chunk_tokens": 64, "overlap_tokens": 8})
     return world
@@ -72,7 +72,7 @@ async def test_a_document_is_pending_until_it_is_indexed(library: World) -> None
     assert not await chunks(library, "guides/start.md")
     with refused("DOCUMENT_NOT_READY"):
         await read(library, "guides/start.md")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "guides/start.md")
     found = await chunks(library, "guides/start.md")
     assert (shown["state"], shown["indexed_version"], shown["chunks"]) == ("indexed", 1, len(found))
@@ -90,7 +90,7 @@ async def test_a_document_is_pending_until_it_is_indexed(library: World) -> None
 async def test_every_chunk_leads_back_to_the_exact_text(library: World) -> None:
     text = long_text(30) + "\nÜber 東京 🚢 — ende\n"
     await put(library.planner, "long.md", text)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     found = await chunks(library, "long.md")
     assert len(found) > 64
     assert [chunk.ordinal for chunk in found] == list(range(len(found)))
@@ -104,7 +104,7 @@ async def test_every_chunk_leads_back_to_the_exact_text(library: World) -> None:
 async def test_a_long_text_is_read_in_parts(library: World) -> None:
     text = "word " * 30_000
     await put(library.planner, "long.txt", text)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     first = await read(library, "long.txt")
     assert (len(first["text"]), first["next_start"]) == (100_000, 100_000)
     rest = await read(library, "long.txt", start=first["next_start"])
@@ -126,7 +126,7 @@ async def test_chunks_carry_what_the_document_says_of_itself(library: World) -> 
         importance=0.9,
         timestamp="2026-01-02T03:04:05Z",
     )
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     for chunk in await chunks(library, "a.md"):
         assert chunk.heading.startswith("Rules > Section ")
         assert (chunk.pinned, chunk.importance, chunk.source, chunk.place) == (True, 0.9, "document", HANDBOOK)
@@ -135,18 +135,18 @@ async def test_chunks_carry_what_the_document_says_of_itself(library: World) -> 
     shown = await document(library.planner, "a.md")
     assert (shown["title"], shown["metadata"], shown["timestamp"]) == ("Rules", metadata, "2026-01-02T03:04:05Z")
     await put(library.planner, "b.md", TEXT)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "b.md"))["title"] == "Leave"
     assert {chunk.importance for chunk in await chunks(library, "b.md")} == {0.5}
 
 
 async def test_putting_the_same_again_does_nothing(library: World, embedder: QuickEmbedder) -> None:
     await put(library.planner, "a.md", TEXT, metadata={"x": 1})
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     embedded, events = len(embedder.embedded), await library.last_event()
     again = await put(library.planner, "a.md", TEXT, metadata={"x": 1})
     assert (again["unchanged"], again["version"], again["state"]) == (True, 1, "indexed")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (len(embedder.embedded), await library.last_event()) == (embedded, events)
     other = await put(library.planner, "a.md", TEXT, metadata={"x": 2})
     assert (other["unchanged"], other["version"]) == (False, 2)
@@ -157,10 +157,10 @@ async def test_putting_the_same_again_does_nothing(library: World, embedder: Qui
 async def test_only_changed_chunks_are_embedded_again(library: World, embedder: QuickEmbedder) -> None:
     text = long_text(8)
     await put(library.planner, "a.md", text)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     first, embedded = await chunks(library, "a.md"), len(embedder.embedded)
     await put(library.planner, "a.md", text + "\n# More\n\nOne more thing.")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert len(embedder.embedded) - embedded == 1
     assert "One more thing." in embedder.embedded[-1]
     second = await chunks(library, "a.md")
@@ -175,7 +175,7 @@ async def test_only_changed_chunks_are_embedded_again(library: World, embedder: 
 async def test_the_old_version_is_there_until_the_new_one_is(library: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 1)
     await put(library.planner, "a.md", TEXT)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     old = await chunks(library, "a.md")
     await put(library.planner, "a.md", "One. " * 60)
     seen = []
@@ -189,7 +189,7 @@ async def test_the_old_version_is_there_until_the_new_one_is(library: World, mon
         return await embed(tenant, texts, model, **how)
 
     monkeypatch.setattr(library.app.embeddings, "of_passages", looking)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert seen[:2] == [(0, 1, "pending", 0), (1, 1, "pending", 1)]
     new = await chunks(library, "a.md")
     assert {chunk.version for chunk in new} == {2}
@@ -204,7 +204,7 @@ async def test_a_version_that_is_being_written_changes_nothing_in_what_is_found(
     monkeypatch.setattr("weft.jobs.ingestion._CHUNKS_AT_ONCE", 1)
     await put(library.planner, "a.md", TEXT)
     await put(library.planner, "b.md", "Something else.")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     before = await library.planner.call("search.everything", query="Something", domains=[HANDBOOK])
     await put(library.planner, "a.md", "Something of each. " * 60)
     written = []
@@ -218,7 +218,7 @@ async def test_a_version_that_is_being_written_changes_nothing_in_what_is_found(
 
     with monkeypatch.context() as patched:
         patched.setattr(library.app.embeddings, "of_passages", looking)
-        await library.app.ingestion.catch_up()
+        await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert written[:2] == [0, 1]
     after = await library.planner.call("search.everything", query="Something", domains=[HANDBOOK])
     assert after["results"] != before["results"]
@@ -237,7 +237,7 @@ async def test_a_document_that_is_put_while_it_is_indexed_is_indexed_as_it_is_th
         return await embed(tenant, texts, model, **how)
 
     monkeypatch.setattr(library.app.embeddings, "of_passages", interrupted)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert [chunk.text for chunk in await chunks(library, "a.md")] == ["second"]
     assert (await document(library.planner, "a.md"))["indexed_version"] == 2
 
@@ -253,7 +253,7 @@ async def test_a_document_deleted_while_it_is_indexed_does_not_come_back(
         return await embed(tenant, texts, model, **how)
 
     monkeypatch.setattr(library.app.embeddings, "of_passages", interrupted)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert not await chunks(library, "a.md")
     assert (await listed(library))["documents"] == []
 
@@ -261,7 +261,7 @@ async def test_a_document_deleted_while_it_is_indexed_does_not_come_back(
 async def test_a_deleted_document_is_gone_with_its_chunks(library: World) -> None:
     await put(library.planner, "a.md", TEXT)
     await put(library.planner, "b.md", TEXT)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await library.planner.call("knowledge.delete_document", domain=HANDBOOK, document_id="a.md")
     assert not await chunks(library, "a.md")
     assert await chunks(library, "b.md")
@@ -276,10 +276,10 @@ async def test_a_deleted_document_is_gone_with_its_chunks(library: World) -> Non
 
 async def test_what_cannot_be_read_fails_with_a_reason_and_keeps_what_was_found_before(library: World) -> None:
     await put(library.planner, "paper", "plain for now")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     broken = base64.b64encode(b"%PDF-1.7\nnothing of a PDF").decode()
     await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="paper", content=broken)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "paper")
     assert (shown["state"], shown["version"], shown["indexed_version"]) == ("failed", 2, 1)
     assert shown["error"].startswith("The PDF is damaged")
@@ -290,10 +290,10 @@ async def test_what_cannot_be_read_fails_with_a_reason_and_keeps_what_was_found_
     assert (await library.planner.call("knowledge.show_domain", domain=HANDBOOK))["failed"] == 1
     again = await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="paper", content=broken)
     assert (again["unchanged"], again["state"]) == (False, "pending")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "paper"))["state"] == "failed"
     await put(library.planner, "paper", "mended")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "paper"))["state"] == "indexed"
 
 
@@ -306,11 +306,11 @@ async def test_an_embedder_that_is_away_is_waited_for(
     await put(library.planner, "a.md", TEXT)
     with monkeypatch.context() as patched:
         patched.setattr(embedder, "embed", away)
-        await library.app.ingestion.catch_up()
+        await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "a.md")
     assert (shown["state"], shown["error"]) == ("pending", None)
     library.clock.advance(seconds=16)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "a.md"))["state"] == "indexed"
 
 
@@ -318,7 +318,7 @@ async def test_an_embedder_that_is_away_is_waited_for(
 async def test_a_document_that_takes_long_stays_in_the_hands_that_have_it(
     library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.lease._RENEW_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("weft.jobs.runner._RENEW_EVERY_SECONDS", 0.01)
     await put(library.planner, "a.md", TEXT)
     embed = embedder.embed
 
@@ -336,7 +336,7 @@ async def test_a_document_that_takes_long_stays_in_the_hands_that_have_it(
         return await embed(texts, purpose)
 
     monkeypatch.setattr(embedder, "embed", slowly)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "a.md"))["state"] == "indexed"
 
 
@@ -353,7 +353,7 @@ async def test_a_text_that_is_refused_for_good_fails_its_document_and_no_other(
     monkeypatch.setattr(embedder, "embed", refusing)
     await put(library.planner, "a.md", f"{TEXT}\n\npoison")
     await put(library.planner, "b.md", TEXT)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     failed = await document(library.planner, "a.md")
     assert (failed["state"], failed["chunks"]) == ("failed", 0)
     assert "refuses a text for good" in failed["error"]
@@ -364,7 +364,7 @@ async def test_a_document_that_fails_leaves_nothing_of_versions_that_were_never_
     library: World, embedder: QuickEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await put(library.planner, "a.md", TEXT)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     found = [chunk.number for chunk in await chunks(library, "a.md")]
     embed, batches = embedder.embed, 0
 
@@ -379,18 +379,18 @@ async def test_a_document_that_fails_leaves_nothing_of_versions_that_were_never_
     with monkeypatch.context() as patched:
         patched.setattr(embedder, "embed", away)
         await put(library.planner, "a.md", long_text(6))
-        await library.app.ingestion.catch_up()
+        await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert {chunk.version for chunk in await chunks(library, "a.md")} == {1, 2}
     broken = base64.b64encode(b"%PDF-1.7\nnothing of a PDF").decode()
     await library.planner.call("knowledge.add_document", domain=HANDBOOK, document_id="a.md", content=broken)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "a.md"))["state"] == "failed"
     assert [chunk.number for chunk in await chunks(library, "a.md")] == found
 
 
 async def test_an_empty_document_is_indexed_with_nothing_to_find(library: World) -> None:
     await put(library.planner, "empty.txt", "")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "empty.txt")
     assert (shown["state"], shown["chunks"]) == ("indexed", 0)
     assert (await read(library, "empty.txt"))["text"] == ""
@@ -399,7 +399,7 @@ async def test_an_empty_document_is_indexed_with_nothing_to_find(library: World)
 async def test_documents_are_listed_in_pages_and_by_state(library: World) -> None:
     for each in range(5):
         await put(library.planner, f"d{each}", f"text {each}")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await put(library.planner, "d2", "other")
     first = await listed(library, limit=2)
     assert [each["document_id"] for each in first["documents"]] == ["d0", "d1"]
@@ -421,7 +421,7 @@ async def test_many_documents_are_put_at_once_or_none(library: World) -> None:
             await library.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=wrong)
     place = await library.planner.call("knowledge.show_domain", domain=HANDBOOK)
     assert (place["documents"], place["pending"]) == (100, 100)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await library.planner.call("knowledge.show_domain", domain=HANDBOOK))["chunks"] == 100
 
 
@@ -451,7 +451,7 @@ async def test_what_cannot_be_taken_is_refused(library: World, what: dict[str, A
 async def test_zeros_and_odd_characters_are_kept_where_they_can_be(library: World) -> None:
     text = "line one\r\nline two \u2028 \x1b[2J \ufeff end"
     await put(library.planner, "odd.txt", text)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "odd.txt")
     assert shown["state"] == "indexed"
     whole = (await read(library, "odd.txt"))["text"]
@@ -512,12 +512,12 @@ async def test_what_ended_two_processes_ends_no_third(library: World) -> None:
         await put(library.planner, name, TEXT)
     await dies_at(library, "killer.md", "b.md")
     await dies_at(library, "killer.md")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     failed = await document(library.planner, "killer.md")
     assert (failed["state"], (await document(library.planner, "b.md"))["state"]) == ("failed", "indexed")
     assert "begun twice" in failed["error"]
     await put(library.planner, "killer.md", f"{TEXT} Mended.")
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert (await document(library.planner, "killer.md"))["state"] == "indexed"
 
 
@@ -532,13 +532,13 @@ async def test_what_may_have_ended_a_process_is_tried_with_nothing_beside_it(
     embed, beside = embedder.embed, {}
 
     async def looking(texts: Any, purpose: Any) -> Any:
-        at_work = {key.document_id for key in library.app.ingestion._served}
-        beside.update({name: len(at_work) for name in names if any(name in text for text in texts)})
+        running = library.app.scheduler._entries["knowledge.ingest"].queue.running
+        beside.update({name: len(running) for name in names if any(name in text for text in texts)})
         await asyncio.sleep(0.01)
         return await embed(texts, purpose)
 
     monkeypatch.setattr(embedder, "embed", looking)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert [beside[name] for name in names[:3]] == [1, 1, 1]
     assert {(await document(library.planner, name))["state"] for name in names} == {"indexed"}
 
@@ -547,12 +547,13 @@ async def test_what_may_have_ended_a_process_is_tried_with_nothing_beside_it(
 async def test_documents_of_one_tenant_leave_room_for_those_of_another(
     library: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading, most = Counter(), Counter()
+    reading, most, running = Counter(), Counter(), []
     read_document = library.app.ingestion._reader.read
 
     def slowly(content: bytes, media_type: str | None, name: str) -> Any:
         tenant = name.partition("-")[0]
         reading[tenant] += 1
+        running.append(Counter(key[0] for key in library.app.scheduler._entries["knowledge.ingest"].queue.running))
         most[tenant] = max(most[tenant], reading[tenant])
         done = read_document(content, media_type, name)
         reading[tenant] -= 1
@@ -563,11 +564,9 @@ async def test_documents_of_one_tenant_leave_room_for_those_of_another(
     for each in range(8):
         await put(library.planner, f"ours-{each}", TEXT)
         await put(library.stranger, f"theirs-{each}", TEXT)
-    await library.app.ingestion._look()
-    in_hand = Counter(key.tenant for key in library.app.ingestion._served)
-    assert max(in_hand.values()) <= 4
-    assert len(in_hand) == 2
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.ingest")
+    assert max(max(tenants.values()) for tenants in running) <= 4
+    assert all(len(tenants) == 2 for tenants in running[:6])
     assert dict(most) == {"ours": 1, "theirs": 1}
 
 
@@ -575,7 +574,10 @@ async def test_several_processes_index_each_document_once(library: World, embedd
     other = await library.another_app()
     documents = [{"document_id": f"d{each}", "text": f"text {each}"} for each in range(60)]
     await library.planner.call("knowledge.add_documents", domain=HANDBOOK, documents=documents)
-    await asyncio.gather(library.app.ingestion.catch_up(), other.ingestion.catch_up())
+    await asyncio.gather(
+        library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest"),
+        other.scheduler.drain("knowledge.reindex", "knowledge.ingest"),
+    )
     place = await library.planner.call("knowledge.show_domain", domain=HANDBOOK)
     assert (place["chunks"], place["pending"]) == (60, 0)
     assert len(embedder.embedded) == 60
@@ -596,7 +598,7 @@ async def test_figures_count_documents_and_chunks(library: World) -> None:
 
     before = figures()
     await put(library.planner, "a.md", TEXT)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     after, indexed = figures(), 'weft_documents_total{outcome="indexed"}'
     assert after[indexed] - before.get(indexed, 0) == 1
     assert after["weft_chunks_total"] - before["weft_chunks_total"] == len(await chunks(library, "a.md"))
@@ -606,8 +608,8 @@ async def test_figures_count_documents_and_chunks(library: World) -> None:
 async def test_the_worker_takes_up_what_is_put_by_itself(
     embedder: QuickEmbedder, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 0.0)
     app = await world.another_app()
+    app.scheduler.paused.clear()
     await domain(world.admin)
 
     for name in ("a.md", "b.md"):
@@ -637,7 +639,7 @@ async def test_a_time_in_a_text_that_utc_does_not_know_is_passed_over(library: W
     rows = "\n".join(f'{{"time": "{moment}", "speaker": "Ann", "text": "turn {number}"}}' for number in range(10))
     for name, text in (("talk.txt", turns), ("server.log", lines), ("rows.jsonl", rows)):
         await put(library.planner, name, text)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     found = await library.planner.call("search.everything", query="turn", floor=0.0, top_k=50)
     assert {result["document_id"] for result in found["results"]} == {"talk.txt", "server.log", "rows.jsonl"}
     assert {result["moment"] for result in found["results"]} == {library.clock.now().isoformat().replace("+00:00", "Z")}
@@ -685,13 +687,13 @@ async def counted(world: World) -> int:
 async def test_a_text_that_is_longer_than_its_document_counts(library: World) -> None:
     put_bytes = (await put_pdf(library, 2))["bytes"]
     assert await counted(library) == put_bytes
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     text = await read(library, "packed.pdf")
     assert await counted(library) == text["characters"] > 4 * put_bytes
     # What was found before counts until the next one is there.
     await put_pdf(library, 1)
     assert await counted(library) == text["characters"]
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shorter = await read(library, "packed.pdf")
     assert await counted(library) == shorter["characters"] < text["characters"]
     await library.admin.call("knowledge.delete_document", domain=HANDBOOK, document_id="packed.pdf")
@@ -704,7 +706,7 @@ async def test_a_text_that_is_more_than_the_plan_allows_is_not_indexed(library: 
     put_bytes = (await put_pdf(library, 2))["bytes"]
     there = 2**30 - put_bytes
     await library.sql("UPDATE domains SET bytes = $1 WHERE tenant = $2", there, library.tenant)
-    await library.app.ingestion.catch_up()
+    await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await document(library.planner, "packed.pdf")
     assert (shown["state"], await chunks(library, "packed.pdf")) == ("failed", [])
     assert "with this there would be more" in shown["error"]

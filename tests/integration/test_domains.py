@@ -150,13 +150,13 @@ async def test_another_cutting_has_every_document_indexed_anew(world: World) -> 
     text = "One sentence of several words stands here. " * 60
     for name in ("a.txt", "b.txt", "c.txt"):
         await put(world.planner, name, text)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     before = [(await document(world.planner, name))["chunks"] for name in ("a.txt", "b.txt", "c.txt")]
     chunking = {"chunk_tokens": 64, "overlap_tokens": 8}
     changed = await world.admin.call("knowledge.update_domain", domain=HANDBOOK, chunking=chunking)
     assert changed["reindexing"]
     assert (await document(world.planner, "a.txt"))["chunks"] == before[0]
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     shown = await world.planner.call("knowledge.show_domain", domain=HANDBOOK)
     assert (shown["pending"], shown["reindexing"]) == (0, False)
     for name, chunks_before in zip(("a.txt", "b.txt", "c.txt"), before, strict=True):
@@ -175,13 +175,13 @@ async def test_a_deleted_domain_leaves_nothing(world: World) -> None:
     await domain(world.admin)
     await put(world.planner, "a.md", "one")
     await put(world.planner, "b.md", "two")
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await put(world.planner, "c.md", "three")
     gone = await world.admin.call("knowledge.delete_domain", domain=HANDBOOK)
     assert gone["documents"] == 3
     for table in ("domains", "documents", "document_contents", "chunks", "chunk_vectors"):
         assert not list(await world.rows(f"SELECT 1 FROM {table} WHERE tenant = $1", world.tenant)), table
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     made = await domain(world.admin)
     assert (made["documents"], made["chunks"]) == (0, 0)
     done = [entry["action"] for entry in await world.admin.audit()]

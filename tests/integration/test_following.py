@@ -106,7 +106,7 @@ async def test_what_is_deleted_or_has_expired_goes_from_its_collection(
     await world.planner.delete("draft")
     await world.planner.forget("tea")
     world.clock.advance(seconds=61)
-    await world.app._expiry.bury_due()
+    await world.app.scheduler.drain("keys.expire")
     await world.followed()
     assert await standing(world) == {"s1:key/goal": ["kept"]}
     assert await standing(world, "memory") == {}
@@ -279,7 +279,7 @@ async def test_a_session_that_came_instead_of_another_is_gone_through_from_its_b
     begun = (await world.rows("SELECT seq FROM events WHERE tenant = $1", world.tenant))[0][0] - 1
     # Two messages of another session were gone through, which is gone by now.
     halfway = IndexCursor(begun, Sweep(begun - 1, "", 2)).as_progress()
-    await world.app.following.follow(world.tenant)
+    await world.app.session_indexing.run(world.tenant)
     await world.app.database.write(Scope(world.tenant), lambda tx: SqlJobStore(tx).save(FOLLOWING, halfway))
     await world.sql("DELETE FROM chunks WHERE tenant = $1", world.tenant)
     await world.sql("DELETE FROM chunk_vectors WHERE tenant = $1", world.tenant)
@@ -329,7 +329,7 @@ async def test_a_long_log_that_was_not_gone_through_yet_is_pending(
         await world.planner.say(f"message {number}")
     all_of_it = await pending(world)
     monkeypatch.setattr("weft.jobs.session_indexing._TURN_SECONDS", 0.0)
-    await world.app.following.follow(world.tenant)
+    await world.app.session_indexing.run(world.tenant)
     assert await pending(world) == all_of_it
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] == all_of_it
 
@@ -395,14 +395,14 @@ async def test_batches_are_small_and_work_is_followed_by_rest(
     loop, rest = asyncio.get_running_loop(), SessionIndexing._rest
     rests: list[bool] = []
 
-    async def noted(self: SessionIndexing, started: float) -> None:
+    async def noted(self: SessionIndexing, lease: Any, started: float) -> None:
         worked, since = loop.time() - started, loop.time()
-        await rest(self, started)
+        await rest(self, lease, started)
         rests.append(loop.time() - since >= worked)
 
     monkeypatch.setattr(SessionIndexing, "_rest", noted)
-    world.app.following.rest = 1.0
-    await world.app.following.catch_up()
+    world.app.lease_runner.rest = 1.0
+    await world.app.scheduler.drain("search.index_sessions")
     assert max(embeddings.batches) <= 32
     assert len(rests) >= 3
     assert all(rests)
@@ -420,11 +420,11 @@ async def test_every_tenant_is_followed_on_its_own_collections(world: World, emb
 async def test_one_process_at_a_time_follows_a_tenant(world: World, embeddings: ScriptedEmbeddings) -> None:
     apps = [world.app, await world.another_app(), await world.another_app()]
     for app in apps:
-        app.following._embeddings = embeddings
-        app.following.rest = 0
+        app.session_indexing._embeddings = embeddings
+        app.lease_runner.rest = 0
     for number in range(100):
         await world.planner.say(f"message {number}")
-    await asyncio.gather(*(app.following.catch_up() for app in apps))
+    await asyncio.gather(*(app.scheduler.drain("search.index_sessions") for app in apps))
     await until(lambda: _caught_up(world))
     assert len(await standing(world)) == 100
     await expect_whole(world)
@@ -441,9 +441,11 @@ async def test_it_tells_how_much_is_not_looked_at_yet(world: World, embeddings: 
     for number in range(3):
         await world.planner.say(f"message {number}")
     assert await pending(world) == 3
-    await world.app.following._look()
-    assert await pending(world) == 0
+    await world.app.session_indexing.due(None)  # type: ignore[arg-type]
     assert b"weft_follow_lag_events 3.0" in world.app.metrics.exposition()
+    await world.app.scheduler.drain("search.index_sessions")
+    assert await pending(world) == 0
+    assert b"weft_follow_lag_events 0.0" in world.app.metrics.exposition()
     assert b"weft_followed_items_total 3.0" in world.app.metrics.exposition()
 
 
@@ -457,9 +459,9 @@ async def test_an_embedder_that_is_away_delays_and_loses_nothing(
 
     with monkeypatch.context() as patched:
         patched.setattr(embeddings, "of_passages", away)
-        await world.app.following._look()
+        await world.app.scheduler.drain("search.index_sessions")
     assert await standing(world) == {}
-    await world.app.following._look()
+    await world.app.scheduler.drain("search.index_sessions")
     assert await standing(world) == {"s1:1": ["patience"]}
 
 
@@ -495,7 +497,7 @@ async def test_a_text_that_is_refused_for_good_does_not_keep_the_others_waiting(
 async def test_what_fails_is_logged_once_until_that_changes(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "weft.upkeep")
+    caplog.set_level("INFO", "weft.jobs")
     await world.planner.say("patience")
 
     async def away(*_: Any, **__: Any) -> list[bytes]:
@@ -504,15 +506,15 @@ async def test_what_fails_is_logged_once_until_that_changes(
     with monkeypatch.context() as patched:
         patched.setattr(embeddings, "of_passages", away)
         for _ in range(3):
-            await world.app.following._look()
+            await world.app.scheduler.drain("search.index_sessions")
     for _ in range(2):
         await world.planner.say("and then it goes on")
-        await world.app.following._look()
-    said = [(record.message, record.fields) for record in caplog.records if record.name == "weft.upkeep"]
-    where = {"what": "following", "tenant": world.tenant}
+        await world.app.scheduler.drain("search.index_sessions")
+    said = [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"]
+    where = {"job": "search.index_sessions", "tenant": world.tenant}
     assert said == [
-        ("upkeep does not go on", {**where, "code": "EMBEDDER_UNAVAILABLE"}),
-        ("upkeep goes on", where),
+        ("job fails", {**where, "code": "EMBEDDER_UNAVAILABLE"}),
+        ("job recovered", where),
     ]
 
 
@@ -534,14 +536,14 @@ async def test_one_tenant_that_waits_for_its_embedder_does_not_keep_others_waiti
 
     monkeypatch.setattr(embeddings, "of_passages", waiting)
     async with asyncio.timeout(20):
-        await world.app.following._look()
+        await world.app.scheduler.drain("search.index_sessions")
     assert await standing(world) == {"s1:1": ["ours"]}
 
 
 async def test_who_embeds_for_long_shows_a_sign_of_life(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.lease._RENEW_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr("weft.jobs.runner._RENEW_EVERY_SECONDS", 0.01)
     await world.planner.say("slow")
     embed = embeddings.of_passages
 
@@ -581,19 +583,16 @@ async def test_what_fails_for_no_reason_of_its_own_is_tried_again_and_not_left_o
     await world.planner.say("fine")
     with monkeypatch.context() as patched:
         cutting_no_poison(patched)
-        await world.app.following._look()
+        await world.app.scheduler.drain("search.index_sessions")
     assert await standing(world) == {}
     assert await pending(world) == 2
-    assert [(record.message, record.fields) for record in caplog.records if record.name == "weft.upkeep"] == [
-        ("upkeep failed", {"what": "following", "tenant": world.tenant})
+    assert [(record.message, record.fields) for record in caplog.records if record.name == "weft.jobs"] == [
+        ("job failed", {"job": "search.index_sessions", "tenant": world.tenant})
     ]
-    await world.app.following._look()
-    assert await pending(world) == 2, "it is left alone for a while"
-    world.app.following._pauses.clear()
-    await world.app.following._look()
+    await world.app.scheduler.drain("search.index_sessions")
     assert await standing(world) == {"s1:1": ["poison today, none tomorrow"], "s1:2": ["fine"]}
     assert b"weft_passed_over_items_total 0.0" in world.app.metrics.exposition()
-    assert not world.app.following._tries
+    assert not world.app.session_indexing._tries
 
 
 async def test_what_fails_again_and_again_does_not_keep_the_others_waiting_for_ever(
@@ -604,16 +603,16 @@ async def test_what_fails_again_and_again_does_not_keep_the_others_waiting_for_e
         await world.planner.say(text)
     for _ in range(2):
         with pytest.raises(RuntimeError):
-            await world.app.following.follow(world.tenant)
+            await world.app.session_indexing.run(world.tenant)
         assert await standing(world) == {}
-    await world.app.following.follow(world.tenant)
+    await world.app.session_indexing.run(world.tenant)
     assert await standing(world) == {"s1:2": ["fine"]}
     assert await pending(world) == 0
     assert b"weft_passed_over_items_total 2.0" in world.app.metrics.exposition()
     logged = [record for record in caplog.records if "cannot be cut" in record.message]
     assert [record.fields["place"] for record in logged] == [SESSION, SESSION]
     assert not any("poison" in str(vars(record)) for record in logged)
-    assert not world.app.following._tries
+    assert not world.app.session_indexing._tries
 
 
 async def test_what_is_indexed_anew_and_fails_does_not_keep_what_is_new_waiting(
@@ -628,9 +627,9 @@ async def test_what_is_indexed_anew_and_fails_does_not_keep_what_is_new_waiting(
     cutting_no_poison(monkeypatch)
     for _ in range(2):
         with pytest.raises(RuntimeError):
-            await world.app.following.follow(world.tenant)
+            await world.app.session_indexing.run(world.tenant)
         assert await pending(world) == 0
-    await world.app.following.follow(world.tenant)
+    await world.app.session_indexing.run(world.tenant)
     assert await standing(world) == {"s1:1": ["poison"], "s1:2": ["new"]}, "what was found before is found still"
     assert await world.rows("SELECT job FROM jobs WHERE tenant = $1 AND job = $2", world.tenant, REINDEXING) == []
     await expect_whole(world)
@@ -652,10 +651,10 @@ async def test_a_model_that_is_moved_to_gets_vectors_of_what_is_new(
 async def test_it_runs_by_itself_where_it_is_switched_on(
     world: World, embeddings: ScriptedEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.session_indexing._FIRST_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("weft.jobs.session_indexing._GATHER_SECONDS", 0.01)
+    monkeypatch.setattr("weft.jobs.scheduler._FIRST_POLL_SECONDS", 0.0)
+    monkeypatch.setattr("weft.jobs.session_indexing.EVENT_DELAY_SECONDS", 0.01)
     app = await world.another_app(session_indexing="on")
-    app.following._embeddings = embeddings
+    app.session_indexing._embeddings = embeddings
     await world.planner.at(app).say("by itself")
     await until(lambda: standing(world))
     assert await standing(world) == {"s1:1": ["by itself"]}

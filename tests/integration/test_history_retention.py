@@ -9,15 +9,18 @@ import pytest
 
 from support.world import World, refused
 from weft.jobs.history_pruning import HistoryPruner
-from weft.jobs.runner import LEASE_MICROS, JobRunner
+from weft.jobs.runner import LeaseRunner
+from weft.kernel.clock import DAY_MICROS
 from weft.kernel.identity import system_actor
-from weft.kernel.jobs import Progress
+from weft.kernel.jobs import LEASE_MICROS, Progress
 from weft.storage.sql import pruning
+from weft.storage.sql.jobs import SqlJobStore
 from weft.testing.clock import FrozenClock
 
 if TYPE_CHECKING:
     from support.world import Caller
     from weft.app.app import App
+    from weft.jobs.runner import Lease
     from weft.storage.sql.database import Scope, Transaction
 
 LINE = "board:s1"
@@ -212,26 +215,26 @@ async def test_what_a_snapshot_of_a_whole_context_names_stays(world: World) -> N
 async def test_it_runs_by_itself_once_a_day(world: World) -> None:
     await write_often(world)
     await history(world.admin, "set_retention", subject="board", days=30)
-    await world.app.pruner.run_due()
+    await world.app.scheduler.drain("history.prune")
     assert (await values(world.planner))[:3] == [None, None, "s1 3"]
     world.clock.advance(days=1)
     await history(world.admin, "set_retention", subject="board", days=None, versions=1)
-    await world.app.pruner.run_due()
+    await world.app.scheduler.drain("history.prune")
     assert (await values(world.planner))[:5] == [None] * 5
     rows = (await history(world.admin, "prunings"))["prunings"]
     assert [row["pruned_by"] for row in rows] == ["system", "system"]
 
 
 async def test_it_is_not_due_again_before_a_day_has_passed(world: World) -> None:
-    await world.app.pruner.run_due()
+    await world.app.scheduler.drain("history.prune")
     await write_often(world, 2)
     world.clock.advance(days=-20)
     await history(world.admin, "set_retention", subject="board", days=None, versions=1)
     world.clock.advance(hours=23)
-    await world.app.pruner.run_due()
+    await world.app.scheduler.drain("history.prune")
     assert await values(world.planner) == ["s1 1", "s1 2"]
     world.clock.advance(hours=1)
-    await world.app.pruner.run_due()
+    await world.app.scheduler.drain("history.prune")
     assert await values(world.planner) == [None, "s1 2"]
 
 
@@ -275,8 +278,8 @@ class MortalDatabase:
 
 
 def pruner_dying_after(world: World, statements: int) -> HistoryPruner:
-    jobs = JobRunner(MortalDatabase(world.app, statements), world.clock)  # type: ignore[arg-type]
-    return HistoryPruner(jobs, world.app._container)
+    runner = LeaseRunner(MortalDatabase(world.app, statements), world.clock)  # type: ignore[arg-type]
+    return HistoryPruner(runner, world.app._container)
 
 
 async def much_to_prune(world: World) -> None:
@@ -320,7 +323,9 @@ async def test_killed_at_any_statement_it_goes_on_where_it_was(world: World, mon
 async def test_two_processes_never_do_it_twice(world: World) -> None:
     await much_to_prune(world)
     others = [await world.another_app() for _ in range(2)]
-    await asyncio.gather(world.app.pruner.run_due(), *(app.pruner.run_due() for app in others))
+    await asyncio.gather(
+        world.app.scheduler.drain("history.prune"), *(app.scheduler.drain("history.prune") for app in others)
+    )
     left = await what_is_left(world)
     assert [(line_id, versions) for line_id, _, versions, *_ in left[2]] == [("board:a", 5), ("board:b", 5)]
 
@@ -338,48 +343,47 @@ async def test_while_one_process_is_at_it_another_is_told_so(world: World, monke
 
 
 async def test_a_process_that_lost_its_lease_does_no_more(world: World) -> None:
-    job = Snatched()
-    run = await JobRunner(world.app.database, world.clock).run(world.tenant, job)
-    assert (run.started, run.finished, job.steps) == (True, False, 1)
+    steps = 0
 
-
-async def test_what_there_was_no_time_for_goes_on_by_itself(world: World) -> None:
-    jobs, job = JobRunner(world.app.database, world.clock), Counting()
-    run = await jobs.run(world.tenant, job, seconds=-1)
-    assert (run.started, run.finished, run.done) == (True, False, "1")
-    run = await jobs.run(world.tenant, job, only_if_due=True)
-    assert (run.started, run.finished, run.done) == (True, True, "5")
-    assert not (await jobs.run(world.tenant, job, only_if_due=True)).started
-    assert (await jobs.run(world.tenant, job)).done == "5"
-
-
-class Counting:
-    """A job of five steps."""
-
-    name = "counting"
-    daily = True
-
-    async def step(self, transaction: Transaction, progress: Progress) -> tuple[Progress, bool]:
-        del transaction
-        done = int(progress.done or 0) + 1
-        return Progress(str(done), str(done)), done == 5
-
-
-class Snatched:
-    """A job that another process takes over during its first step."""
-
-    name = "snatched"
-    daily = True
-
-    def __init__(self) -> None:
-        self.steps = 0
-
-    async def step(self, transaction: Transaction, progress: Progress) -> tuple[Progress, bool]:
-        self.steps += 1
+    async def taken_over(transaction: Transaction, _progress: Progress) -> None:
+        nonlocal steps
+        steps += 1
         await transaction.run(
-            "UPDATE jobs SET holder = 'another' WHERE tenant = $1 AND job = $2", transaction.tenant, self.name
+            "UPDATE jobs SET holder = 'another' WHERE tenant = $1 AND job = 'contended'", transaction.tenant
         )
-        return progress, False
+
+    async def work(lease: Lease) -> str:
+        while True:
+            await lease.advance(taken_over)
+
+    assert await world.app.lease_runner.run(world.tenant, "contended", work) is None
+    assert steps == 1
+
+
+async def test_what_there_was_no_time_for_goes_on_from_its_cursor(world: World) -> None:
+    runner = world.app.lease_runner
+
+    async def count(transaction: Transaction, progress: Progress) -> int:
+        done, jobs = int(progress.cursor or 0) + 1, SqlJobStore(transaction)
+        if done < 5:
+            await jobs.save("counting", Progress(str(done)))
+        else:
+            await jobs.finish("counting", runner.now + DAY_MICROS)
+        return done
+
+    async def one_step(lease: Lease) -> int:
+        return await lease.advance(count)
+
+    async def all_steps(lease: Lease) -> int:
+        while (done := await lease.advance(count)) < 5:
+            pass
+        return done
+
+    assert await runner.run(world.tenant, "counting", one_step) == 1
+    assert await runner.run(world.tenant, "counting", one_step, only_if_due=True) == 2
+    assert await runner.run(world.tenant, "counting", all_steps, only_if_due=True) == 5
+    assert await runner.run(world.tenant, "counting", one_step, only_if_due=True) is None
+    assert await runner.run(world.tenant, "counting", one_step) == 1
 
 
 @pytest.mark.req("CE-F21")
@@ -423,5 +427,5 @@ async def test_a_line_that_cannot_be_read_keeps_no_other_from_being_pruned(world
         "UPDATE changes SET meta = 'damaged' WHERE tenant = $1 AND line_id = 'context:analysis:learned_knowledge'",
         world.tenant,
     )
-    await world.app.pruner.run_due()
+    await world.app.scheduler.drain("history.prune")
     assert await values(world.planner) == [None, None, "s1 3"]

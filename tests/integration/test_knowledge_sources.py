@@ -14,6 +14,7 @@ from standardwebhooks import Webhook as Signer
 
 from support.givers import giver
 from support.hooks import until
+from support.jobs import pause_jobs
 from support.world import refused
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.webhooks.model import signed_headers
@@ -48,8 +49,7 @@ def settings(settings: Settings, folder: Path) -> Settings:
 
 @pytest.fixture(autouse=True)
 def _looks_when_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.jobs.source_sync._FIRST_LOOK_SECONDS", 3_600.0)
-    monkeypatch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+    pause_jobs(monkeypatch, "knowledge.sync", "knowledge.reindex", "knowledge.ingest")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ async def add(caller: Caller, kind: str, **what: Any) -> Any:
 
 
 async def look(world: World) -> None:
-    await world.app.sources.look()
+    await world.app.scheduler.drain("knowledge.sync")
 
 
 async def shown(world: World, source: Any) -> Any:
@@ -167,12 +167,11 @@ async def test_a_source_is_looked_at_when_it_is_due(library: World, folder: Path
 async def test_a_watched_folder_is_noticed_by_itself(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.jobs.source_sync._FIRST_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("weft.jobs.source_sync._LEAST_REST_SECONDS", 0.05)
     monkeypatch.setattr("weft.jobs.source_sync._WATCH_SECONDS", 0.05)
-    monkeypatch.setattr("weft.jobs.source_sync._LOOK_EVERY_SECONDS", 0.05)
     await add(library.admin, "folder", folder=str(folder), watch=True)
-    await library.another_app()
+    app = await library.another_app()
+    app.scheduler.paused.clear()
+    app.scheduler.wake("knowledge.sync")
 
     async def holds(expected: dict[str, int]) -> bool:
         return await documents(library) == expected
@@ -293,7 +292,7 @@ async def test_whatever_goes_wrong_is_noted_and_tried_again_more_and_more_rarely
         raise RecursionError
 
     with monkeypatch.context() as patched:
-        patched.setattr(library.app.sources._folders, "files", breaking)
+        patched.setattr(library.app.source_sync._folders, "files", breaking)
         for _ in range(8 * 6):
             await look(library)
             library.clock.advance(seconds=10)
@@ -357,39 +356,36 @@ async def test_many_files_go_in_groups_and_one_process_at_a_time_reads(library: 
         write(folder, f"{number:02}.md", f"text {number}")
     other = await library.another_app()
     await add(library.admin, "folder", folder=str(folder))
-    await asyncio.gather(library.app.sources.look(), other.sources.look())
+    await asyncio.gather(library.app.scheduler.drain("knowledge.sync"), other.scheduler.drain("knowledge.sync"))
     assert await documents(library) == {f"{number:02}.md": 1 for number in range(45)}
 
 
 async def test_slow_sources_keep_nobody_else_waiting(
     library: World, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sources, waiting = library.app.sources, 0
+    scheduler, waiting = library.app.scheduler, 0
 
     async def never(*_: Any) -> None:
         nonlocal waiting
         waiting += 1
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("weft.jobs.source_sync._FIRST_LOOK_SECONDS", 0)
-    monkeypatch.setattr("weft.jobs.source_sync._LOOK_EVERY_SECONDS", 0.1)
     monkeypatch.setattr(HttpFetcher, "fetch", never)
     await library.stranger.call("knowledge.create_domain", domain=DOMAIN)
     for number in range(4):
         await add(library.stranger, "url", url=f"http://127.0.0.1:9/{number}")
-    running = asyncio.create_task(sources.run())
+    scheduler.paused.clear()
+    scheduler.wake("knowledge.sync")
     write(folder, "a.md", "a")
     source = await add(library.admin, "folder", folder=str(folder))
+    scheduler.wake("knowledge.sync")
 
     async def is_synced() -> bool:
         return waiting > 0 and (await shown(library, source))["synced_at"] is not None
 
     await until(is_synced)
     assert await documents(library) == {"a.md": 1}
-    assert (waiting <= 2, len(sources._served) >= 4) == (True, True)
-    running.cancel()
-    await asyncio.gather(running, return_exceptions=True)
-    assert sources._served == {}
+    assert waiting == 2
 
 
 async def test_a_source_goes_on_where_another_process_died(
@@ -399,7 +395,7 @@ async def test_a_source_goes_on_where_another_process_died(
         write(folder, f"{number:02}.md", f"text {number}")
     source = await add(library.admin, "folder", folder=str(folder))
     reads = 0
-    read = library.app.sources._folders.read
+    read = library.app.source_sync._folders.read
 
     async def dying(*what: Any) -> bytes:
         nonlocal reads
@@ -409,9 +405,9 @@ async def test_a_source_goes_on_where_another_process_died(
         return await read(*what)
 
     with monkeypatch.context() as patched:
-        patched.setattr(library.app.sources._folders, "read", dying)
+        patched.setattr(library.app.source_sync._folders, "read", dying)
         with pytest.raises(KeyboardInterrupt):
-            await look(library)
+            await library.app.source_sync.sync(library.tenant, source["source_id"])
     assert len(await documents(library)) == 20
     library.clock.advance(seconds=61)
     await look(library)
@@ -771,7 +767,7 @@ async def test_a_source_that_is_stopped_while_it_is_read_goes_no_further(
     for number in range(45):
         write(folder, f"{number:02}.md", f"text {number}")
     source = await add(library.admin, "folder", folder=str(folder))
-    read, count = library.app.sources._read, 0
+    read, count = library.app.source_sync._read, 0
 
     async def stopping(*what: Any) -> Any:
         nonlocal count
@@ -780,7 +776,7 @@ async def test_a_source_that_is_stopped_while_it_is_read_goes_no_further(
             await update(library, source, enabled=False)
         return await read(*what)
 
-    monkeypatch.setattr(library.app.sources, "_read", stopping)
+    monkeypatch.setattr(library.app.source_sync, "_read", stopping)
     await look(library)
     seen = await shown(library, source)
     assert (len(await documents(library)), seen["enabled"], seen["error"]) == (20, False, None)

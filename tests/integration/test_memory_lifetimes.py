@@ -93,10 +93,10 @@ async def test_whoever_follows_is_told_that_entries_have_expired(world: World) -
     await world.analysis.remember("k", 1, expires_in=1, session_id=SESSION)
     await world.analysis.remember("later", 1, expires_in=2)
     await world.analysis.write("board_key", ttl_seconds=1)
-    await world.app._expiry.bury_due()
+    await world.app.scheduler.drain("keys.expire")
     world.clock.advance(seconds=1)
-    await world.app._expiry.bury_due()
-    await world.app._expiry.bury_due()
+    await world.app.scheduler.drain("keys.expire")
+    await world.app.scheduler.drain("keys.expire")
     events = (await world.analysis.events(personal=True, types=["memory.expired"]))["events"]
     assert sorted((e["session_id"] or "", e["subject"], e["actor"], e["data"]["scope"]) for e in events) == [
         ("", "k", "system", "global"),
@@ -104,7 +104,7 @@ async def test_whoever_follows_is_told_that_entries_have_expired(world: World) -
     ]
     assert await world.planner.memory_events() == await world.admin.memory_events() == []
     world.clock.advance(seconds=1)
-    await world.app._expiry.bury_due()
+    await world.app.scheduler.drain("keys.expire")
     assert (await world.analysis.memory_events(personal=True))[-1] == ("memory.expired", "later")
     assert (await world.planner.history("board_key"))["ended"] == "expired"
     assert await held(world, "analysis") == MemoryUsage(weight=0, expired=3)
@@ -114,14 +114,14 @@ async def test_what_expires_in_an_archived_session_is_let_go_too(world: World) -
     await world.planner.remember("k", 1, expires_in=1, session_id=SESSION)
     await world.planner.call("session.archive", session_id=SESSION)
     world.clock.advance(seconds=1)
-    await world.app._expiry.bury_due()
+    await world.app.scheduler.drain("keys.expire")
     assert await world.planner.memory_events() == [("memory.written", "k"), ("memory.expired", "k")]
     assert (await held(world)).weight == 0
 
 
 async def test_there_is_nothing_to_bury_where_a_session_has_just_been_deleted(world: World) -> None:
     gone = MemoryScope("planner", "deleted").line_id
-    told = await world.app.database.write(Scope(world.tenant), lambda tx: world.app._expiry._bury(gone, tx))
+    told = await world.app.database.write(Scope(world.tenant), lambda tx: world.app.expiry._expire_entries(gone, tx))
     assert list(told) == []
     assert await world.rows("SELECT 1 FROM lines WHERE tenant = $1 AND line_id = $2", world.tenant, gone) == []
 
@@ -133,7 +133,7 @@ async def test_many_that_expire_at_once_are_buried_a_part_at_a_time(world: World
     await world.planner.remember("k0204", 2)
     assert (await held(world)).expired in {_BURY_AT_ONCE, _BURY_AT_ONCE + 1}
     assert await world.planner.memory_keys() == ["k0204"]
-    await world.app._expiry.bury_due()
+    await world.app.scheduler.drain("keys.expire")
     assert await held(world) == MemoryUsage(weight=6, expired=_BURY_AT_ONCE + 5)
     assert await lines(world, lambda store: store.verify(GLOBAL.line_id)) is None
 
@@ -193,7 +193,7 @@ async def test_what_many_forget_at_once_is_gone(world: World) -> None:
         await asyncio.gather(*(agent.remember(f"k{number}", f"a telltale {number}") for agent in agents))
     for number in range(20):
         await asyncio.gather(*(agent.forget(f"k{number}") for agent in agents))
-    await world.app._expiry.sweep()
+    await world.app.scheduler.drain("history.sweep")
     rows = await world.rows("SELECT content FROM blobs WHERE tenant = $1", world.tenant)
     assert not [row for row in rows if b"telltale" in bytes(row[0])]
     assert await world.rows("SELECT 1 FROM doubtful_blobs WHERE tenant = $1", world.tenant) == []
@@ -310,7 +310,7 @@ async def test_what_a_memory_adds_up_to_stays_true_whatever_happens_at_once(worl
             for caller, session_id in ((world.planner, None), (elsewhere, SESSION))
         ]
         calls += [outcome(elsewhere.forget(f"k{n}", session_id=SESSION)) for n in range(2)]
-        calls.append(outcome(world.app._expiry.bury_due()))
+        calls.append(outcome(world.app.scheduler.drain("keys.expire")))
         await asyncio.gather(*calls)
         world.clock.advance(seconds=round_number)
         assert (await held(world)).weight == await weighed(world)

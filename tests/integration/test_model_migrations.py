@@ -190,19 +190,19 @@ async def test_what_comes_and_goes_meanwhile_gets_both_vectors_or_none(
 
     monkeypatch.setattr(app.model_migrations, "_step", disturbed)
     await start(world, app)
-    await app.model_migrations.look()
+    await app.scheduler.drain("embeddings.migrate")
     assert steps >= 8
     chunks = await chunk_count(world)
     assert await vectors(world) == {MINILM: chunks, WORDS: chunks}
     world.clock.advance(seconds=MORE_THAN_THE_GRACE)
-    await app.model_migrations.look()
+    await app.scheduler.drain("embeddings.migrate")
     assert await vectors(world) == {WORDS: chunks}
     assert await best(world, app, "soup number 7") == "lunch.txt"
 
 
 async def test_searches_that_began_with_the_old_model_can_end_with_it(world: World, app: App) -> None:
     await start(world, app)
-    await app.model_migrations.look()
+    await app.scheduler.drain("embeddings.migrate")
     shown = await world.admin.at(app).call("knowledge.show_model_migration")
     assert (shown["state"], shown["switched_at"] is not None, shown["finished_at"]) == ("dropping", True, None)
     assert (await vectors(world)).keys() == {MINILM, WORDS}
@@ -247,7 +247,7 @@ async def test_what_stops_a_move_is_told_and_it_goes_on_afterwards(
 ) -> None:
     await start(world, app)
     service.script = [Answer(401)]
-    await app.model_migrations.look()
+    await app.scheduler.drain("embeddings.migrate")
     shown = await world.admin.at(app).call("knowledge.show_model_migration")
     assert (shown["state"], bool(shown["problem"])) == ("embedding", True)
     ended = await finish_migration(world, app)
@@ -256,7 +256,7 @@ async def test_what_stops_a_move_is_told_and_it_goes_on_afterwards(
 
 async def test_a_process_that_does_not_know_the_new_model_leaves_the_work_to_others(world: World, app: App) -> None:
     await start(world, app)
-    await world.app.model_migrations.look()
+    await world.app.scheduler.drain("embeddings.migrate")
     shown = await world.admin.at(app).call("knowledge.show_model_migration")
     assert (shown["state"], shown["embedded"], shown["problem"]) == ("embedding", 0, None)
     assert (await finish_migration(world, app))["state"] == "done"
@@ -265,21 +265,21 @@ async def test_a_process_that_does_not_know_the_new_model_leaves_the_work_to_oth
 async def test_a_process_that_does_not_know_a_model_in_use_indexes_nothing(
     world: World, app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("weft.jobs.periodic._failing", {})
+    monkeypatch.setattr("weft.jobs.runner._failing", {})
     await start(world, app)
     for number, model in enumerate(("the new model", "the one that serves"), 1):
         await put(world.admin, f"{model}.txt", f"This was put while a process did not know {model}.")
         await world.planner.say(f"Said while a process did not know {model}.")
         before = await chunk_count(world)
         for _ in range(2):
-            await world.app.ingestion.catch_up()
-            await world.app.following._look()
+            await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+            await world.app.scheduler.drain("search.index_sessions")
         with refused("EMBEDDING_MODEL_UNKNOWN"):
-            await world.app.following.follow(world.tenant)
+            await world.app.session_indexing.run(world.tenant)
         assert await chunk_count(world) == before
-        told = [record.fields for record in caplog.records if record.message == "upkeep does not go on"]
+        told = [record.fields for record in caplog.records if record.message == "job fails"]
         assert {each["code"] for each in told} == {"EMBEDDING_MODEL_UNKNOWN"}
-        assert sum(each["what"] == "documents waiting" for each in told) == number
+        assert sum(each["job"] == "queued documents" for each in told) == number
         await caught_up(app)
         assert await chunk_count(world) == before + 2
         assert (await finish_migration(world, app))["state"] == "done"
@@ -304,7 +304,7 @@ async def test_while_the_new_model_is_away_everything_is_indexed_and_later_made_
 
     monkeypatch.setattr(app.model_migrations, "_step", disturbed)
     await start(world, app)
-    await app.model_migrations.look()
+    await app.scheduler.drain("embeddings.migrate")
     assert await vectors(world) == {MINILM: before + 2, WORDS: before + 2}
     assert (await finish_migration(world, app))["state"] == "done"
     assert await vectors(world) == {WORDS: before + 2}
@@ -313,13 +313,13 @@ async def test_while_the_new_model_is_away_everything_is_indexed_and_later_made_
 
 async def test_a_chunk_that_lacks_a_vector_of_the_serving_model_gets_one(world: World, app: App) -> None:
     chunks = await chunk_count(world)
-    app.missing_vectors.rest = 0
-    await app.missing_vectors.look()
+    app.lease_runner.rest = 0
+    await app.scheduler.drain("embeddings.backfill")
     await world.sql("DELETE FROM chunk_vectors WHERE tenant = $1 AND number % 2 = 0", world.tenant)
-    await app.missing_vectors.look()
+    await app.scheduler.drain("embeddings.backfill")
     assert (await vectors(world))[MINILM] < chunks
     world.clock.advance(days=1, seconds=1)
-    await app.missing_vectors.look()
+    await app.scheduler.drain("embeddings.backfill")
     assert await vectors(world) == {MINILM: chunks}
     assert await best(world, app, "vacation days a year") == "leave.txt"
 
@@ -345,7 +345,7 @@ async def test_what_was_asked_meanwhile_is_asked_of_both_models_and_forgotten(
 ) -> None:
     step, asked = app.model_migrations._step, "how many days of vacation"
     await best(world, app, asked)
-    assert not app.model_migrations._asked
+    assert not app.model_migrations._queries
 
     async def searching(lease: Any) -> bool:
         await best(world, app, asked)
@@ -353,11 +353,11 @@ async def test_what_was_asked_meanwhile_is_asked_of_both_models_and_forgotten(
 
     monkeypatch.setattr(app.model_migrations, "_step", searching)
     await start(world, app)
-    await app.model_migrations.look()
-    assert {probe.text for probe in app.model_migrations._asked[world.tenant]} == {asked}
+    await app.scheduler.drain("embeddings.migrate")
+    assert {probe.text for probe in app.model_migrations._queries[world.tenant]} == {asked}
     ended = await finish_migration(world, app)
-    await app.model_migrations.look()
-    assert not app.model_migrations._asked
+    await app.scheduler.drain("embeddings.migrate")
+    assert not app.model_migrations._queries
     assert 0 < ended["comparison"]["agreement"] <= 1
     assert asked not in json.dumps(
         [await world.rows("SELECT problem, comparison FROM model_migrations")], default=tuple

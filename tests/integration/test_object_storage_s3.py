@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.jobs import sweep_objects
 from support.s3 import CREDENTIALS, REGION, SharedBucket, new_bucket, s3_service
 from support.world import World, refused
 from weft.app.diagnostics.checks import CheckStatus, check_objects
@@ -261,10 +262,10 @@ async def test_what_is_doomed_leaves_the_bucket_and_what_is_kept_stays(
 ) -> None:
     doomed, kept = await stage_and_keep(world, objects), await stage_and_keep(world, objects, OTHER)
     await world.app.database.write(Scope(world.tenant), lambda tx: SqlObjectIndex(tx).doom(doomed.object))
-    await objects.sweep()
+    await sweep_objects(objects)
     assert await objects.fetch(world.tenant, doomed) == VALUE
     world.clock.advance(minutes=5)
-    await objects.sweep()
+    await sweep_objects(objects)
     assert [key.rpartition("/")[2] for key in bucket.names()] == [kept.sha256]
     assert [state for state, _ in await index(world)] == ["kept"]
     with refused("OBJECT_MISSING"):
@@ -295,9 +296,9 @@ async def test_an_answer_to_a_removal_that_is_lost_is_a_removal(
     await objects.stage(world.tenant, "planner", [VALUE])
     world.clock.advance(hours=1)
     line.mishaps.append(lose_the_answer)
-    await objects.sweep()
+    await sweep_objects(objects)
     world.clock.advance(minutes=5)
-    await objects.sweep()
+    await sweep_objects(objects)
     assert (bucket.names(), await index(world)) == ([], [])
 
 
@@ -320,7 +321,7 @@ async def test_a_lasting_trouble_is_told_and_nothing_counts_as_stored(
     assert await index(world) == [("pending", None)]
     line.always = None
     world.clock.advance(hours=1)
-    await objects.sweep()
+    await sweep_objects(objects)
     assert (bucket.names(), await index(world)) == ([], [])
 
 
@@ -346,7 +347,7 @@ async def test_a_service_that_is_not_there_is_told(world: World, bucket: SharedB
     assert "127.0.0.1" not in caught.value.message
     assert await index(world) == [("pending", None)]
     world.clock.advance(hours=1)
-    await Objects(world.app.database, store, world.clock).sweep()
+    await sweep_objects(Objects(world.app.database, store, world.clock))
     assert await index(world) == [("deleting", None)]
 
 

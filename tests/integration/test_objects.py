@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from support.jobs import sweep_objects
 from support.world import World, outcome, refused
 from weft.app.diagnostics.checks import CheckStatus, check_objects
 from weft.app.objects import Objects
@@ -115,7 +116,7 @@ async def doom(world: World, *pointers: Pointer) -> None:
 async def doom_long_ago(world: World, objects: Objects, *pointers: Pointer) -> None:
     """Drop values, and let the time pass in which they can still be read."""
     await doom(world, *pointers)
-    await objects.sweep()
+    await sweep_objects(objects)
     world.clock.advance(minutes=5)
 
 
@@ -335,9 +336,9 @@ async def test_a_process_killed_around_its_upload_leaves_nothing_behind(
         await objects.stage(world.tenant, "planner", [VALUE])
     assert await states(world) == {pointer_in(world).object: "pending"}
     successor = Objects(world.app.database, ObjectFolder(folder), world.clock)
-    assert await successor.sweep() == 0
+    assert await sweep_objects(successor) == 0
     world.clock.advance(hours=1)
-    assert await successor.sweep() == 1
+    assert await sweep_objects(successor) == 1
     await check_nothing_is_amiss(world, folder)
 
 
@@ -349,7 +350,7 @@ async def test_a_process_killed_between_upload_and_keeping_leaves_nothing_behind
     await keep(world, pointer_in(world, OTHER))
     world.clock.advance(hours=1)
     successor = Objects(world.app.database, ObjectFolder(folder), world.clock)
-    assert await successor.sweep() == 1
+    assert await sweep_objects(successor) == 1
     await check_nothing_is_amiss(world, folder, [pointer_in(world, OTHER)])
     with refused("OBJECT_MISSING"):
         await keep(world, pointer_in(world))
@@ -364,12 +365,12 @@ async def test_a_process_killed_around_a_removal_leaves_it_to_the_next(
     await doom_long_ago(world, objects, doomed)
     setattr(store, moment, end_at("delete", Killed()))
     with pytest.raises(Killed):
-        await objects.sweep()
+        await sweep_objects(objects)
     assert (await states(world))[doomed.object] == "deleting"
     successor = Objects(world.app.database, ObjectFolder(folder), world.clock)
-    assert await successor.sweep() == 0
+    assert await sweep_objects(successor) == 0
     world.clock.advance(minutes=5)
-    assert await successor.sweep() == 1
+    assert await sweep_objects(successor) == 1
     await check_nothing_is_amiss(world, folder, [other])
 
 
@@ -388,10 +389,10 @@ async def test_an_interrupted_upload_can_simply_be_repeated(
 async def test_a_doomed_value_stays_readable_for_those_who_are_reading(world: World, objects: Objects) -> None:
     [pointer] = await stage_and_keep(world, objects, VALUE)
     await doom(world, pointer)
-    assert await objects.sweep() == 0
+    assert await sweep_objects(objects) == 0
     assert await objects.fetch(world.tenant, pointer) == VALUE
     world.clock.advance(minutes=5)
-    assert await objects.sweep() == 1
+    assert await sweep_objects(objects) == 1
     with refused("OBJECT_MISSING"):
         await objects.fetch(world.tenant, pointer)
 
@@ -405,7 +406,7 @@ async def test_a_doomed_value_that_is_wanted_again_is_uploaded_again_and_stays(
         await keep(world, pointer)
     kept = await stage_and_keep(world, objects, VALUE)
     world.clock.advance(hours=2)
-    assert await objects.sweep() == 0
+    assert await sweep_objects(objects) == 0
     assert store.acts.count("put") == 2
     await check_nothing_is_amiss(world, folder, kept)
 
@@ -422,7 +423,7 @@ async def test_a_value_that_is_just_being_removed_is_waited_for(
             staging.append(asyncio.create_task(objects.stage(world.tenant, "planner", [VALUE])))
 
     store.before = stage_too
-    assert await objects.sweep() == 1
+    assert await sweep_objects(objects) == 1
     await staging[0]
     await keep(world, pointer)
     await check_nothing_is_amiss(world, folder, [pointer])
@@ -434,12 +435,12 @@ async def test_a_removal_that_does_not_end_is_told_as_a_conflict(
     [pointer] = await stage_and_keep(world, objects, VALUE)
     await doom_long_ago(world, objects, pointer)
     store.before = unreachable
-    assert await objects.sweep() == 0
+    assert await sweep_objects(objects) == 0
     store.before = lambda _: None
     with refused("OBJECT_BUSY"):
         await objects.stage(world.tenant, "planner", [VALUE])
     world.clock.advance(minutes=5)
-    assert await objects.sweep() == 1
+    assert await sweep_objects(objects) == 1
     kept = await stage_and_keep(world, objects, VALUE)
     await check_nothing_is_amiss(world, folder, kept)
 
@@ -455,7 +456,7 @@ async def test_an_upload_overtaken_by_a_removal_is_made_again(
         other = Objects(world.app.database, ObjectFolder(folder), world.clock)
         await stage_and_keep(world, other, VALUE)
         await doom_long_ago(world, other, pointer)
-        assert await other.sweep() == 1
+        assert await sweep_objects(other) == 1
 
     class Slow(Stumbling):
         async def put(self, path: str, content: bytes) -> str | None:
@@ -477,7 +478,7 @@ async def test_a_process_that_slept_on_its_claim_removes_nothing(
     kept = await stage_and_keep(world, objects, *(f"{number}".encode() for number in range(9)))
     await doom_long_ago(world, objects, *kept)
     store.behind = lambda _: world.clock.advance(minutes=3)
-    assert 1 <= await objects.sweep() <= 4
+    assert 1 <= await sweep_objects(objects) <= 4
     assert len(files(folder)) >= 5
 
 
@@ -488,7 +489,7 @@ async def test_two_processes_that_sweep_at_once_do_each_thing_once(
     await doom_long_ago(world, objects, *kept[:10])
     app = await world.another_app()
     beside = Stumbling(ObjectFolder(folder))
-    await asyncio.gather(objects.sweep(), Objects(app.database, beside, world.clock).sweep())
+    await asyncio.gather(sweep_objects(objects), sweep_objects(Objects(app.database, beside, world.clock)))
     deleted = [path for path in store.deleted + beside.deleted if path.startswith(world.tenant)]
     assert sorted(deleted) == sorted(pointer.object for pointer in kept[:10])
     await check_nothing_is_amiss(world, folder, kept[10:])
@@ -505,12 +506,12 @@ async def test_many_who_stage_keep_and_drop_the_same_values_lose_none(world: Wor
             if number % 2:
                 await doom(world, pointer_in(world, content))
                 world.clock.advance(minutes=2)
-            await objects.sweep()
+            await sweep_objects(objects)
 
     await asyncio.gather(*(work(services[number % 2], number) for number in range(8)))
     kept = await asyncio.gather(*(stage_and_keep(world, services[0], content) for content in contents))
     world.clock.advance(hours=2)
-    await services[0].sweep()
+    await sweep_objects(services[0])
     assert [await services[1].fetch(world.tenant, pointer) for [pointer] in kept] == contents
     await check_nothing_is_amiss(world, folder, [pointer for [pointer] in kept])
 
@@ -519,7 +520,7 @@ async def test_each_tenant_is_swept(world: World, objects: Objects, folder: Path
     await objects.stage(world.tenant, "planner", [VALUE])
     await objects.stage(world.other_tenant, "planner", [VALUE])
     world.clock.advance(hours=1)
-    assert await objects.sweep() == 2
+    assert await sweep_objects(objects) == 2
     assert files(folder) == set()
 
 

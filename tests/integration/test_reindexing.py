@@ -30,7 +30,7 @@ async def filled(world: World, documents: int) -> None:
     await domain(world.admin, chunking=SMALL)
     given = [{"document_id": f"d{each:03}", "text": f"Document {each} says this. " * 8} for each in range(documents)]
     await world.admin.call("knowledge.add_documents", domain=HANDBOOK, documents=given)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
 async def reindex(world: World, **how: Any) -> Any:
@@ -53,7 +53,7 @@ async def test_every_document_of_a_domain_is_indexed_anew_and_nothing_is_embedde
     before, embedded = await numbers(world), len(embedder.embedded)
     begun = await reindex(world)
     assert (begun["reindexing"], begun["to_reindex"], begun["chunks"]) == (True, 30, len(before))
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     ended = await shown(world)
     assert (ended["reindexing"], ended["to_reindex"], ended["pending"]) == (False, 0, 0)
     after = await numbers(world)
@@ -70,15 +70,15 @@ async def test_afresh_means_that_every_text_is_embedded_again(world: World, embe
     await filled(world, 3)
     before = sorted(set(embedder.embedded))
     await reindex(world)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     embedder.embedded.clear()
     await reindex(world, afresh=True)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert sorted(embedder.embedded) == before
     embedder.embedded.clear()
     await reindex(world)
     await put(world.admin, "d001", "Other words, put meanwhile, are embedded as always.")
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert [text.split("\n")[-1] for text in embedder.embedded] == [
         "Other words, put meanwhile, are embedded as always."
     ]
@@ -87,11 +87,11 @@ async def test_afresh_means_that_every_text_is_embedded_again(world: World, embe
 async def test_what_is_put_meanwhile_waits_behind_a_few_only(world: World) -> None:
     await filled(world, 100)
     await reindex(world)
-    await world.app.ingestion._reindexing.look()
+    await world.app.scheduler.drain("knowledge.reindex")
     halfway = await shown(world)
     assert (halfway["pending"], halfway["to_reindex"]) == (20, 100)
     for _ in range(3):
-        await world.app.ingestion._reindexing.look()
+        await world.app.scheduler.drain("knowledge.reindex")
     assert (await shown(world))["pending"] == 20
 
 
@@ -103,7 +103,7 @@ async def test_no_more_chunks_a_second_are_indexed_anew_than_is_allowed(world: W
     await admin.call("knowledge.reindex", domain=HANDBOOK)
     left = []
     for _ in range(6):
-        await app.ingestion.catch_up()
+        await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
         left.append((await shown(world))["to_reindex"])
         world.clock.advance(seconds=5 * each)
     # Twenty documents at a time, each of which takes half a second for each of its chunks.
@@ -144,7 +144,7 @@ async def test_everything_that_is_searched_is_indexed_anew(world: World, embedde
     pending = await world.planner.call("search.everything", query="goal")
     assert pending["pending"] == {"documents": 0, "events": 0, "in_part": False}
     await world.planner.say("said meanwhile")
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await world.followed()
     now = await numbers_by_collection(world)
     assert all(not old[collection] & now[collection] for collection in old)
@@ -178,7 +178,7 @@ async def test_asking_again_while_it_is_under_way_begins_anew(
     await world.followed()
     embedder.embedded.clear()
     await world.admin.call("knowledge.reindex_all")
-    written, rounds = world.app.following._written, []
+    written, rounds = world.app.session_indexing._written, []
 
     async def slowly(*what: Any) -> Any:
         made = await written(*what)
@@ -187,7 +187,7 @@ async def test_asking_again_while_it_is_under_way_begins_anew(
             await world.admin.call("knowledge.reindex_all", afresh=True)
         return made
 
-    monkeypatch.setattr(world.app.following, "_written", slowly)
+    monkeypatch.setattr(world.app.session_indexing, "_written", slowly)
     await world.followed()
     assert [text for text in embedder.embedded if "message" in text] == ["planner: message"]
     assert (await world.admin.call("knowledge.show_reindexing"))["events"] is None
@@ -197,9 +197,9 @@ async def test_asking_again_while_it_is_under_way_begins_anew(
 async def test_the_pace_holds_for_what_was_said_too(world: World) -> None:
     await spoken(world)
     app = await world.another_app(reindex_rate=1)
-    app.following.rest = 0
+    app.lease_runner.rest = 0
     await world.admin.call("knowledge.reindex_all")
-    await app.following.catch_up()
+    await app.scheduler.drain("search.index_sessions")
     shown = await world.admin.call("knowledge.show_reindexing")
     assert shown["events"] > 0
     # Somebody else may go on at once: it is this process that rests.
@@ -245,7 +245,7 @@ async def test_a_document_that_cannot_be_read_any_more_stays_as_it_was(
     with monkeypatch.context() as patched:
         patched.setattr(world.app._documents, "read", broken)
         await reindex(world)
-        await world.app.ingestion.catch_up()
+        await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     ended = await shown(world)
     assert (ended["reindexing"], ended["failed"]) == (False, 3)
     assert [chunk.text for chunk in await chunks(world, "d001")] == before

@@ -59,7 +59,7 @@ async def documented(world: World, text: str = HANDBOOK, domain: str = "handbook
 
 async def put(world: World, text: str, domain: str = "handbook", document_id: str = "rules.md", **about: Any) -> None:
     await world.admin.call("knowledge.add_document", domain=domain, document_id=document_id, text=text, **about)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
 async def test_everything_that_a_caller_may_see_is_searched_at_once(world: World) -> None:
@@ -194,7 +194,7 @@ async def test_of_much_that_is_pinned_the_twenty_that_say_most_are_found_and_nev
         for each in range(30)
     ]
     await world.admin.call("knowledge.add_documents", domain="handbook", documents=rules)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     for asked in (1, 29):
         found = (await searched(world.planner, f"falcon{asked}", top_k=1))["results"]
         pinned = [result["document_id"] for result in found if result["document_id"].startswith("rule")]
@@ -372,7 +372,7 @@ async def test_until_a_new_version_is_indexed_filters_judge_the_old_one(world: W
     assert (read["title"], read["media_type"], read["text"]) == (old[0], "text/markdown", old[1])
     shown = await world.planner.call("knowledge.get_document", domain="handbook", document_id="rules.md")
     assert (shown["title"], shown["media_type"]) == (new[0], "text/html")
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert await found(metadata={"status": "public"}) == await found(types=["text/html"])
     assert [title for title, _ in await found()] == [new[0]]
     assert await found(metadata={"status": "internal"}) == await found(types=["text/markdown"]) == []
@@ -388,7 +388,7 @@ async def test_until_a_new_version_is_indexed_the_old_one_is_found(world: World)
         ["The gate is at the north."],
         {"documents": 1, "events": 0, "in_part": False},
     )
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert await texts(world.planner, "gate", floor=0.0) == ["The gate is at the south."]
 
 

@@ -106,11 +106,11 @@ async def document(admin: Caller, domain: str, texts: tuple[str, ...], **about: 
     """Put texts into a domain one by one, so that they are numbered alike wherever they are put."""
     for number, text in enumerate(texts):
         await admin.call("knowledge.add_document", domain=domain, document_id=f"{number}.md", text=text, **about)
-        await admin.app.ingestion.catch_up()
+        await admin.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
 async def settle(world: World) -> None:
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await world.followed()
 
 

@@ -25,7 +25,7 @@ def _quick_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_what_has_expired_takes_no_place_of_what_answers(world: World) -> None:
     await world.admin.call("knowledge.create_domain", domain="handbook")
     await world.admin.call("knowledge.add_document", domain="handbook", document_id="a.md", text="vacation is paid")
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     for number in range(MANY):
         await world.planner.remember(f"note{number}", f"vacation vacation {number}", expires_in=3600)
     await world.followed()

@@ -153,13 +153,13 @@ async def put(world: World, domain: str, text: str, clearance: int = 1) -> None:
         await world.admin.call("knowledge.create_domain", domain=domain, clearance=clearance)
     name = hashlib.sha256(text.encode()).hexdigest()[:8]
     await world.admin.call("knowledge.add_document", domain=domain, document_id=f"{name}.txt", text=text)
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
 
 
 async def test_a_document_put_anew_keeps_the_vectors_of_what_stays(world: World) -> None:
     await put(world, "one", DULL[0])
     await world.admin.call("knowledge.reindex", domain="one")
-    await world.app.ingestion.catch_up()
+    await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert await vectors_of(world, DULL[0]) == 1
     await world.planner.say(DULL[0])
     await world.followed()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import weft.jobs.webhook_delivery
+import weft.jobs.scheduler
 from weft.app.app import App
 from weft.settings import Settings
 
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def courier(url: str, data: str, clock: Ahead) -> App:
-    weft.jobs.webhook_delivery._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
+    weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
     settings = Settings(database_url=url, data_dir=data, webhook_private_hosts="127.0.0.1", session_indexing="off")
     return App(settings, clock=clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import weft.jobs.session_indexing
+import weft.jobs.scheduler
 from support.indexed_items import ScriptedEmbeddings
 from weft.app.app import App
 from weft.settings import Settings
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def follower(url: str, data: str, clock: Ahead) -> App:
-    weft.jobs.session_indexing._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
+    weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
     app = App(Settings(database_url=url, data_dir=data), clock=clock)
     embeddings: Any = ScriptedEmbeddings()
-    app.following._embeddings = embeddings
-    app.following.rest = 0
+    app.session_indexing._embeddings = embeddings
+    app.lease_runner.rest = 0
     return app

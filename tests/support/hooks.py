@@ -21,8 +21,8 @@ PATIENCE = 30
 
 def look_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let workers begin with the process, and notice the first webhook of a tenant at once."""
-    monkeypatch.setattr("weft.jobs.webhook_delivery._FIRST_LOOK_SECONDS", 0.0)
-    monkeypatch.setattr("weft.jobs.webhook_delivery._LOOK_FOR_NEW_SECONDS", 0.05)
+    monkeypatch.setattr("weft.jobs.scheduler._FIRST_POLL_SECONDS", 0.0)
+    monkeypatch.setattr("weft.jobs.webhook_delivery._NEW_WEBHOOK_SECONDS", 0.05)
 
 
 def parsed(call: Call) -> Any:
@@ -54,4 +54,4 @@ async def until(look: Callable[[], Awaitable[Any]]) -> Any:
 async def later(world: World, **passed: float) -> None:
     """Let time pass, and have the worker notice."""
     world.clock.advance(**passed)
-    world.app.webhooks.note({world.tenant})
+    world.app.scheduler.notify({world.tenant})

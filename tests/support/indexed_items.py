@@ -43,8 +43,8 @@ def vector_of(text: str) -> bytes:
 def scripted(world: World) -> ScriptedEmbeddings:
     """Let a world follow its sessions without a model."""
     embeddings: Any = ScriptedEmbeddings()
-    world.app.following._embeddings = embeddings
-    world.app.following.rest = 0
+    world.app.session_indexing._embeddings = embeddings
+    world.app.lease_runner.rest = 0
     return embeddings
 
 

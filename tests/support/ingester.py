@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import weft.app.app
 import weft.jobs.ingestion
+import weft.jobs.scheduler
 from support.knowledge import QuickEmbedder
 from weft.settings import Settings
 
@@ -24,7 +25,7 @@ class SlowEmbedder(QuickEmbedder):
 
 
 def ingester(url: str, data: str, clock: Ahead) -> App:
-    weft.jobs.ingestion._FIRST_LOOK_SECONDS = 0.0  # as if it had run for long
+    weft.jobs.scheduler._FIRST_POLL_SECONDS = 0.0
     weft.jobs.ingestion._CHUNKS_AT_ONCE = 2
     weft.app.app.configured_embedders = lambda _settings: [SlowEmbedder()]
     # With a limit that it never reaches, it does not rest for as long as others were dead.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from support.jobs import pause_jobs
 from weft.capabilities.indexing.collections.model import domain_collection
 from weft.capabilities.indexing.embeddings.model import Model
 from weft.storage.sql.collections import SqlCollectionStore
@@ -50,7 +51,7 @@ def embed_quickly(monkeypatch: pytest.MonkeyPatch) -> QuickEmbedder:
     """Have every App embed by the quick embedder, and index nothing by itself."""
     embedder = QuickEmbedder()
     monkeypatch.setattr("weft.app.app.configured_embedders", lambda _settings: [embedder])
-    monkeypatch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+    pause_jobs(monkeypatch, "knowledge.reindex", "knowledge.ingest")
     return embedder
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import weft.app.app
 import weft.capabilities.indexing.model_migration.migration
-import weft.jobs.ingestion
-import weft.jobs.model_migration
+from support.jobs import repeat_job
 from weft.settings import Settings
 from weft.testing.embedder import WordEmbedder
 
@@ -31,13 +30,11 @@ def embedders(_settings: Settings) -> list[WordEmbedder]:
 
 
 def mover(url: str, data: str, clock: Ahead) -> App:
-    weft.jobs.model_migration._FIRST_LOOK_SECONDS = weft.jobs.model_migration._LOOK_EVERY_SECONDS = (
-        0.02  # as if it had run for long
-    )
-    weft.jobs.ingestion._FIRST_LOOK_SECONDS = 3_600.0
     weft.capabilities.indexing.model_migration.migration._EMBED_BATCH = 4
     weft.capabilities.indexing.model_migration.migration._DELETE_BATCH = 4
     weft.app.app.configured_embedders = embedders
     app = weft.app.app.App(Settings(database_url=url, data_dir=data, session_indexing="off"), clock=clock)
-    app.model_migrations.rest = 0
+    app.lease_runner.rest = 0
+    app.scheduler.paused |= {"knowledge.reindex", "knowledge.ingest"}
+    repeat_job(app, "embeddings.migrate", 0.02)
     return app

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from support.embedding_service import DIMENSIONS
+from support.jobs import pause_jobs
 from support.knowledge import HANDBOOK, domain, put
 
 if TYPE_CHECKING:
@@ -30,14 +31,13 @@ SUBJECTS = {
 
 def migrate_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nothing go on by itself."""
-    monkeypatch.setattr("weft.jobs.model_migration._FIRST_LOOK_SECONDS", 3_600.0)
-    monkeypatch.setattr("weft.jobs.ingestion._FIRST_LOOK_SECONDS", 3_600.0)
+    pause_jobs(monkeypatch, "embeddings.migrate", "knowledge.reindex", "knowledge.ingest")
 
 
 async def with_service(world: World, service: EmbeddingService) -> App:
     """Open an App that knows the service's model beside the one of Weft's own."""
     app = await world.another_app(embedding_url=service.url, embedding_model="words", embedding_dimensions=DIMENSIONS)
-    app.model_migrations.rest = app.following.rest = 0
+    app.lease_runner.rest = 0
     return app
 
 
@@ -52,8 +52,8 @@ async def filled(world: World, app: App) -> None:
 
 
 async def caught_up(app: App) -> None:
-    await app.ingestion.catch_up()
-    await app.following.catch_up()
+    await app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
+    await app.scheduler.drain("search.index_sessions")
 
 
 async def vectors(world: World) -> dict[str, int]:
@@ -70,9 +70,9 @@ async def chunk_count(world: World) -> int:
 
 async def finish_migration(world: World, app: App) -> Any:
     """Go on with the migration to its end, the old vectors dropped, and return how it ended."""
-    await app.model_migrations.look()
+    await app.scheduler.drain("embeddings.migrate")
     world.clock.advance(seconds=MORE_THAN_THE_GRACE)
-    await app.model_migrations.look()
+    await app.scheduler.drain("embeddings.migrate")
     return await world.admin.at(app).call("knowledge.show_model_migration")
 
 

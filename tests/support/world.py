@@ -242,8 +242,8 @@ class World:
 
     async def followed(self) -> None:
         """Let searches find everything that was said so far."""
-        self.app.following.rest = 0
-        await self.app.following.catch_up()
+        self.app.lease_runner.rest = 0
+        await self.app.scheduler.drain("search.index_sessions")
 
     async def last_event(self, tenant: str | None = None) -> int:
         return await self.app.database.read(Scope(tenant or self.tenant), lambda tx: SqlEventStore(tx).last_seq())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from dataclasses import replace
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from weft.app.allowed_operations import RegisteredOffers
 from weft.app.audit_writer import Auditor
 from weft.app.authentication import Authenticator
+from weft.app.background_jobs import background_jobs
 from weft.app.caches import Cache, CacheFigures
 from weft.app.dispatch import CallContext, Dispatcher, authorise
 from weft.app.event_feed import LiveFeed
@@ -40,17 +40,17 @@ from weft.capabilities.messages.search.searcher import Searcher
 from weft.capabilities.messages.transcript import Transcripts
 from weft.capabilities.search.retriever import Retriever
 from weft.capabilities.search.stores import SearchStores
-from weft.jobs.backfill_vectors import BackfillVectors
+from weft.jobs.backfill_vectors import VectorBackfill
 from weft.jobs.deferred_deletion import DeferredDeletion
-from weft.jobs.expiry import CLEAN_EVERY_SECONDS, ExpiryWatch
+from weft.jobs.expiry import EXPIRE, EXPIRE_EVERY_SECONDS, Expiry
 from weft.jobs.history_pruning import HistoryPruner
-from weft.jobs.ingestion import Ingestion
+from weft.jobs.ingestion import INGEST, Ingestion
 from weft.jobs.model_migration import ModelMigrations
-from weft.jobs.periodic import every
-from weft.jobs.reindex import Reindexing
-from weft.jobs.runner import JobRunner
-from weft.jobs.session_indexing import SessionIndexing
-from weft.jobs.source_sync import SourceSyncJob
+from weft.jobs.reindex import DomainReindexing
+from weft.jobs.runner import LeaseRunner
+from weft.jobs.scheduler import Scheduler
+from weft.jobs.session_indexing import INDEX, SessionIndexing
+from weft.jobs.source_sync import SYNC, SourceSyncJob
 from weft.jobs.webhook_delivery import WebhookDelivery
 from weft.kernel.clock import SystemClock
 from weft.kernel.errors import WeftError
@@ -79,9 +79,9 @@ if TYPE_CHECKING:
     from weft.kernel.operation import Operation, Response
     from weft.settings import Settings
 
-_TALLY_EVERY_SECONDS = 5.0
+# For jobs to reach their next step; all of them resume after a crash.
+_STOP_SECONDS = 1.0
 _SIGN_OF_LIFE_SECONDS = 15.0
-_SWEEP_EVERY_SECONDS = 3_600.0
 _MEBIBYTE = 2**20
 
 # Whoever runs Weft in a process of their own decides what becomes of its log.
@@ -103,10 +103,10 @@ class App:
         self.ready = False
         self._rates = RateLimits(settings.rates(), settings.valkey_url)
         self._tally = BufferedTally()
-        self._feed = LiveFeed(self.database)
+        self.feed = LiveFeed(self.database)
         self._auditor = Auditor(self.database, self.clock)
         self.guards = Guards(self._auditor)
-        self._objects = Objects(self.database, connect_objects(settings), self.clock)
+        self.objects = Objects(self.database, connect_objects(settings), self.clock)
         self._codec = JwtCodec()
         self._container = Container(self.database, self.clock)
         self._search_stores = CallerTransactions(self.database, self._container, SearchStores)
@@ -125,14 +125,15 @@ class App:
         self.uploads = Uploads(
             self._dispatcher, self.guards, CallerTransactions(self.database, self._container, DocumentWrites)
         )
-        self.pruner = HistoryPruner(JobRunner(self.database, self.clock), self._container)
+        self.scheduler = Scheduler()
+        self.lease_runner = LeaseRunner(self.database, self.clock, self.scheduler.stopping)
+        self.pruner = HistoryPruner(self.lease_runner, self._container)
+        self.expiry = Expiry(self.database, self.clock, self._container)
         self.webhooks = WebhookDelivery(
             self.database, self.clock, self._container, settings.webhook_private_hosts.split(), self.metrics
         )
         self._open_knowledge(settings)
-        self._feed.listeners += [self.webhooks.note, self.following.note, self.ingestion.note]
-        self._expiry = ExpiryWatch(self.database, self.clock, self._feed, self._container)
-        self._background: list[asyncio.Task[None]] = []
+        self._add_jobs()
         self._container.provide(self._singletons())
 
     def _open_knowledge(self, settings: Settings) -> None:
@@ -145,33 +146,34 @@ class App:
             self._cache("query_vectors", 1, megabytes=8, seconds=3600),
             settings.embedding_cache_entries,
         )
-        self.clearing = DeferredDeletion(self.database, self.clock)
-        self.following = SessionIndexing(
-            self.database, self.clock, self._container, self.embeddings, self.metrics, settings.reindex_rate
-        )
+        runner, container = self.lease_runner, self._container
+        self.deferred_deletion = DeferredDeletion(runner)
+        self.session_indexing = SessionIndexing(runner, container, self.embeddings, self.metrics, settings.reindex_rate)
         self._documents = IsolatedDocumentReader()
         self._markup = IsolatedMarkupReader()
-        self.ingestion = Ingestion(
-            self.database,
-            self._container,
-            self.embeddings,
-            self._documents,
-            self.metrics,
-            Reindexing(self.database, self.clock, self._container, settings.reindex_rate),
+        self.ingestion = Ingestion(self.database, container, self.embeddings, self._documents, self.metrics)
+        self.reindexing = DomainReindexing(
+            runner, container, settings.reindex_rate, on_queued=lambda: self.scheduler.wake(INGEST)
         )
-        self.sources = SourceSyncJob(
-            self.database,
-            self.clock,
-            self._container,
+        self.source_sync = SourceSyncJob(
+            runner,
+            container,
             self.guards,
             NamedFolders(settings.readable_folders),
             settings.fetch_private_hosts.split(),
         )
         self.collections = SearchIndexes(self.database, settings.index_folder, self.clock, self.metrics)
-        self.model_migrations = ModelMigrations(
-            self.database, self.clock, self._container, self.embeddings, self.collections
-        )
-        self.missing_vectors = BackfillVectors(self.database, self.clock, self.embeddings)
+        self.model_migrations = ModelMigrations(runner, container, self.embeddings, self.collections)
+        self.vector_backfill = VectorBackfill(runner, self.embeddings)
+
+    def _add_jobs(self) -> None:
+        """Register the jobs and what wakes them before their interval has passed."""
+        self.scheduler.add(*background_jobs(self))
+        if not self.settings.indexes_sessions:
+            self.scheduler.paused.add(INDEX)
+        self.feed.listeners.append(self.scheduler.notify)
+        self.feed.on_first_subscriber = lambda: self.scheduler.wake(EXPIRE)
+        self.source_sync.wake = lambda: self.scheduler.wake(SYNC)
 
     async def open(self, *, background: bool = True) -> None:
         """Open the database, bring its schema up to date and start the background jobs.
@@ -181,43 +183,23 @@ class App:
         await self.database.open()
         await migrate(self.database, self.clock)
         if background:
-            self._start_jobs()
+            self.feed.start()
+            self.scheduler.start()
         self.ready = True
 
-    def _start_jobs(self) -> None:
-        self._feed.start()
-        self._background = [
-            asyncio.create_task(self._expiry.run(), name="weft-expiry"),
-            asyncio.create_task(every(_TALLY_EVERY_SECONDS, "tally", self.settle), name="weft-tally"),
-            asyncio.create_task(every(CLEAN_EVERY_SECONDS, "objects", self._objects.sweep), name="weft-objects"),
-            asyncio.create_task(every(_SWEEP_EVERY_SECONDS, "indexes", self.collections.sweep), name="weft-indexes"),
-            asyncio.create_task(every(_SWEEP_EVERY_SECONDS, "vectors", self.embeddings.sweep), name="weft-vectors"),
-            asyncio.create_task(self.measuring.run(), name="weft-measuring"),
-            asyncio.create_task(self.pruner.run(), name="weft-pruning"),
-            asyncio.create_task(self.webhooks.run(), name="weft-webhooks"),
-            asyncio.create_task(self.sources.run(), name="weft-sources"),
-            asyncio.create_task(self.ingestion.run(), name="weft-ingestion"),
-            asyncio.create_task(self.model_migrations.run(), name="weft-model-migrations"),
-            asyncio.create_task(self.missing_vectors.run(), name="weft-missing-vectors"),
-            asyncio.create_task(self.clearing.run(), name="weft-clearing"),
-        ]
-        if self.settings.indexes_sessions:
-            self._background.append(asyncio.create_task(self.following.run(), name="weft-following"))
-
     async def close(self) -> None:
-        """Finish what is under way and leave the database clean."""
+        """Stop the jobs, write buffered counts and close the database."""
         self.ready = False
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
-        await self._feed.close()
+        await self.feed.close()
+        await self.scheduler.stop(_STOP_SECONDS)
+        await self.ingestion.close()
         await self.webhooks.close()
         await self.collections.close()
         await self.embeddings.close()
         self._documents.close()
         self._markup.close()
         with contextlib.suppress(WeftError):
-            await self._tally.flush(self.database)
+            await self.flush_read_counts()
         await self._rates.close()
         await self.database.close()
 
@@ -259,22 +241,21 @@ class App:
 
     async def event_source(self, arrival: CallContext) -> str:
         """Return what the caller's log is called outside: the source of its CloudEvents."""
-        return await self._feed.source((await self.identify(arrival)).tenant)
+        return await self.feed.source((await self.identify(arrival)).tenant)
 
     async def hooked(
         self, hook: tuple[str, str, str], headers: Mapping[str, str], body: bytes, arrival: CallContext
     ) -> HookAnswer:
         """Take a call to the hook of a knowledge source: to whoever tries without knowing it, only so often."""
         try:
-            source = await self.sources.hook(*hook)
+            source = await self.source_sync.hook(*hook)
             await self._rates.check(RateClass.KNOWLEDGE, hook[0], source.source_id)
-            return await self.sources.call(hook[0], source, headers, body)
+            return await self.source_sync.call(hook[0], source, headers, body)
         except HookRefused:
             await self._rates.check(RateClass.AUTHENTICATION, arrival.peer)
             raise
 
-    async def settle(self) -> None:
-        """Write down what is only counted in memory so far."""
+    async def flush_read_counts(self) -> None:
         await self._tally.flush(self.database)
 
     def _singletons(self) -> Singletons:
@@ -287,16 +268,16 @@ class App:
             ),
             counters=InstalledTokenizers(),
             tally=self._tally,
-            feed=self._feed,
+            feed=self.feed,
             measurements=self.measuring,
-            memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=CLEAN_EVERY_SECONDS),
+            memory_limits=MemoryLimits(settings.memory_limit_mb, cleanup_interval_seconds=EXPIRE_EVERY_SECONDS),
             knowledge_limits=KnowledgeLimits(default_plan(settings)),
             context_limits=ContextLimits(settings.context_limit_mb),
-            staging=self._objects,
+            staging=self.objects,
             exporter=self.transfers,
             importer=self.transfers,
             courier=self.webhooks,
-            source_desk=self.sources,
+            source_desk=self.source_sync,
             embeddings=self.embeddings,
             retriever=Retriever(
                 self._search_stores,
@@ -334,7 +315,7 @@ class App:
         try:
             authorise(operation, actor)
             call = await self.guards.before(GuardedCall(operation, request, actor, "follow"))
-            page = await self._feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on)
+            page = await self.feed.next(actor, interest, after, _SIGN_OF_LIFE_SECONDS, going_on=going_on)
             return await self._guarded_page(call, page) if self.guards else page
         except WeftError as error:
             await self._dispatcher.audit_denial(operation, actor, error)

@@ -1,4 +1,4 @@
-"""Work that is done beside: begun by whoever sees that it is due, finished without keeping anybody waiting."""
+"""Fire-and-forget tasks; failures are logged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from weft.jobs.periodic import attempt
+from weft.jobs.runner import attempt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SECONDS_TO_STOP = 5.0
+_STOP_SECONDS = 5.0
 
 
 class BackgroundTasks:
-    """Work that nobody waits for. What fails is logged, and ends nothing else."""
+    """Tasks that no caller awaits."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[bool]] = set()
-        # Writing takes a core for a while, so one file is written after the other.
+        # Writing a segment takes a core for a while, so one is written at a time.
         self._writing = asyncio.Semaphore(1)
         self.is_open = True
 
@@ -36,21 +36,21 @@ class BackgroundTasks:
         task.add_done_callback(self._running.discard)
 
     async def write(self, work: Callable[[], T]) -> T:
-        """Do something that takes long, in a thread that nobody waits for at the end: half a file is no file."""
+        """Run slow work in a daemon thread: at exit it is abandoned, and an unfinished file is ignored later."""
         async with self._writing:
-            return await _in_a_thread_of_its_own(work)
+            return await _in_daemon_thread(work)
 
     async def close(self) -> None:
-        """Let what is nearly done be done."""
+        """Wait a few seconds for running tasks, then cancel them."""
         self.is_open = False
         if self._running:
-            await asyncio.wait(self._running, timeout=_SECONDS_TO_STOP)
+            await asyncio.wait(self._running, timeout=_STOP_SECONDS)
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
-async def _in_a_thread_of_its_own(work: Callable[[], T]) -> T:
+async def _in_daemon_thread(work: Callable[[], T]) -> T:
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
 
@@ -65,9 +65,9 @@ async def _in_a_thread_of_its_own(work: Callable[[], T]) -> T:
     def run() -> None:
         try:
             outcome: tuple[T | None, BaseException | None] = work(), None
-        except BaseException as error:  # noqa: BLE001 - handed to whoever waits
+        except BaseException as error:  # noqa: BLE001 - set on the future
             outcome = None, error
-        # Whoever asked may be gone.
+        # The loop may be closed.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, *outcome)
 

@@ -38,6 +38,7 @@ class LiveFeed:
         self._sources: dict[str, str] = {}
         self._waiting = 0
         self.listeners: list[Callable[[set[str]], None]] = []
+        self.on_first_subscriber: Callable[[], None] = lambda: None
         self._listening: asyncio.Task[None] | None = None
 
     @property
@@ -112,6 +113,8 @@ class LiveFeed:
         """Wait for the next wake; False when the time is up."""
         self.start()
         self._waiting += 1
+        if self._waiting == 1:
+            self.on_first_subscriber()
         try:
             async with asyncio.timeout_at(deadline):
                 await changed.wait()

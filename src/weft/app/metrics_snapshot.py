@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
 import time
@@ -25,7 +24,6 @@ from weft.capabilities.metrics.model import (
     PerformanceTrends,
     SystemPerformance,
 )
-from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
 from weft.storage.sql.database import Scope
 
 if TYPE_CHECKING:
@@ -51,11 +49,9 @@ class MetricsSnapshot:
         self._lookups = Series(Sample(clock.now().timestamp(), caches.totals()))
         self._cpu = _CpuMeter()
 
-    async def run(self, every_seconds: float = COLLECTION_INTERVAL) -> None:
-        """Take samples for as long as the process lives."""
-        while True:
-            await asyncio.sleep(every_seconds)
-            self.sample()
+    async def collect(self) -> None:
+        """Take a sample, as a background job."""
+        self.sample()
 
     def sample(self) -> None:
         self._metrics.sample()

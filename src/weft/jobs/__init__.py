@@ -1,1 +1,1 @@
-"""Jobs."""
+"""Background jobs: one scheduler, one lease runner, and what each job does."""

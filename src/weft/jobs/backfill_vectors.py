@@ -1,4 +1,4 @@
-"""Vectors of everything that is searched: those that are made together with chunks, and those that chunks lack."""
+"""Vectors of indexed chunks: those computed with the chunks, and a daily backfill of missing ones."""
 
 from __future__ import annotations
 
@@ -9,113 +9,97 @@ from typing import TYPE_CHECKING
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.indexing.embeddings.model_selection import known_models_to_fill
 from weft.capabilities.indexing.model_migration.migration import models_in_use
-from weft.jobs.lease import Lease
-from weft.jobs.periodic import attempt, every
-from weft.kernel.clock import DAY_MICROS, to_micros
+from weft.kernel.clock import DAY_MICROS
 from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import SYSTEM
 from weft.storage.sql.embeddings import SqlTenantModelStore
-from weft.storage.sql.jobs import SqlJobStore, tenants_with_due
+from weft.storage.sql.jobs import SqlJobStore
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from weft.capabilities.indexing.embeddings.model import Embeddings
-    from weft.kernel.clock import Clock
-    from weft.storage.sql.database import Database, Transaction
+    from weft.jobs.runner import Lease, LeaseRunner
+    from weft.storage.sql.database import Transaction
 
-_WORK = "models.fill"
-_LOOK_EVERY_SECONDS = 60.0
-_EMBEDDED_AT_ONCE = 64
-# Whoever is away is not waited for again and again.
-_ASK_AGAIN_SECONDS = 300.0
+BACKFILL = "embeddings.backfill"
+_BATCH = 64
+# An embedder that is unavailable is not tried again for this long.
+_RETRY_SECONDS = 300.0
 
 
 class ModelVectors:
-    """Makes the vectors of chunks, by every model they need one of.
+    """Computes the vectors of chunks for every model a tenant needs.
 
-    Without those of the model that serves, which comes first, nothing can be written. Those of a model that is being
-    migrated to are left to the migration while that model is away.
+    The first model serves searches: without its vectors nothing can be written. The vectors of a model that is being
+    migrated to are left to the migration while that model is unavailable.
     """
 
     def __init__(self) -> None:
-        self._away: dict[str, float] = {}
+        self._retry_at: dict[str, float] = {}
 
-    async def of(
+    async def compute(
         self, models: Sequence[str], embed: Callable[[str], Awaitable[list[bytes]]]
     ) -> dict[str, Sequence[bytes]]:
         serving, *others = models
         vectors: dict[str, Sequence[bytes]] = {serving: await embed(serving)}
         now = asyncio.get_running_loop().time
         for model in others:
-            if now() < self._away.get(model, 0.0):
+            if now() < self._retry_at.get(model, 0.0):
                 continue
             try:
                 vectors[model] = await embed(model)
             except EmbedderUnavailable:
-                self._away[model] = now() + _ASK_AGAIN_SECONDS
+                self._retry_at[model] = now() + _RETRY_SECONDS
         return vectors
 
 
-class BackfillVectors:
-    """Looks once a day whether a chunk has no vector of the model that serves, and makes those that are missing.
+class VectorBackfill:
+    """Computes the vectors that chunks lack of the serving model, once a day.
 
-    No process that knows the model leaves any out; one with an older version of Weft, or none of its own, might have.
+    A process that knows the model leaves none out; one of an older version, or without an embedder, may have.
     """
 
-    def __init__(self, database: Database, clock: Clock, embeddings: Embeddings) -> None:
-        self._database = database
-        self._clock = clock
+    def __init__(self, runner: LeaseRunner, embeddings: Embeddings) -> None:
+        self._runner = runner
         self._embeddings = embeddings
-        # How long to rest after embedding, as a multiple of the time it took: others embed too.
-        self.rest = 1.0
 
-    async def run(self) -> None:
-        await every(_LOOK_EVERY_SECONDS, "missing vectors", self.look)
-
-    async def look(self) -> None:
-        """Look at every tenant whose turn it is, unless another process does."""
-        now = self._now()
-        for tenant in await self._database.read(SYSTEM, lambda tx: tenants_with_due(tx, _WORK, now)):
-            lease = Lease(self._database, self._clock, tenant, _WORK)
-            await attempt("missing vectors", lease.do(self._fill_all), tenant=tenant)
+    async def run(self, tenant: str) -> None:
+        await self._runner.run(tenant, BACKFILL, self._fill_all, only_if_due=True)
 
     async def _fill_all(self, lease: Lease) -> None:
-        said = await lease.read(lambda tx: SqlTenantModelStore(tx).listed())
-        model, *_ = known_models_to_fill(said, self._embeddings.models())
+        listed = await lease.read(lambda tx: SqlTenantModelStore(tx).listed())
+        model, *_ = known_models_to_fill(listed, self._embeddings.models())
         for collection in await lease.read(lambda tx: SqlCollectionStore(tx).names()):
             await self._fill(lease, collection, model)
-        await lease.write(lambda tx: SqlJobStore(tx).finish(_WORK, self._now() + DAY_MICROS))
+        await lease.write(lambda tx: SqlJobStore(tx).finish(BACKFILL, self._runner.now + DAY_MICROS))
 
     async def _fill(self, lease: Lease, collection: str, model: str) -> None:
         loop, after = asyncio.get_running_loop(), 0
         while True:
-            look = partial(_lacking, collection=collection, model=model, after=after)
-            async with lease.held():
+            look = partial(_without_vector, collection=collection, model=model, after=after)
+            async with lease.kept():
                 chunks = await lease.read(look, heavy=True)
                 if not chunks:
                     return
                 started, after = loop.time(), max(chunks)
                 try:
-                    made = await self._embeddings.of_passages(lease.tenant, list(chunks.values()), model)
+                    vectors = await self._embeddings.of_passages(lease.tenant, list(chunks.values()), model)
                 except TextRefused:
-                    # Nothing that could be made later either.
+                    # It would be refused later as well.
                     continue
-            keep = partial(self._keep, collection=collection, model=model, vectors=dict(zip(chunks, made, strict=True)))
-            await lease.write(keep)
-            await asyncio.sleep((loop.time() - started) * self.rest)
+            numbered = dict(zip(chunks, vectors, strict=True))
+            await lease.write(partial(self._add, collection=collection, model=model, vectors=numbered))
+            await lease.rest(started)
 
-    async def _keep(self, transaction: Transaction, collection: str, model: str, vectors: Mapping[int, bytes]) -> None:
-        """Keep what was made, unless another model serves by now."""
-        serving, *_ = await models_in_use(SqlTenantModelStore(transaction), self._embeddings.models(), self._now())
+    async def _add(self, transaction: Transaction, collection: str, model: str, vectors: Mapping[int, bytes]) -> None:
+        """Add vectors, unless another model serves by now."""
+        models = SqlTenantModelStore(transaction)
+        serving, *_ = await models_in_use(models, self._embeddings.models(), self._runner.now)
         if serving == model:
             await SqlCollectionStore(transaction).add_vectors(collection, model, vectors)
 
-    def _now(self) -> int:
-        return to_micros(self._clock.now())
 
-
-async def _lacking(transaction: Transaction, collection: str, model: str, after: int) -> dict[int, str]:
-    """Return the texts of the next chunks that have no vector, by their numbers."""
-    chunks = await SqlCollectionStore(transaction).without_vector(collection, model, after, _EMBEDDED_AT_ONCE)
+async def _without_vector(transaction: Transaction, collection: str, model: str, after: int) -> dict[int, str]:
+    """Return the texts of the next chunks without a vector, by chunk number."""
+    chunks = await SqlCollectionStore(transaction).without_vector(collection, model, after, _BATCH)
     return {chunk.number: chunk.embedded for chunk in chunks}

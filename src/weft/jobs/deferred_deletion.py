@@ -1,4 +1,4 @@
-"""Clearing away what was deleted: very many rows go a few at a time, so that nobody who writes waits for it."""
+"""Deferred deletion: removes the rows of deleted collections in small batches, so that writers never wait for long."""
 
 from __future__ import annotations
 
@@ -6,57 +6,43 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from weft.capabilities.indexing.collections.model import collection_domain
-from weft.jobs.lease import Lease
-from weft.jobs.periodic import attempt, every
 from weft.storage.sql.collections import SqlCollectionStore
-from weft.storage.sql.database import SYSTEM
-from weft.storage.sql.deferred_deletions import SqlClearings, tenants_clearing
+from weft.storage.sql.deferred_deletions import SqlClearings
 from weft.storage.sql.knowledge import SqlDomainStore
 
 if TYPE_CHECKING:
-    from weft.kernel.clock import Clock
-    from weft.storage.sql.database import Database, Transaction
+    from weft.jobs.runner import Lease, LeaseRunner
+    from weft.storage.sql.database import Transaction
     from weft.storage.sql.deferred_deletions import Deleted
 
-_WORK = "collections.clear"
-_LOOK_EVERY_SECONDS = 5.0
+DELETE = "collections.delete"
 
 
 class DeferredDeletion:
-    """Clears away what was deleted, of every tenant, in this process while no other does the same."""
+    """Deletes what a tenant has deleted, batch by batch."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-        # How long to rest after work, as a multiple of the time it took: others write too.
-        self.rest = 1.0
+    def __init__(self, runner: LeaseRunner) -> None:
+        self._runner = runner
 
-    async def run(self) -> None:
-        """Clear away what is deleted, for as long as the process lives."""
-        await every(_LOOK_EVERY_SECONDS, "clearing", self.look)
+    async def run(self, tenant: str) -> None:
+        await self._runner.run(tenant, DELETE, self._delete_all)
 
-    async def look(self) -> None:
-        """Clear away everything that was deleted so far."""
-        for tenant in await self._database.read(SYSTEM, tenants_clearing):
-            lease = Lease(self._database, self._clock, tenant, _WORK)
-            await attempt("clearing", lease.do(self._clear), tenant=tenant)
-
-    async def _clear(self, lease: Lease) -> None:
+    async def _delete_all(self, lease: Lease) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        while await lease.write(_clear_some):
-            await asyncio.sleep((loop.time() - started) * self.rest)
+        while await lease.write(_delete_batch):
+            await lease.rest(started)
             started = loop.time()
 
 
-async def _clear_some(transaction: Transaction) -> bool:
-    """Clear a few rows away; tell whether there was something to do."""
-    clearings = SqlClearings(transaction)
-    deleted = await clearings.next()
+async def _delete_batch(transaction: Transaction) -> bool:
+    """Delete some rows; False if there were none."""
+    pending = SqlClearings(transaction)
+    deleted = await pending.next()
     if deleted is None:
         return False
     if not await _has_more(transaction, deleted):
-        await clearings.drop(deleted)
+        await pending.drop(deleted)
     return True
 
 

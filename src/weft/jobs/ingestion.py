@@ -1,13 +1,12 @@
-"""Indexing documents: read, cut and embedded outside of transactions, several at a time, each in one hand."""
+"""Ingestion: reads, chunks and embeds documents outside of transactions, several at a time, each under a lease."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from weft.capabilities.knowledge.document_chunks import chunks_of, lay_out
@@ -16,8 +15,8 @@ from weft.capabilities.knowledge.ingestion import EmbeddedBatch, Ingest
 from weft.capabilities.knowledge.store import QueuedDocument
 from weft.capabilities.search.query_terms import terms_of
 from weft.jobs.backfill_vectors import ModelVectors
-from weft.jobs.lease import renewing
-from weft.jobs.periodic import attempt
+from weft.jobs.runner import attempt, renewing
+from weft.jobs.scheduler import Work
 from weft.kernel.errors import Unavailable, WeftError
 from weft.kernel.ids import new_id
 from weft.kernel.thread_pools import DOCUMENTS
@@ -31,41 +30,26 @@ if TYPE_CHECKING:
     from weft.capabilities.knowledge.document_chunks import Layout
     from weft.capabilities.knowledge.ingestion import Taken
     from weft.capabilities.knowledge.model import Document
-    from weft.jobs.reindex import Reindexing
+    from weft.jobs.scheduler import JobQueue
     from weft.kernel.metrics import JobMetrics
     from weft.storage.sql.database import Database
     from weft.storage.sql.unit_of_work import Injector
 
-_log = logging.getLogger("weft.upkeep")
-# A process that does one thing and ends leaves this work to those that stay.
-_FIRST_LOOK_SECONDS = 1.0
-# What a missed wake would have told of, and what another process left behind.
-_LOOK_EVERY_SECONDS = 30.0
-# While documents are indexed anew, which goes on when time has passed.
-_LOOK_SOON_SECONDS = 0.5
-# What is put together is looked at together; and most of what happens is not about documents.
-_GATHER_SECONDS = 0.25
+INGEST = "knowledge.ingest"
+# Documents at work in this process, and of one tenant: enough to keep the embedder busy, few enough texts in memory,
+# and always room for another tenant.
+AT_ONCE = 6
+PER_TENANT = 4
 _COUNT_EVERY_SECONDS = 5.0
-_SETTLE_SECONDS = 5.0
-# What a document waits for after something was away that it needs.
-_REST_MICROS = 15_000_000
-# Enough that the embedder always has work; few enough that the texts in memory are few.
-_AT_ONCE = 6
-# There is always room for another tenant.
-_OF_ONE_TENANT = 4
+_RELEASE_SECONDS = 5.0
+# Before a document is retried for which something was unavailable.
+_RETRY_MICROS = 15_000_000
 _CHUNKS_AT_ONCE = 64
-
-
-class _Key(NamedTuple):
-    """A document of a tenant."""
-
-    tenant: str
-    domain: str
-    document_id: str
+_log = logging.getLogger("weft.jobs")
 
 
 class Ingestion:
-    """Indexes the documents of every tenant, in this process, while no other indexes the same."""
+    """Indexes documents of all tenants."""
 
     def __init__(
         self,
@@ -74,150 +58,74 @@ class Ingestion:
         embeddings: Embeddings,
         reader: DocumentReader,
         metrics: JobMetrics,
-        reindexing: Reindexing,
     ) -> None:
         self._database = database
         self._embeddings = embeddings
         self._reader = reader
         self._metrics = metrics
-        self._reindexing = reindexing
-        self._is_reindexing = False
         self._holder = new_id("worker")
         self._ingests = SystemTransactions(database, injector, Ingest)
         self._vectors = ModelVectors()
-        self._served: dict[_Key, asyncio.Task[None]] = {}
-        # Tenants by when one of their documents was last taken up.
-        self._turns: dict[str, float] = {}
-        # Until when to leave alone those that something is wrong with.
-        self._shunned: dict[_Key, float] = {}
-        # The last that was taken up, if it is to have the process for itself.
-        self._alone: _Key | None = None
-        # Of each tenant one document is read at a time, so that those of others are never all behind it.
-        self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._wake = asyncio.Event()
-        self._rumour: asyncio.TimerHandle | None = None
+        # One document of a tenant is parsed at a time, so that those of other tenants never all wait for it.
+        self._parsing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._count_at = 0.0
-        self._has_held = False
+        self._has_claimed = False
 
-    def note(self, tenants: set[str]) -> None:
-        """Hear that there may be news of these tenants."""
-        del tenants
-        if self._rumour is None:
-            self._rumour = asyncio.get_running_loop().call_later(_GATHER_SECONDS, self._believe)
+    async def due(self, queue: JobQueue) -> list[Work]:
+        """Return queued documents of the tenants whose turn it is."""
+        await self._count_pending()
+        tenants = await self._database.read(SYSTEM, tenants_with_pending)
+        return [work for tenant in queue.tenants_with_room(tenants) for work in await self._queued(tenant)]
 
-    async def run(self) -> None:
-        """Index what is put, for as long as the process lives."""
-        await asyncio.sleep(_FIRST_LOOK_SECONDS)
-        try:
-            while True:
-                self._wake.clear()
-                await attempt("ingestion", self._look())
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_LOOK_SOON_SECONDS if self._is_reindexing else _LOOK_EVERY_SECONDS):
-                        await self._wake.wait()
-        finally:
-            await self._let_go_of_all()
+    async def run(self, work: Work) -> bool:
+        """Index one document, unless another process does; return whether it was claimed."""
+        domain, document_id = work.item
+        return await self._index(work.tenant, QueuedDocument(domain, document_id))
 
-    async def catch_up(self) -> None:
-        """Index until nothing is left that can be indexed now, for whoever cannot wait for it."""
-        was_busy = True
-        # What was under way during a look may have made room for more.
-        while await self._look() or was_busy:
-            was_busy = bool(self._served)
-            if was_busy:
-                await asyncio.wait(self._served.values(), return_when=asyncio.FIRST_COMPLETED)
+    async def close(self) -> None:
+        """Release every document this process has claimed, so that another can continue at once."""
+        if self._has_claimed:
+            with contextlib.suppress(WeftError, TimeoutError):
+                async with asyncio.timeout(_RELEASE_SECONDS):
+                    await self._database.write(SYSTEM, partial(release_all, holder=self._holder))
 
-    def _believe(self) -> None:
-        self._rumour = None
-        self._wake.set()
-
-    async def _look(self) -> int:
-        """Begin with as many documents as there is room for; return how many."""
-        self._is_reindexing = await self._reindexing.look()
-        await self._count()
-        now = asyncio.get_running_loop().time()
-        self._shunned = {key: until for key, until in self._shunned.items() if until > now}
-        queues, begun = await self._queues(self._room()), 0
-        while queues and self._room():
-            tenant, queue = queues.popleft()
-            domain, document_id, starts = queue.popleft()
-            if starts and self._served:
-                # Whoever was at work with it when a process ended may end the next: it is tried with nobody beside it.
-                break
-            begun += self._begin(_Key(tenant, domain, document_id), alone=starts > 0)
-            if queue and self._in_hand(tenant) < _OF_ONE_TENANT:
-                queues.append((tenant, queue))
-        return begun
-
-    def _room(self) -> int:
-        return 0 if self._alone in self._served else _AT_ONCE - len(self._served)
-
-    def _in_hand(self, tenant: str) -> int:
-        return sum(key.tenant == tenant for key in self._served)
-
-    async def _queues(self, room: int) -> deque[tuple[str, deque[QueuedDocument]]]:
-        """Return what waits, of as many tenants as there is room for: whose turn was longest ago comes first."""
-        tenants = await self._database.read(SYSTEM, tenants_with_pending) if room > 0 else []
-        self._turns = {tenant: self._turns.get(tenant, 0.0) for tenant in tenants} or self._turns
-        queues: deque[tuple[str, deque[QueuedDocument]]] = deque()
-        for tenant in sorted(tenants, key=self._turns.__getitem__):
-            is_due = len(queues) < room and self._in_hand(tenant) < _OF_ONE_TENANT
-            if is_due and (waiting := await self._waiting(tenant)):
-                queues.append((tenant, waiting))
-        return queues
-
-    async def _waiting(self, tenant: str) -> deque[QueuedDocument]:
-        found: deque[QueuedDocument] = deque()
+    async def _queued(self, tenant: str) -> list[Work]:
+        found: list[Work] = []
 
         async def look() -> None:
-            found.extend(await self._ingests.read(tenant, lambda ingest: ingest.waiting(2 * _AT_ONCE)))
+            for queued in await self._ingests.read(tenant, lambda ingest: ingest.waiting(2 * AT_ONCE)):
+                # A document whose indexing ended a process before is tried alone: it may end this one as well.
+                item = (queued.domain, queued.document_id)
+                found.append(Work(tenant, item, exclusive=queued.starts > 0))
 
-        # What must be left to other processes keeps no other tenant waiting.
-        await attempt("documents waiting", look(), tenant=tenant)
-        return deque(each for each in found if _Key(tenant, each.domain, each.document_id) not in self._shunned)
+        # A tenant whose models this process does not know must not hold up the others.
+        await attempt("queued documents", look(), tenant=tenant)
+        return found
 
-    async def _count(self) -> None:
+    async def _count_pending(self) -> None:
         now = asyncio.get_running_loop().time()
         if now >= self._count_at:
             self._count_at = now + _COUNT_EVERY_SECONDS
             self._metrics.note_pending_documents(await self._database.read(SYSTEM, documents_pending, heavy=True))
 
-    def _begin(self, key: _Key, *, alone: bool) -> bool:
-        if key in self._served:
-            return False
-        self._has_held = True
-        self._alone = key if alone else None
-        self._turns[key.tenant] = asyncio.get_running_loop().time()
-        self._served[key] = asyncio.create_task(self._serve(key), name="weft-ingestion")
-        return True
-
-    async def _serve(self, key: _Key) -> None:
-        try:
-            if not await attempt("ingestion", self._index(key), tenant=key.tenant):
-                self._shunned[key] = asyncio.get_running_loop().time() + _LOOK_EVERY_SECONDS
-        finally:
-            del self._served[key]
-            self._wake.set()
-
-    async def _index(self, key: _Key) -> None:
-        """Index one document, unless it is in other hands."""
-        tenant, waiting = key.tenant, QueuedDocument(key.domain, key.document_id)
-        taken = await self._ingests.write(tenant, lambda ingest: ingest.take(waiting, self._holder))
+    async def _index(self, tenant: str, queued: QueuedDocument) -> bool:
+        self._has_claimed = True
+        taken = await self._ingests.write(tenant, lambda ingest: ingest.take(queued, self._holder))
         if taken is None:
-            return
+            return False
         renew = partial(Ingest.renew, document=taken.document, holder=self._holder)
-        async with renewing("documents in hand", tenant, lambda: self._ingests.write(tenant, renew)):
+        async with renewing("document lease", tenant, lambda: self._ingests.write(tenant, renew)):
             try:
                 await self._add_all(tenant, taken)
             except Unavailable:
-                # Something is away that will be back.
-                await self._let_go(tenant, taken.document, _REST_MICROS)
+                await self._release(tenant, taken.document, _RETRY_MICROS)
             except WeftError as error:
                 await self._fail(tenant, taken.document, f"{error.message} {error.hint}")
-            except Exception:  # noqa: BLE001 - logged; whatever it is, trying again would not help
+            except Exception:  # noqa: BLE001 - logged; a retry would not help
                 fields = {"tenant": tenant, "domain": taken.document.domain}
                 _log.exception("a document could not be indexed", extra={"fields": fields})
                 await self._fail(tenant, taken.document, "Something went wrong inside Weft; its log says more.")
+        return True
 
     async def _add_all(self, tenant: str, taken: Taken) -> None:
         layout = await self._laid_out(tenant, taken)
@@ -229,8 +137,8 @@ class Ingestion:
             write = partial(Ingest.write, taken=taken, holder=self._holder, layout=layout, batch=batch)
             outcome = await self._ingests.write(tenant, write)
             if outcome != "written":
-                # If the tenant needs vectors of other models now, it is taken up with these.
-                await self._let_go(tenant, taken.document)
+                # If the tenant needs vectors of other models now, it is claimed again with these.
+                await self._release(tenant, taken.document)
                 return
             self._metrics.count_chunks(len(batch.chunks))
             start = span.stop
@@ -244,29 +152,18 @@ class Ingestion:
             reading = self._reader.read(content, document.media_type or None, document.document_id)
             return lay_out(document, taken.domain, reading, content)
 
-        async with self._reading.setdefault(tenant, asyncio.Lock()):
+        async with self._parsing.setdefault(tenant, asyncio.Lock()):
             return await DOCUMENTS.run(work)
 
     async def _embedded(self, tenant: str, taken: Taken, layout: Layout, span: range) -> EmbeddedBatch:
         chunks = await DOCUMENTS.run(chunks_of, taken.document, taken.domain, layout, span, terms_of)
         texts = [chunk.embedded for chunk in chunks]
         embed = partial(self._embeddings.of_passages, tenant, texts, afresh=taken.afresh)
-        return EmbeddedBatch(span, chunks, await self._vectors.of(taken.models, embed))
+        return EmbeddedBatch(span, chunks, await self._vectors.compute(taken.models, embed))
 
     async def _fail(self, tenant: str, document: Document, reason: str) -> None:
         await self._ingests.write(tenant, lambda ingest: ingest.fail(document, self._holder, reason))
         self._metrics.count_document("failed")
 
-    async def _let_go(self, tenant: str, document: Document, rest_micros: int = 0) -> None:
+    async def _release(self, tenant: str, document: Document, rest_micros: int = 0) -> None:
         await self._ingests.write(tenant, lambda ingest: ingest.release(document, self._holder, rest_micros))
-
-    async def _let_go_of_all(self) -> None:
-        """End everything that is under way, so that whoever is left, or comes next, can go on at once."""
-        tasks = list(self._served.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._has_held:
-            with contextlib.suppress(WeftError, TimeoutError):
-                async with asyncio.timeout(_SETTLE_SECONDS):
-                    await self._database.write(SYSTEM, partial(release_all, holder=self._holder))

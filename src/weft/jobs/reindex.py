@@ -1,12 +1,11 @@
-"""Having documents indexed anew, a few at a time: no faster than is allowed, and resting as long as it takes."""
+"""Reindexing of knowledge domains: queues their documents for ingestion a few at a time, at a limited pace."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from weft.capabilities.knowledge.ingestion import Ingest
-from weft.jobs.periodic import attempt
-from weft.kernel.clock import to_micros
+from weft.jobs.scheduler import Work
 from weft.kernel.ids import new_id
 from weft.kernel.jobs import Progress
 from weft.storage.sql.database import SYSTEM, Scope
@@ -15,62 +14,69 @@ from weft.storage.sql.knowledge import tenants_reindexing
 from weft.storage.sql.unit_of_work import SystemTransactions, logged_write
 
 if TYPE_CHECKING:
-    from weft.kernel.clock import Clock
-    from weft.storage.sql.database import Database, Transaction
+    from collections.abc import Callable
+
+    from weft.jobs.runner import LeaseRunner
+    from weft.jobs.scheduler import JobQueue
+    from weft.storage.sql.database import Transaction
     from weft.storage.sql.unit_of_work import Injector
 
-_WORK = "knowledge.reindex"
+REINDEX = "knowledge.reindex"
+_POLL_SECONDS = 30.0
+_POLL_SOON_SECONDS = 0.5
 _SECOND = 1_000_000
-# Something may have been away for long: that is no reason to rest as long.
-_LONGEST_REST = 10 * _SECOND
+# Limits the pause after a batch that took long because something was unavailable.
+_MAX_PAUSE = 10 * _SECOND
 
 
-class Reindexing:
-    """Puts documents of domains that are reindexed among those that wait, for every tenant at its own pace.
+class DomainReindexing:
+    """Queues the documents of domains that are reindexed.
 
-    The pace is kept in the database, so it is the same however many processes there are.
+    The pace is kept in the database, so it does not depend on the number of processes.
     """
 
-    def __init__(self, database: Database, clock: Clock, injector: Injector, chunks_a_second: int) -> None:
-        self._database = database
-        self._clock = clock
-        self._rate = chunks_a_second
+    def __init__(
+        self, runner: LeaseRunner, injector: Injector, chunks_per_second: int, on_queued: Callable[[], None]
+    ) -> None:
+        self._runner = runner
+        self._rate = chunks_per_second
+        self._on_queued = on_queued
         self._holder = new_id("worker")
-        self._ingests = SystemTransactions(database, injector, Ingest)
+        self._ingests = SystemTransactions(runner.database, injector, Ingest)
+        self.poll_seconds = _POLL_SECONDS
 
-    async def look(self) -> bool:
-        """Go on with what can go on now; tell whether there is anything to be reindexed."""
-        tenants = await self._database.read(SYSTEM, tenants_reindexing)
-        for tenant in tenants:
-            await attempt("reindexing", self._go_on(tenant), tenant=tenant)
-        return bool(tenants)
+    async def due(self, _queue: JobQueue) -> list[Work]:
+        tenants = await self._runner.database.read(SYSTEM, tenants_reindexing)
+        self.poll_seconds = _POLL_SOON_SECONDS if tenants else _POLL_SECONDS
+        return [Work(tenant) for tenant in tenants]
 
-    async def _go_on(self, tenant: str) -> None:
-        while await logged_write(self._database, Scope(tenant), self._step):
+    async def run(self, tenant: str) -> None:
+        while await logged_write(self._runner.database, Scope(tenant), self._step):
             pass
+        self._on_queued()
 
     async def _step(self, transaction: Transaction) -> bool:
-        """Do what is next, unless another process does; tell whether something can be done right after it."""
-        jobs, now = SqlJobStore(transaction), to_micros(self._clock.now())
-        standing = await jobs.claim(_WORK, self._holder, now, now, due_by=now)
+        """Queue the next documents, or pause after them; return whether another step can follow at once."""
+        jobs, now = SqlJobStore(transaction), self._runner.now
+        progress = await jobs.claim(REINDEX, self._holder, now, now, due_by=now)
         ingest = self._ingests.within(transaction)
         domain = next(iter(await ingest.domains.reindexing()), None)
-        if standing is None or domain is None:
+        if progress is None or domain is None:
             return False
-        if standing.cursor:
-            return await self._rest(jobs, ingest, domain, standing)
+        if progress.cursor:
+            return await self._pause(jobs, ingest, domain, progress)
         chunks = await ingest.requeue(domain)
-        await jobs.save(_WORK, Progress(str(now), str(chunks)) if chunks else Progress())
+        await jobs.save(REINDEX, Progress(str(now), str(chunks)) if chunks else Progress())
         return not chunks
 
-    async def _rest(self, jobs: SqlJobStore, ingest: Ingest, domain: str, standing: Progress) -> bool:
-        """Let time pass once everything is indexed that was put among what waits."""
+    async def _pause(self, jobs: SqlJobStore, ingest: Ingest, domain: str, progress: Progress) -> bool:
+        """Set when the next documents are queued, once those before are indexed; return whether that is now."""
         if (await ingest.documents.requeued(domain)).documents:
             return False
-        began, now = int(standing.cursor), ingest.now
-        until = now + min(now - began, _LONGEST_REST)
+        began, now = int(progress.cursor), ingest.now
+        until = now + min(now - began, _MAX_PAUSE)
         if self._rate:
-            until = began + int(standing.done) * _SECOND // self._rate
-        await jobs.save(_WORK, Progress())
-        await jobs.release(_WORK, until)
+            until = began + int(progress.done) * _SECOND // self._rate
+        await jobs.save(REINDEX, Progress())
+        await jobs.release(REINDEX, until)
         return until <= now

@@ -1,141 +1,184 @@
-"""Work that goes on by itself, in steps. One process at a time does it, and none is done twice."""
+"""Leased work in steps: one process at a time does it, and another resumes from the saved cursor if that one dies."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, TypeVar
 
-from weft.jobs.periodic import attempt, every
-from weft.kernel.clock import DAY_MICROS, to_micros
+from weft.kernel.clock import to_micros
 from weft.kernel.errors import WeftError
 from weft.kernel.ids import new_id
-from weft.kernel.jobs import Progress
+from weft.kernel.jobs import LEASE_MICROS, Progress
 from weft.storage.sql.database import SYSTEM, Scope
 from weft.storage.sql.jobs import SqlJobStore, tenants_with_due
-from weft.storage.sql.unit_of_work import log_changes
+from weft.storage.sql.unit_of_work import logged_write
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
+
     from weft.kernel.clock import Clock
     from weft.storage.sql.database import Database, Transaction
 
-_log = logging.getLogger("weft.upkeep")
-_LOOK_EVERY_SECONDS = 60.0
-# Whoever takes longer than this over one step is taken for dead.
-LEASE_MICROS = 60_000_000
+T = TypeVar("T")
+
 _ALWAYS = 2**62
+_RENEW_EVERY_SECONDS = LEASE_MICROS / 1_000_000 / 3
+_log = logging.getLogger("weft.jobs")
+# What fails at present, by job and tenant, with the code of the error.
+_failing: dict[tuple[str, ...], str] = {}
 
 
-class Job(Protocol):
-    """Something to be done in steps, each a transaction."""
-
-    name: str
-    daily: bool
-
-    async def step(self, transaction: Transaction, progress: Progress) -> tuple[Progress, bool]:
-        """Do the next step; return how far that got, and whether it was the last."""
-        ...
-
-    def past_failure(self, progress: Progress) -> Progress | None:
-        """Return where to go on behind a step that fails whenever it is tried; None if there is no such place."""
-        ...
+class LeaseLost(Exception):
+    """Another process has taken the work over, or this one is shutting down."""
 
 
-class Run(NamedTuple):
-    """What became of a job: who else was at it, or how far it got."""
+class LeaseRunner:
+    """Runs work of any tenant under a lease, in this process."""
 
-    started: bool
-    finished: bool
-    done: str
+    def __init__(self, database: Database, clock: Clock, stopping: asyncio.Event | None = None) -> None:
+        self.database = database
+        self.clock = clock
+        self.stopping = stopping or asyncio.Event()
+        # Pause after each step, as a multiple of the time it took, so that callers get at least half of the resources.
+        self.rest = 1.0
 
+    @property
+    def now(self) -> int:
+        return to_micros(self.clock.now())
 
-_NOT_STARTED = Run(started=False, finished=False, done="")
-
-
-class JobRunner:
-    """Does jobs of any tenant, in this process, while no other does the same."""
-
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
-        self._clock = clock
-        self.holder = new_id("worker")
-
-    async def run(self, tenant: str, job: Job, *, only_if_due: bool = False, seconds: float | None = None) -> Run:
-        """Do a job from where it stands to its end, or for as long as there is time."""
-        scope = Scope(tenant)
-        now = self._now()
-        claim = partial(self._claim, job.name, due_by=now if only_if_due else _ALWAYS)
-        progress = await self._database.write(scope, claim)
-        if progress is None:
-            return _NOT_STARTED
-        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        while True:
-            step = await self._step_or_pass(scope, job)
-            if step is None:
-                return Run(started=True, finished=False, done=progress.done)
-            progress, finished = step
-            if finished:
-                return Run(started=True, finished=True, done=progress.done)
-            if deadline is not None and asyncio.get_running_loop().time() > deadline:
-                await self._database.write(scope, lambda tx: SqlJobStore(tx).release(job.name, 0))
-                return Run(started=True, finished=False, done=progress.done)
-
-    async def run_due(self, job: Job) -> None:
-        """Do a job for every tenant it is due for."""
-        now = self._now()
-        for tenant in await self._database.read(SYSTEM, lambda tx: tenants_with_due(tx, job.name, now)):
-            await attempt(job.name, self.run(tenant, job, only_if_due=True), tenant=tenant)
-
-    async def run_forever(self, job: Job) -> None:
-        await every(_LOOK_EVERY_SECONDS, job.name, lambda: self.run_due(job))
-
-    def _now(self) -> int:
-        return to_micros(self._clock.now())
-
-    async def _claim(self, job: str, transaction: Transaction, *, due_by: int) -> Progress | None:
-        now = self._now()
-        return await SqlJobStore(transaction).claim(job, self.holder, now, now + LEASE_MICROS, due_by=due_by)
-
-    async def _step_or_pass(self, scope: Scope, job: Job) -> tuple[Progress, bool] | None:
-        """Do one step. One that fails for no known reason is logged and passed over, for the sake of the rest."""
+    async def run(
+        self, tenant: str, name: str, work: Callable[[Lease], Awaitable[T]], *, only_if_due: bool = False
+    ) -> T | None:
+        """Run the work while its lease is held, then release it; None if another process holds or takes the lease."""
+        lease = Lease(self, tenant, name)
+        if not await lease.claim(self.now if only_if_due else _ALWAYS):
+            return None
         try:
-            return await self._step(scope, job)
-        except WeftError:
-            raise
-        except Exception:
-            _log.exception("step of a job failed", extra={"fields": {"job": job.name, "tenant": scope.tenant}})
-            passed = await self._database.write(scope, partial(self._pass_over, job))
-            if passed is None:
-                raise
-            return passed, False
+            return await work(lease)
+        except LeaseLost:
+            return None
+        finally:
+            with contextlib.suppress(WeftError):
+                await lease.release()
 
-    async def _pass_over(self, job: Job, transaction: Transaction) -> Progress | None:
-        store = SqlJobStore(transaction)
-        standing = await store.renew(job.name, self.holder, self._now() + LEASE_MICROS)
-        further = None if standing is None else job.past_failure(standing)
-        if further is not None:
-            await store.save(job.name, further)
-        return further
+    async def tenants_due(self, name: str) -> list[str]:
+        """Return the tenants for which a job that is repeated at intervals is due."""
+        return await self.database.read(SYSTEM, lambda tx: tenants_with_due(tx, name, self.now))
 
-    async def _step(self, scope: Scope, job: Job) -> tuple[Progress, bool] | None:
-        """Do one step; None if another process has taken over."""
 
-        async def work(transaction: Transaction) -> tuple[Transaction, tuple[Progress, bool] | None]:
-            store = SqlJobStore(transaction)
-            # First of all, so that nobody else can do this step or take the job over before this transaction ends.
-            standing = await store.renew(job.name, self.holder, self._now() + LEASE_MICROS)
-            if standing is None:
-                return transaction, None
-            progress, finished = await job.step(transaction, standing)
-            if not finished:
-                await store.save(job.name, progress)
-            elif job.daily:
-                await store.finish(job.name, self._now() + DAY_MICROS)
-            else:
-                await store.drop(job.name)
-            return transaction, (progress, finished)
+class Lease:
+    """The exclusive right to one piece of a tenant's work, renewed with each change."""
 
-        done, step = await self._database.write(scope, work)
-        log_changes(scope, done.published)
-        return step
+    def __init__(self, runner: LeaseRunner, tenant: str, name: str) -> None:
+        self._runner = runner
+        self._database = runner.database
+        self._scope = Scope(tenant)
+        self._holder = new_id("worker")
+        self.tenant = tenant
+        self.name = name
+
+    async def claim(self, due_by: int) -> bool:
+        now = self._runner.now
+
+        async def claim(transaction: Transaction) -> bool:
+            jobs = SqlJobStore(transaction)
+            return await jobs.claim(self.name, self._holder, now, now + LEASE_MICROS, due_by=due_by) is not None
+
+        return await self._database.write(self._scope, claim)
+
+    async def read(self, look: Callable[[Transaction], Awaitable[T]], *, heavy: bool = False) -> T:
+        return await self._database.read(self._scope, look, heavy=heavy)
+
+    async def write(self, change: Callable[[Transaction], Awaitable[T]]) -> T:
+        """Change something if the lease is still held, and renew it; raise LeaseLost otherwise."""
+        return await self.advance(lambda transaction, _: change(transaction))
+
+    async def advance(self, step: Callable[[Transaction, Progress], Awaitable[T]]) -> T:
+        """Do a step from where the work stands, in one transaction with the renewal."""
+        if self._runner.stopping.is_set():
+            raise LeaseLost
+        return await logged_write(self._database, self._scope, partial(self._step, step))
+
+    def kept(self) -> AbstractAsyncContextManager[None]:
+        """Renew the lease during slow work between two changes."""
+        return renewing(self.name, self.tenant, lambda: self._database.write(self._scope, self._renew))
+
+    async def rest(self, started: float) -> None:
+        """Pause in proportion to the time since ``started``, or until the process shuts down."""
+        await self.pause((asyncio.get_running_loop().time() - started) * self._runner.rest)
+
+    async def pause(self, seconds: float) -> None:
+        if seconds > 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._runner.stopping.wait()
+
+    async def release(self) -> None:
+        await self._database.write(self._scope, self._release)
+
+    async def _step(self, step: Callable[[Transaction, Progress], Awaitable[T]], transaction: Transaction) -> T:
+        # First, so that no other process can take over before this transaction ends.
+        progress = await self._renew(transaction)
+        if progress is None:
+            raise LeaseLost
+        return await step(transaction, progress)
+
+    async def _renew(self, transaction: Transaction) -> Progress | None:
+        return await SqlJobStore(transaction).renew(self.name, self._holder, self._runner.now + LEASE_MICROS)
+
+    async def _release(self, transaction: Transaction) -> None:
+        jobs = SqlJobStore(transaction)
+        # Finished or dropped work has no holder any more, and keeps the time it is next due at.
+        if await jobs.renew(self.name, self._holder, 0) is not None:
+            await jobs.release(self.name, 0)
+
+
+@contextlib.asynccontextmanager
+async def renewing(work: str, tenant: str, renew: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+    """Renew a lease at intervals for as long as the block runs."""
+
+    async def renew_repeatedly() -> None:
+        while True:
+            await asyncio.sleep(_RENEW_EVERY_SECONDS)
+            await attempt(work, renew(), tenant=tenant)
+
+    task = asyncio.create_task(renew_repeatedly(), name="weft-lease")
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def attempt(what: str, work: Awaitable[object], **where: str) -> bool:
+    """Await the work and return whether it succeeded. Failures are logged, without values.
+
+    An expected error, such as an unreachable database, is logged when it begins and when it ends, not each time.
+    """
+    try:
+        await work
+    except WeftError as error:
+        _note(what, where, error.code)
+        return False
+    except Exception:  # noqa: BLE001 - other work must go on
+        _log.exception("job failed", extra={"fields": {"job": what, **where}})
+        return False
+    _note(what, where, None)
+    return True
+
+
+def _note(what: str, where: dict[str, str], code: str | None) -> None:
+    key = (what, *where.values())
+    if _failing.get(key) == code:
+        return
+    fields = {"job": what, **where}
+    if code is None:
+        del _failing[key]
+        _log.info("job recovered", extra={"fields": fields})
+    else:
+        _failing[key] = code
+        _log.warning("job fails", extra={"fields": {**fields, "code": code}})

@@ -1,8 +1,11 @@
-"""Work that goes on by itself, in steps: one process at a time does it, and another takes over if that one is gone."""
+"""Port for the state of background work: leases, cursors and due times."""
 
 from __future__ import annotations
 
 from typing import NamedTuple, Protocol
+
+# A process that does not renew a lease for this long is taken for dead, and another takes the work over.
+LEASE_MICROS = 60_000_000
 
 
 class Progress(NamedTuple):
@@ -13,35 +16,30 @@ class Progress(NamedTuple):
 
 
 class JobStore(Protocol):
-    """The jobs of a tenant. Whoever holds one until its lease ends is the only one who may go on with it."""
+    """The jobs of a tenant. Until its lease ends, only the holder of a job may continue it."""
 
     async def claim(self, job: str, holder: str, now: int, until: int, *, due_by: int) -> Progress | None:
-        """Take a job that is due and in nobody's hands, and return where it stands; None if it is not to be had."""
+        """Take the lease of a job that is due by then and return its progress; None if it is not due or leased."""
         ...
 
     async def renew(self, job: str, holder: str, until: int) -> Progress | None:
-        """Hold on to a job, keeping others waiting until the transaction ends, and return where it stands.
-
-        None if another took it over.
-        """
+        """Extend a lease and lock the job until the transaction ends; return its progress, None if it is lost."""
         ...
 
-    async def standing(self, job: str) -> Progress | None:
-        """Return where a job stands, whoever has it in hand; None if nobody ever had."""
+    async def progress(self, job: str) -> Progress | None:
+        """Return the progress of a job, whoever holds it; None if it was never claimed."""
         ...
 
-    async def save(self, job: str, progress: Progress) -> None:
-        """Note how far the job got."""
-        ...
+    async def save(self, job: str, progress: Progress) -> None: ...
 
     async def release(self, job: str, due_at: int) -> None:
-        """Let go of a job; it goes on where it stands when it is due."""
+        """End a lease; the job resumes from its progress when it is due."""
         ...
 
     async def finish(self, job: str, due_at: int) -> None:
-        """Let go of a job that is done; it begins anew when it is due."""
+        """End a lease and reset the progress: the job starts over when it is due."""
         ...
 
     async def drop(self, job: str) -> None:
-        """Forget a job that will not come again."""
+        """Delete a job that is not repeated."""
         ...

@@ -8,7 +8,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.jobs.periodic import attempt
+from weft.jobs.runner import attempt
 from weft.kernel.thread_pools import SEARCHING
 from weft.search_index.segment_file import Damaged
 from weft.search_index.snapshot import IndexSnapshot

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from weft.capabilities.search.session_indexing.lag import is_awaited
-from weft.jobs.periodic import attempt
+from weft.jobs.runner import attempt
 from weft.kernel.thread_pools import SEARCHING
 from weft.search_index.paths import remove_unknown
 from weft.storage.sql.collections import SqlCollectionStore

@@ -28,9 +28,8 @@ from weft.capabilities.knowledge.store import DocumentStore, DomainStore, PlanSt
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import Outbox
 from weft.kernel.identity import Actor
+from weft.kernel.jobs import LEASE_MICROS
 
-# Whoever shows no sign of life for so long is taken for dead.
-LEASE_MICROS = 60_000_000
 # So often a document is taken up without getting any further: whatever ends the process must not do so for ever.
 MOST_STARTS = 2
 _REQUEUED_AT_ONCE = 20

@@ -1,4 +1,4 @@
-"""Who does which work that goes on by itself, and how far it got, in SQL."""
+"""Background jobs in SQL: lease, cursor and due time of each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class SqlJobStore:
             now,
             due_by,
         )
-        return await self.standing(job) if claimed else None
+        return await self.progress(job) if claimed else None
 
     async def renew(self, job: str, holder: str, until: int) -> Progress | None:
         renewed = await self._tx.changed(
@@ -50,7 +50,7 @@ class SqlJobStore:
             job,
             holder,
         )
-        return await self.standing(job) if renewed else None
+        return await self.progress(job) if renewed else None
 
     async def save(self, job: str, progress: Progress) -> None:
         await self._tx.run(
@@ -76,13 +76,13 @@ class SqlJobStore:
     async def drop(self, job: str) -> None:
         await self._tx.run("DELETE FROM jobs WHERE tenant = $1 AND job = $2", self._tenant, job)
 
-    async def standing(self, job: str) -> Progress | None:
+    async def progress(self, job: str) -> Progress | None:
         row = await self._tx.one("SELECT cursor, progress FROM jobs WHERE tenant = $1 AND job = $2", self._tenant, job)
         return None if row is None else Progress(*row)
 
 
 async def tenants_with_due(transaction: Transaction, job: str, now: int) -> list[str]:
-    """Return the tenants for which a job is due, those it was never done for among them."""
+    """Return the tenants for which a job is due or was never run, and not leased."""
     rows = await transaction.all(
         """
         SELECT tenants.tenant FROM tenants LEFT JOIN jobs j ON j.tenant = tenants.tenant AND j.job = $1

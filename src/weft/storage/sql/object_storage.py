@@ -146,15 +146,14 @@ class SqlObjectIndex:
         return UploadStart(UploadDecision.TO_UPLOAD, at)
 
 
-async def tenants_to_clear(transaction: Transaction, now: int, limit: int) -> list[str]:
-    """Return the tenants with objects to delete, longest overdue first."""
+async def tenants_to_clear(transaction: Transaction, now: int) -> list[str]:
+    """Return the tenants with objects to remove."""
     rows = await transaction.all(
-        f"SELECT tenant FROM objects WHERE {_DUE} ORDER BY at LIMIT $3",  # noqa: S608 - constants only
+        f"SELECT DISTINCT tenant FROM objects WHERE {_DUE}",  # noqa: S608 - constants only
         now - GRACE_MICROS,
         now - PENDING_MICROS,
-        limit,
     )
-    return list(dict.fromkeys(row[0] for row in rows))
+    return [row[0] for row in rows]
 
 
 async def hold_removals(transaction: Transaction, holder: str, now: int) -> None:

@@ -93,7 +93,7 @@ async def take_off_message(transaction: Transaction, session_id: str, message_id
 async def first_pending(transaction: Transaction, limit: int) -> Sequence[StoredEvent]:
     """Return events of the tenant's log that were not looked at yet, those that are next."""
     jobs, events = SqlJobStore(transaction), SqlEventStore(transaction)
-    progress, earlier = await jobs.standing(FOLLOWING), await _unseen_before(jobs)
+    progress, earlier = await jobs.progress(FOLLOWING), await _unseen_before(jobs)
     found: Sequence[StoredEvent] = []
     if pending_of(progress, await events.last_seq()):
         found = await events.after(0 if progress is None else IndexCursor.of(progress).seq, None, limit)
@@ -104,11 +104,11 @@ async def events_pending(transaction: Transaction) -> int:
     """Return how many events of the tenant's log were not looked at yet: what they tell of may not be found."""
     jobs = SqlJobStore(transaction)
     last = await SqlEventStore(transaction).last_seq()
-    return pending_of(await jobs.standing(FOLLOWING), last) + max(0, await _unseen_before(jobs) - 1)
+    return pending_of(await jobs.progress(FOLLOWING), last) + max(0, await _unseen_before(jobs) - 1)
 
 
 async def _unseen_before(jobs: SqlJobStore) -> int:
     """Return the event before which none was looked at; 0 if there is no such event, or all is only put up anew."""
-    progress = await jobs.standing(REINDEXING)
+    progress = await jobs.progress(REINDEXING)
     position = IndexCursor() if progress is None else IndexCursor.of(progress)
     return position.seq if position.anew is None else 0

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from weft.storage.sql.database import Row, Transaction
+    from weft.storage.sql.database import Transaction
 
 
 async def add_tenant(transaction: Transaction, tenant: str, now: int) -> bool:
@@ -23,12 +21,22 @@ async def tenant_names(transaction: Transaction) -> list[str]:
 
 
 async def tenants_to_sweep(transaction: Transaction) -> list[str]:
-    """Return the tenants that have possibly unreferenced blobs."""
+    """Return the tenants with values that may be unreferenced."""
     return [row[0] for row in await transaction.all("SELECT DISTINCT tenant FROM doubtful_blobs")]
 
 
-async def lines_to_expire(transaction: Transaction, now: int, limit: int) -> Sequence[Row]:
-    """Return (tenant, line) of lines with expired keys, longest overdue first."""
-    return await transaction.all(
-        "SELECT tenant, line_id FROM lines WHERE next_expiry_at <= $1 ORDER BY next_expiry_at LIMIT $2", now, limit
+async def tenants_to_expire(transaction: Transaction, now: int) -> list[str]:
+    """Return the tenants with expired keys."""
+    rows = await transaction.all("SELECT DISTINCT tenant FROM lines WHERE next_expiry_at <= $1", now)
+    return [row[0] for row in rows]
+
+
+async def lines_to_expire(transaction: Transaction, now: int, limit: int) -> list[str]:
+    """Return the lines of a tenant with expired keys, longest overdue first."""
+    rows = await transaction.all(
+        "SELECT line_id FROM lines WHERE tenant = $1 AND next_expiry_at <= $2 ORDER BY next_expiry_at LIMIT $3",
+        transaction.tenant,
+        now,
+        limit,
     )
+    return [row[0] for row in rows]

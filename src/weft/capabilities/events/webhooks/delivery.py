@@ -19,6 +19,7 @@ from weft.capabilities.records.event_classes import to_cloud_event
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import PERMISSION, Actor, Permission
+from weft.kernel.jobs import LEASE_MICROS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from weft.capabilities.events.webhooks.store import DueDelivery
     from weft.kernel.events import StoredEvent
 
-# Longer than any round: a process that holds a webhook for longer is considered dead.
-LEASE_MICROS = 60_000_000
 ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
 _SECOND = 1_000_000
 _BATCH_SIZE = 100

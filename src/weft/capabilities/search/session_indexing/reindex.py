@@ -61,7 +61,7 @@ class Everything(msgspec.Struct, frozen=True):
 
     async def left(self) -> ReindexingShown:
         found = [await self.shown.info(domain) for domain in await self.shown.domains.admitting()]
-        standing = await self.jobs.standing(REINDEXING)
+        standing = await self.jobs.progress(REINDEXING)
         return ReindexingShown(
             domains=[DomainLeft(domain=each.domain, to_reindex=each.to_reindex) for each in found if each.reindexing],
             events=None if standing is None else left_of(standing),

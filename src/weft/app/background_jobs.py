@@ -1,0 +1,146 @@
+"""The table of background jobs. To add a job, write its function in ``weft.jobs`` and add an entry here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from weft.capabilities.metrics.operations import COLLECTION_INTERVAL
+from weft.jobs import ingestion, session_indexing, source_sync, webhook_delivery
+from weft.jobs.backfill_vectors import BACKFILL
+from weft.jobs.deferred_deletion import DELETE
+from weft.jobs.expiry import EXPIRE, EXPIRE_EVERY_SECONDS, EXPIRE_SOON_SECONDS
+from weft.jobs.history_pruning import PRUNE
+from weft.jobs.model_migration import MIGRATE
+from weft.jobs.reindex import REINDEX
+from weft.jobs.scheduler import DueSource, Job, Work
+from weft.storage.sql.database import SYSTEM
+from weft.storage.sql.deferred_deletions import tenants_clearing
+from weft.storage.sql.object_storage import tenants_to_clear
+from weft.storage.sql.tenants import tenants_to_expire, tenants_to_sweep
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from weft.app.app import App
+    from weft.jobs.scheduler import JobQueue
+    from weft.storage.sql.database import Transaction
+
+FLUSH_READ_COUNTS = "board.flush_read_counts"
+SAMPLE_METRICS = "metrics.sample"
+SWEEP_EMBEDDINGS = "embeddings.sweep"
+SWEEP_INDEXES = "search_index.sweep"
+SWEEP_OBJECTS = "objects.sweep"
+SWEEP_VALUES = "history.sweep"
+_MINUTE = 60.0
+_HOUR = 3_600.0
+_DOCUMENT_DELAY_SECONDS = 0.25
+
+
+def background_jobs(app: App) -> list[Job]:
+    """Return every job of this process, with the scope process, tenant or item."""
+    runner, reindexing, sessions, sources = app.lease_runner, app.reindexing, app.session_indexing, app.source_sync
+
+    def tenants(find: Callable[[Transaction], Awaitable[Iterable[str]]]) -> DueSource:
+        return _each(lambda: app.database.read(SYSTEM, find))
+
+    return [
+        Job(name=FLUSH_READ_COUNTS, every=5.0, run=lambda _: app.flush_read_counts()),
+        Job(name=SAMPLE_METRICS, every=COLLECTION_INTERVAL, run=lambda _: app.measuring.collect()),
+        Job(name=SWEEP_INDEXES, every=_HOUR, run=lambda _: app.collections.sweep()),
+        Job(name=SWEEP_EMBEDDINGS, every=_HOUR, run=lambda _: app.embeddings.sweep()),
+        Job(
+            name=EXPIRE,
+            every=lambda: EXPIRE_SOON_SECONDS if app.feed.is_followed else EXPIRE_EVERY_SECONDS,
+            due=tenants(lambda tx: tenants_to_expire(tx, runner.now)),
+            run=lambda work: app.expiry.expire(work.tenant),
+            at_once=2,
+        ),
+        Job(
+            name=SWEEP_VALUES,
+            every=EXPIRE_EVERY_SECONDS,
+            due=tenants(tenants_to_sweep),
+            run=lambda work: app.expiry.sweep(work.tenant),
+        ),
+        Job(
+            name=SWEEP_OBJECTS,
+            every=EXPIRE_EVERY_SECONDS,
+            due=tenants(lambda tx: tenants_to_clear(tx, runner.now)),
+            run=lambda work: app.objects.sweep(work.tenant),
+        ),
+        Job(
+            name=PRUNE,
+            every=_MINUTE,
+            due=_each(lambda: runner.tenants_due(PRUNE)),
+            run=lambda work: app.pruner.run(work.tenant),
+        ),
+        Job(
+            name=BACKFILL,
+            every=_MINUTE,
+            due=_each(lambda: runner.tenants_due(BACKFILL)),
+            run=lambda work: app.vector_backfill.run(work.tenant),
+        ),
+        Job(
+            name=DELETE,
+            every=5.0,
+            due=tenants(tenants_clearing),
+            run=lambda work: app.deferred_deletion.run(work.tenant),
+        ),
+        Job(
+            name=MIGRATE,
+            every=5.0,
+            due=app.model_migrations.due,
+            run=lambda work: app.model_migrations.run(work.tenant),
+            at_once=4,
+        ),
+        Job(
+            name=REINDEX,
+            every=lambda: reindexing.poll_seconds,
+            on_events=lambda _: _DOCUMENT_DELAY_SECONDS,
+            due=reindexing.due,
+            run=lambda work: reindexing.run(work.tenant),
+        ),
+        Job(
+            name=ingestion.INGEST,
+            every=30.0,
+            on_events=lambda _: _DOCUMENT_DELAY_SECONDS,
+            due=app.ingestion.due,
+            run=app.ingestion.run,
+            at_once=ingestion.AT_ONCE,
+            per_tenant=ingestion.PER_TENANT,
+        ),
+        Job(
+            name=source_sync.SYNC,
+            every=lambda: sources.poll_seconds,
+            due=sources.due,
+            run=sources.run,
+            at_once=source_sync.AT_ONCE,
+            per_tenant=source_sync.PER_TENANT,
+        ),
+        Job(
+            name=webhook_delivery.DELIVER,
+            every=webhook_delivery.POLL_SECONDS,
+            on_events=app.webhooks.poll_after,
+            due=app.webhooks.due,
+            run=app.webhooks.run,
+            at_once=webhook_delivery.AT_ONCE,
+            per_tenant=webhook_delivery.PER_TENANT,
+            per_group=webhook_delivery.PER_HOST,
+        ),
+        Job(
+            name=session_indexing.INDEX,
+            every=lambda: sessions.poll_seconds,
+            on_events=lambda _: session_indexing.EVENT_DELAY_SECONDS,
+            due=sessions.due,
+            run=lambda work: sessions.run(work.tenant),
+            at_once=session_indexing.AT_ONCE,
+        ),
+    ]
+
+
+def _each(find: Callable[[], Awaitable[Iterable[str]]]) -> DueSource:
+    """Return a due source of one piece of work per tenant."""
+
+    async def due(_queue: JobQueue) -> list[Work]:
+        return [Work(tenant) for tenant in await find()]
+
+    return due
