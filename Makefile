@@ -33,7 +33,7 @@ test: $(VENV)/.development
 
 # Every test on both databases, with many examples.
 test-full: $(VENV)/.development
-	WEFT_TEST_DATABASES=all $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
+	WEFT_TESTS=full $(BIN)/python -m pytest -n auto --dist loadgroup $(ARGS)
 
 check: $(VENV)/.development
 	$(BIN)/ruff format --check .

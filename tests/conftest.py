@@ -9,6 +9,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import asyncpg
+import hypothesis
 import pytest
 
 from support.database_choice import KINDS, on_chosen_database, runs_everything
@@ -20,6 +21,7 @@ from support.databases import (
     new_sqlite_database,
     postgres_server,
 )
+from support.full_run import examples
 from support.world import World
 from weft.settings import Settings
 from weft.testing.clock import FrozenClock
@@ -27,6 +29,10 @@ from weft.testing.clock import FrozenClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+
+hypothesis.settings.register_profile("weft", max_examples=examples(hypothesis.settings.default.max_examples))
+hypothesis.settings.load_profile("weft")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

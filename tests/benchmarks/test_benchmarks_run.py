@@ -3,17 +3,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from benchmarks.__main__ import NAMES
 from benchmarks.harness import Baseline, Compared, Row, save
 
+from support.full_run import FULL
+
 _ROOT = Path(__file__).parents[2]
 _FIELDS = {"name", "value", "unit", "baseline", "ratio", "target", "met"}
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_each_benchmark_can_be_imported(name: str) -> None:
+    assert callable(import_module(f"benchmarks.{name}").run)
+
+
+@pytest.mark.parametrize("name", NAMES if FULL else ["inprocess_write"])
 def test_a_small_run_of_each_benchmark_writes_well_formed_results(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "benchmarks", name, "--quick", "--results", str(tmp_path)]
     done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=120, check=False)

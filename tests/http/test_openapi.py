@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ from hypothesis import HealthCheck, settings
 from jsonschema import Draft202012Validator
 
 from support.bundles import small_bundle
+from support.full_run import FULL
 from support.team import Team, team_process
 from weft.app.registry import all_operations
 from weft.capabilities.messages.model import MOST_CHARACTERS
@@ -151,7 +151,7 @@ def schema() -> Any:
     load_all_checks()
     schema = schemathesis.openapi.from_dict(deepcopy(DOCUMENT))
     # Some sixty boundary cases for each route; test_bad_input.py sends similar ones in process.
-    schema.config.phases.coverage.enabled = os.environ.get("WEFT_TEST_DATABASES") == "all"
+    schema.config.phases.coverage.enabled = FULL
     return schema
 
 

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from support.full_run import examples
 from support.world import World
 from weft.kernel.errors import WeftError
 from weft.kernel.tokens import approximate_tokens
@@ -184,7 +185,7 @@ def test_the_board_behaves_as_the_model_says(kind: str, request: pytest.FixtureR
     run_state_machine_as_test(
         lambda: BoardMachine(url),
         settings=settings(
-            max_examples=30 if kind == "sqlite" else 15,
+            max_examples=examples(30 if kind == "sqlite" else 15),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from support.context_model import ARTIFACT_DAYS, ARTIFACTS, DEFINITION, PARTS, ContextModel, written_at
+from support.full_run import examples
 from support.history_model import Commit, Entry, Line, ancestors, meeting_points, three_way
 from support.world import World
 from weft.kernel.errors import WeftError
@@ -524,7 +525,7 @@ def test_sessions_hold_what_they_pulled_and_every_version_of_a_context_reads_bac
     run_state_machine_as_test(
         lambda: ContextMachine(url),
         settings=settings(
-            max_examples=25 if kind == "sqlite" else 12,
+            max_examples=examples(25 if kind == "sqlite" else 12),
             stateful_step_count=20,
             deadline=None,
             suppress_health_check=list(HealthCheck),

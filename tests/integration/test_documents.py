@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import reprlib
 import zlib
 from collections import Counter
 from functools import partial
@@ -440,7 +441,7 @@ async def test_many_documents_are_put_at_once_or_none(library: World) -> None:
         ({"text": "é" * (8 * 2**20 + 1)}, "DOCUMENT_TOO_LARGE"),
         ({"text": "x", "domain": "nowhere"}, "DOMAIN_NOT_FOUND"),
     ],
-    ids=repr,
+    ids=reprlib.repr,
 )
 async def test_what_cannot_be_taken_is_refused(library: World, what: dict[str, Any], code: str) -> None:
     with refused(code):

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from support.full_run import examples
 from support.history_model import Commit, Entry, Line, ancestors, meeting_points, prune, three_way
 from support.world import World
 from weft.kernel.errors import WeftError
@@ -373,7 +374,7 @@ def test_every_version_reads_back_as_it_was_until_retention_removes_it(
     run_state_machine_as_test(
         lambda: HistoryMachine(url),
         settings=settings(
-            max_examples=60 if kind == "sqlite" else 25,
+            max_examples=examples(60 if kind == "sqlite" else 25),
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.bundles import contents, entries, exported, imported, records
+from support.full_run import examples
 from support.world import Caller, outcome
 from weft.app.app import App
 from weft.capabilities.transfer.bundle_format import BundleSession, BundleSnapshot
@@ -168,7 +169,9 @@ async def assert_same_life(here: Caller, there: Caller) -> None:
 
 @pytest.mark.req("AC-14")
 @settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow], max_examples=12, deadline=None
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    max_examples=examples(12),
+    deadline=None,
 )
 @given(steps=STEPS, policy=st.sampled_from(["full", "standard", "masked"]))
 async def test_a_session_that_was_moved_is_the_same_session(

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from support.world import SESSION, World, outcome, refused
 from weft.capabilities.memory.model import MAX_VALUE_BYTES, scope_of
 
@@ -36,10 +37,10 @@ JSON = st.recursive(
 KEYS = st.text("ABab01_-", min_size=1, max_size=3)
 
 
-def examples(number: int) -> hypothesis.settings:
+def shared_world(number: int) -> hypothesis.settings:
     # One world serves all examples: each of them says which keys it looks at.
     shared = [hypothesis.HealthCheck.function_scoped_fixture]
-    return hypothesis.settings(max_examples=number, deadline=None, suppress_health_check=shared)
+    return hypothesis.settings(max_examples=examples(number), deadline=None, suppress_health_check=shared)
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ async def test_any_json_value_comes_back_with_its_type(world: World, value: Any)
     assert typed(found["metadata"]) == typed({"of": value} if value != nested(32) else {})
 
 
-@examples(40)
+@shared_world(40)
 @given(values=st.lists(JSON, min_size=1, max_size=5))
 def test_random_json_values_come_back_with_their_types(
     values: list[Any], runner: asyncio.Runner, lasting_world: World
@@ -313,7 +314,7 @@ async def test_all_lists_global_entries_and_those_of_every_session(world: World)
     assert await world.planner.memory_keys(session_id="all", prefix="b") == ["b"] * 3
 
 
-@examples(25)
+@shared_world(25)
 @given(keys=st.sets(KEYS, min_size=1, max_size=12), prefix=st.text("ABab01_-", max_size=2), limit=st.integers(1, 5))
 def test_pages_have_every_key_with_the_prefix_once_and_in_order(
     keys: set[str], prefix: str, limit: int, runner: asyncio.Runner, lasting_world: World

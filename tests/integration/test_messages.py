@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from support.world import outcome, refused
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ async def test_content_is_kept_byte_for_byte(world: World, content: str) -> None
     assert await world.review.heard() == [content]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None)
 @given(metadata=st.dictionaries(st.text(), JSON, max_size=4))
 @pytest.mark.req("MS-03")
 async def test_metadata_comes_back_as_the_json_it_was(world: World, metadata: dict[str, object]) -> None:

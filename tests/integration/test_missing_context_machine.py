@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
+from support.full_run import examples
 from support.world import SESSION, World
 from weft.capabilities.missing_context.answers import answer_key
 from weft.kernel.errors import WeftError
@@ -237,5 +238,7 @@ class MissingContextMachine(RuleBasedStateMachine):
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
 def test_missing_context_goes_its_way_whatever_is_done(database: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue("postgres_url") if database == "postgres" else None
-    examples = settings(max_examples=8, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
-    run_state_machine_as_test(lambda: MissingContextMachine(url), settings=examples)
+    machine_settings = settings(
+        max_examples=examples(12), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    run_state_machine_as_test(lambda: MissingContextMachine(url), settings=machine_settings)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from support.records import during, envelope, everything, ids, listed, told
 from support.world import refused
 from weft.capabilities.history.model import blob_hash
@@ -291,7 +292,7 @@ async def test_looking_for_what_is_rare_takes_several_short_pages(
     acts=st.lists(st.sampled_from(["write", "delete", "say", "push", "pull", "add", "branch"]), max_size=12),
     limit=st.integers(1, 5),
 )
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 async def test_pages_of_any_size_hold_every_record_once(world: World, acts: list[str], limit: int) -> None:
     session = f"p{await world.last_event()}"
     owner = await world.planner.create_session(session)

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from support.world import Caller
 from weft.app.dispatch import CallContext
 from weft.kernel.errors import WeftError
@@ -201,7 +202,9 @@ async def asked_on_both_sides(sides: Sides, operation: str, **what: Any) -> Any:
     return answer
 
 
-PROPERTY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None)
+PROPERTY = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(30), deadline=None
+)
 
 
 @PROPERTY

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from support.world import outcome
 from weft.app.dispatch import CallContext
 from weft.capabilities.events.model import EventFilter
@@ -177,7 +178,7 @@ class Follower:
 @pytest.mark.req("MS-06")
 @pytest.mark.req("MS-09")
 @pytest.mark.req("MS-15")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=12, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(12), deadline=None)
 @given(team=TEAM, steps=STEPS)
 async def test_nobody_is_shown_a_message_that_is_not_for_it(
     world: World, members: list[Member], team: list[int], steps: list[tuple[str, int, str]]
@@ -230,7 +231,7 @@ async def check_outsiders(world: World, session: str) -> None:
 
 @pytest.mark.req("MS-07")
 @pytest.mark.req("MS-09")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=8, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(8), deadline=None)
 @given(kept=st.lists(st.tuples(st.integers(0, 15), st.booleans()), min_size=1, max_size=8))
 async def test_nobody_is_shown_the_memory_of_another(
     world: World, members: list[Member], owners: dict[str, set[str]], kept: list[tuple[int, bool]]

@@ -1,17 +1,18 @@
 """Which of the two databases a test runs on.
 
 Both, for tests marked ``both_databases`` and for tests of concurrency or of several processes. Every other test runs on
-one, chosen by a hash of its id so that each database gets half of them. ``WEFT_TEST_DATABASES=all`` runs every test on
+one, chosen by a hash of its id so that each database gets half of them. A full run runs every test on
 both, and so does naming a database on pytest's command line (``-k postgres``).
 """
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections import Counter
 from typing import TYPE_CHECKING
+
+from support.full_run import FULL
 
 if TYPE_CHECKING:
     import pytest
@@ -23,10 +24,8 @@ _CONCURRENT = frozenset({"TaskGroup", "another_app", "create_task", "gather"})
 
 def runs_everything(config: pytest.Config) -> bool:
     """Return whether every test runs on both databases."""
-    chosen = [config.getoption("keyword"), *config.args]
-    return os.environ.get("WEFT_TEST_DATABASES") == "all" or any(
-        kind in part.rpartition("::")[2] for part in chosen for kind in KINDS
-    )
+    named = [config.getoption("keyword"), *(argument.partition("[")[2] for argument in config.args)]
+    return FULL or any(kind in name for name in named for kind in KINDS)
 
 
 def on_chosen_database(items: list[pytest.Item]) -> list[pytest.Item]:

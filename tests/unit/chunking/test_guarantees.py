@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, CodeSymbol, Reading, TextSpan
 from weft.kernel.tokens import approximate_tokens
@@ -68,7 +69,7 @@ def check(text: str, pieces: list[TextSpan], cutting: ChunkingOptions, count: Ca
         assert count(text[other.start : one.end]) <= cutting.overlap_tokens
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @pytest.mark.parametrize("media_type", MEDIA_TYPES)
 @given(text=longer, cutting=cuttings, count=counters)
 @example(text="", cutting=ChunkingOptions(), count=approximate_tokens)
@@ -81,7 +82,7 @@ def test_every_piece_fits_and_nothing_is_lost(
     check(text, cut(Reading(text=text, media_type=media_type), cutting, count), cutting, count)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(text=longer, cutting=cuttings, data=st.data())
 def test_names_of_a_program_may_be_anywhere(text: str, cutting: ChunkingOptions, data: st.DataObject) -> None:
     places = st.integers(0, len(text))
@@ -93,14 +94,14 @@ def test_names_of_a_program_may_be_anywhere(text: str, cutting: ChunkingOptions,
 
 # The tokenizer's library warns of how it loads its own vocabulary.
 @pytest.mark.filterwarnings("ignore:open_binary is deprecated")
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(text=longer, cutting=cuttings)
 def test_an_exact_tokenizer_is_kept_to(text: str, cutting: ChunkingOptions) -> None:
     count = InstalledTokenizers().named("o200k_base")
     check(text, cut(Reading(text=text, media_type="text/markdown"), cutting, count), cutting, count)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(text=longer, cutting=cuttings)
 def test_cutting_again_gives_the_same(text: str, cutting: ChunkingOptions) -> None:
     reading = Reading(text=text, media_type="text/markdown")

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from weft.capabilities.indexing.chunking.chunker import cut
 from weft.capabilities.indexing.chunking.model import ChunkingOptions, Reading
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable, decoded
@@ -147,7 +148,7 @@ def test_nested_pages_are_read_or_refused_but_never_in_part(reader: IsolatedDocu
         reader.read(b"<div>" * 100_000 + b"deep" + b"</div>" * 100_000, "text/html", "")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.text(st.characters(codec="utf-8", exclude_characters="<&\0", exclude_categories=("C", "Z"))))
 def test_all_words_of_a_page_are_kept(reader: IsolatedDocumentReader, words: str) -> None:
     assert words in reader.read(f"<body><p>{words}</p>".encode(), "text/html", "").text
@@ -224,7 +225,7 @@ def test_an_encoding_that_is_named_is_taken() -> None:
     assert decoded(b"plain", "text/plain; charset=nonsense") == "plain"
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")))
 def test_text_is_changed_in_nothing(text: str) -> None:
     assert decoded(text.encode(), "text/plain; charset=utf-8") == text.removeprefix("\ufeff")

@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from support.full_run import examples
 from weft.capabilities.records.vocabulary import IllegalTransition, Lifecycle, check_transition, next_states
 
 STATES = get_args(Lifecycle)
@@ -57,7 +58,7 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=200, stateful_step_count=20, deadline=None)
+TestLife.settings = settings(max_examples=examples(200), stateful_step_count=20, deadline=None)
 
 
 @pytest.mark.parametrize("state", STATES)

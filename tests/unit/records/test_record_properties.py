@@ -13,6 +13,7 @@ from made_records import JSON, records
 from public_shapes import PUBLIC, public_checker
 from record_files import VALID, decoded, schema_checker, told_in, type_of
 
+from support.full_run import examples
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.records.validation import check_record, parse_record
 from weft.capabilities.records.validation_errors import InvalidRecord
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from weft.capabilities.records.refs import RecordPart
 
 pytestmark = pytest.mark.req("AC-01")
-EXAMPLES = 30
+EXAMPLES = examples(30)
 each_type = pytest.mark.parametrize("record_type", RECORD_TYPES)
 many = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from support.rows import NOW, document_collection, numbers, ranked, said, talk, weighed
 from weft.capabilities.search.model import Query, RankingWeights
 from weft.capabilities.search.selection import choose
@@ -72,7 +73,7 @@ def test_any_text_can_be_asked(query: str) -> None:
     assert set(numbers(first)) <= set(range(1, len(FRUIT) + 1))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.text(max_size=300))
 def test_no_text_breaks_it(query: str) -> None:
     ranking = ranked(query, document_collection(*FRUIT), talk(("ann", query or "-"), ("bob", "apples")))

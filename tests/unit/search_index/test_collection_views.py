@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings, stateful
 from hypothesis import strategies as st
 
+from support.full_run import examples
 from support.plain_collection import DIMENSIONS, PlainCollection, Whoever, check_nearest, check_same, made_up
 from weft.capabilities.search.index_view import CollectionQuery, IncompleteItem
 from weft.search_index.segment_store import SegmentStore
@@ -118,7 +119,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
             check_same(view, PlainCollection(chunks).visible(WISHES[0], CALLERS[1]))
 
 
-ReplicaOfACollection.TestCase.settings = settings(max_examples=20, stateful_step_count=12, deadline=None)
+ReplicaOfACollection.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=12, deadline=None)
 
 
 @pytest.mark.req("CE-F42")

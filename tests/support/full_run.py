@@ -1,0 +1,12 @@
+"""Full runs (``make test-full``, ``WEFT_TESTS=full``): both databases, more examples, every benchmark."""
+
+from __future__ import annotations
+
+import os
+
+FULL = os.environ.get("WEFT_TESTS") == "full"
+
+
+def examples(count: int) -> int:
+    """Return how many examples Hypothesis tries: ``count`` in a full run, a quarter of them otherwise."""
+    return count if FULL else max(count // 4, 3)
