@@ -7,17 +7,16 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from limits import RateLimitItem, parse_many
-from limits.aio.storage import RedisStorage
-from limits.aio.strategies import SlidingWindowCounterRateLimiter
-from limits.errors import StorageError
-
 from weft.app.local_rate_limits import LocalWindows
 from weft.kernel.errors import RateLimited
 from weft.settings import InvalidSetting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from limits import RateLimitItem
+    from limits.aio.storage import RedisStorage
+    from limits.aio.strategies import SlidingWindowCounterRateLimiter
 
     from weft.kernel.operation import RateClass
 
@@ -32,7 +31,7 @@ class RateLimits:
         self._items = {rate_class: _parse(rate_class, rate) for rate_class, rate in rates.items()}
         self._local = LocalWindows()
         self._valkey = _shared_storage(valkey_url) if valkey_url else None
-        self._shared = SlidingWindowCounterRateLimiter(self._valkey) if self._valkey else None
+        self._shared = _shared_limiter(self._valkey) if self._valkey else None
         self._shared_lost_at = float("-inf")
 
     async def check(self, rate_class: RateClass, *who: str) -> None:
@@ -50,6 +49,8 @@ class RateLimits:
         shared = self._reachable()
         if shared is None:
             return self._local.hit(item, *identifiers)
+        from limits.errors import StorageError  # noqa: PLC0415 - only with Valkey
+
         try:
             return await shared.hit(item, *identifiers)
         except StorageError:
@@ -62,6 +63,8 @@ class RateLimits:
         wait = self._local.reset_in(item)
         shared = self._reachable()
         if shared is not None:
+            from limits.errors import StorageError  # noqa: PLC0415 - only with Valkey
+
             with contextlib.suppress(StorageError):
                 wait = (await shared.get_window_stats(item, rate_class, *who)).reset_time - time.time()
         return RateLimited(
@@ -77,13 +80,25 @@ class RateLimits:
 
 
 def _parse(rate_class: RateClass, rate: str) -> list[RateLimitItem]:
+    if not rate:
+        return []
+    from limits import parse_many  # noqa: PLC0415 - a process without limits does without
+
     try:
-        return parse_many(rate) if rate else []
+        return parse_many(rate)
     except ValueError:
         raise InvalidSetting(f"WEFT_RATE_LIMITS: '{rate}' for {rate_class} is not of the form 100/minute.") from None
 
 
+def _shared_limiter(storage: RedisStorage) -> SlidingWindowCounterRateLimiter:
+    from limits.aio.strategies import SlidingWindowCounterRateLimiter  # noqa: PLC0415 - only with Valkey
+
+    return SlidingWindowCounterRateLimiter(storage)
+
+
 def _shared_storage(url: str) -> RedisStorage:
+    from limits.aio.storage import RedisStorage  # noqa: PLC0415 - only with Valkey
+
     scheme, _, rest = url.partition("://")
     schemes = {"valkey": "async+valkey", "redis": "async+valkey", "valkeys": "async+valkeys", "rediss": "async+valkeys"}
     if scheme not in schemes or not rest:

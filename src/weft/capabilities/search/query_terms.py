@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 from threading import Lock
-
-import snowballstemmer
+from typing import Any
 
 # Words that stand in any text: they say nothing of what it is about.
 _EVERYDAY = """
@@ -23,7 +22,6 @@ _HEADING_COUNTS = 2
 _MOST_PIECES = 3
 _MOST_REMEMBERED = 65_536
 
-_stemmer = snowballstemmer.stemmer("english")
 _stemming = Lock()
 _WORD = re.compile(r"[^\W_]+")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -48,12 +46,19 @@ def terms(text: str) -> list[str]:
     return [stem(word) for word in _words(text) if word not in STOP_WORDS]
 
 
+@cache
+def _stemmer() -> Any:  # noqa: ANN401 - snowballstemmer has no types
+    import snowballstemmer  # noqa: PLC0415 - it imports the stemmers of all languages, which takes 0.06 s
+
+    return snowballstemmer.stemmer("english")
+
+
 @lru_cache(maxsize=_MOST_REMEMBERED)
 def stem(word: str) -> str:
     """Return a word without its English endings, so that plan, plans and planning are one."""
     # The stemmer works on what it keeps of the word: no two threads may have it at once.
     with _stemming:
-        stemmed: str = _stemmer.stemWord(word)
+        stemmed: str = _stemmer().stemWord(word)
         return stemmed
 
 

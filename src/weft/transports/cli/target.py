@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -101,7 +101,8 @@ class Target:
 
     @asynccontextmanager
     async def _opened(self, *, background: bool) -> AsyncIterator[App]:
-        async with opened(self.settings(), background=background) as app:
+        # Rate limits protect a server; here the caller holds the database itself.
+        async with opened(replace(self.settings(), rate_limits="off"), background=background) as app:
             created = await app.tenants.ensure_default()
             if created is not None:
                 click.echo(f"Created the tenant '{created.tenant}'. API key of its admin, shown only once:", err=True)
