@@ -16,14 +16,8 @@ from weft.capabilities.events.webhooks.model import (
     WebhookCannotRun,
     WebhookNotFound,
 )
-from weft.capabilities.history.line_ids import (
-    BranchExists,
-    BranchInUse,
-    BranchNotMerged,
-    ReviewClosed,
-    ReviewNotFound,
-    UnrelatedLines,
-)
+from weft.capabilities.history.branches import BranchExists, BranchInUse, BranchNotMerged
+from weft.capabilities.history.merge import UnrelatedContexts
 from weft.capabilities.history.model import (
     BranchLimit,
     BranchNotFound,
@@ -35,6 +29,7 @@ from weft.capabilities.history.model import (
     VersionNotFound,
     VersionPruned,
 )
+from weft.capabilities.history.reviews import ReviewClosed, ReviewNotFound
 from weft.capabilities.indexing.chunking.reader import DocumentUnreadable
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, EmbeddingModelUnknown, TextRefused
 from weft.capabilities.indexing.model_migration.model import (
@@ -58,7 +53,7 @@ from weft.capabilities.knowledge.sources.model import (
     SourcesOverlap,
     TooManySources,
 )
-from weft.capabilities.memory.history_backend import MemoryForgets
+from weft.capabilities.memory.history_backend import HistoryNotKept
 from weft.capabilities.memory.model import KeyExists, MemoryLimitExceeded, MemoryNotFound
 from weft.capabilities.messages.model import MessageNotFound
 from weft.capabilities.missing_context.model import AlreadyResolved, MissingContextLimit, MissingContextNotFound
@@ -126,6 +121,7 @@ __all__ = [
     "EmbeddingModelUnknown",
     "FolderRefused",
     "Forbidden",
+    "HistoryNotKept",
     "HookRefused",
     "HostNotAllowed",
     "IllegalTransition",
@@ -138,7 +134,6 @@ __all__ = [
     "KeyExists",
     "KeyNotFound",
     "LineNotFound",
-    "MemoryForgets",
     "MemoryLimitExceeded",
     "MemoryNotFound",
     "MessageNotFound",
@@ -182,7 +177,7 @@ __all__ = [
     "TooManyWebhooks",
     "Unavailable",
     "UnknownOperation",
-    "UnrelatedLines",
+    "UnrelatedContexts",
     "ValueDamaged",
     "ValueTooLarge",
     "VersionConflict",

@@ -63,6 +63,7 @@ from weft.capabilities.events.webhooks.operations import (
     WebhookTested,
 )
 from weft.capabilities.guidance.operations import AllowedCall, UsageGuidance
+from weft.capabilities.history.bisect import Bisected
 from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
 from weft.capabilities.history.diff import Differences, KeyDiff
 from weft.capabilities.history.log import (
@@ -71,7 +72,7 @@ from weft.capabilities.history.log import (
     ChangeInfo,
     CommitInfo,
     CommitShown,
-    LineState,
+    ContextState,
     Log,
     MergedFrom,
     StoredEntry,
@@ -79,21 +80,22 @@ from weft.capabilities.history.log import (
 from weft.capabilities.history.merge_operations import ConflictInfo, Merged, Side
 from weft.capabilities.history.merge_reviews import (
     ConflictResolution,
-    ReviewAbandoned,
+    ReviewDropped,
     ReviewInfo,
     ReviewResolved,
     Reviews,
 )
 from weft.capabilities.history.retention import (
     HistoryPruned,
+    PruneLog,
     PruningInfo,
-    Prunings,
     RetentionCleared,
     RetentionRule,
     RetentionRuleList,
 )
-from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotListed, SnapshotTaken
-from weft.capabilities.history.verify import Bisected, Verified
+from weft.capabilities.history.rollback import RolledBack
+from weft.capabilities.history.snapshots import SnapshotDeleted, SnapshotList, SnapshotListed, SnapshotTaken
+from weft.capabilities.history.verify import Verified
 from weft.capabilities.indexing.chunking.model import ChunkingOptions
 from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
 from weft.capabilities.indexing.model_migration.model import ModelComparison
@@ -244,6 +246,7 @@ __all__ = [
     "ContextPushed",
     "ContextRead",
     "ContextSourceRef",
+    "ContextState",
     "ContextStatus",
     "ConventionGroup",
     "ConventionNames",
@@ -293,7 +296,6 @@ __all__ = [
     "Knowledge",
     "LifecycleSet",
     "LineRange",
-    "LineState",
     "Link",
     "ListedRecord",
     "Log",
@@ -345,8 +347,8 @@ __all__ = [
     "PoolStats",
     "PossibleSource",
     "ProvMapping",
+    "PruneLog",
     "PruningInfo",
-    "Prunings",
     "PulledContext",
     "RecordSchema",
     "RecordShown",
@@ -361,7 +363,7 @@ __all__ = [
     "RetentionCleared",
     "RetentionRule",
     "RetentionRuleList",
-    "ReviewAbandoned",
+    "ReviewDropped",
     "ReviewInfo",
     "ReviewResolved",
     "Reviews",

@@ -80,7 +80,7 @@ def test_a_board_is_branched_merged_and_taken_back(board: CommandLine) -> None:
     assert board.json("board", "read", "goal")["value"] == "ship\non Monday"
     board.run("history", "delete-branch", BOARD, "try", "--yes")
     assert board.run("history", "verify", BOARD).stdout.startswith(f"context_id: {BOARD}\nintact:     yes")
-    assert "LINE_NOT_FOUND" in board.run("history", "log", "board:nowhere", code=1).output
+    assert "CONTEXT_NOT_FOUND" in board.run("history", "log", "board:nowhere", code=1).output
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_there_may_be_no_reviews(launch: CommandLine) -> None:
 
 
 def test_a_version_is_named_behind_its_line_or_by_option(board: CommandLine) -> None:
-    for command in ("show", "read", "blame"):
+    for command in ("show", "state", "blame"):
         placed = board.json("history", command, BOARD, "2")
         assert placed == board.json("history", command, BOARD, "--version", "2")
     assert board.json("history", "diff", BOARD, "1", "2")["to_version"] == 2

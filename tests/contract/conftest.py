@@ -12,7 +12,7 @@ from weft.storage.migrations.runner import migrate
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
-from weft.storage.sql.checkouts import SqlSwitchStore
+from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.connect import connect
 from weft.storage.sql.database import Scope
@@ -88,7 +88,7 @@ class SqlStores:
             "snapshot_index": SqlSnapshotIndex,
             "sources": SqlSourceStore,
             "snapshots": SqlSnapshotStore,
-            "switches": SqlSwitchStore,
+            "checkouts": SqlCheckoutStore,
             "tenant_models": SqlTenantModelStore,
             "vectors": SqlVectorStore,
             "webhooks": SqlWebhookStore,

@@ -82,7 +82,7 @@ async def resolve(world: World) -> None:
 
 async def abandon(world: World) -> None:
     (review,) = (await world.admin.call("history.reviews", state="open"))["reviews"]
-    await world.planner.call("history.abandon", review_id=review["review_id"])
+    await world.planner.call("history.close_review", review_id=review["review_id"])
 
 
 ACTS: dict[str, Callable[[World], Awaitable[Any]]] = {

@@ -54,7 +54,7 @@ class Undone(Exception):
     """Ends a transaction without a trace, with what was found in it."""
 
     def __init__(self, damage: Damage | None) -> None:
-        self.found = None if damage is None else damage.told
+        self.found = None if damage is None else damage.detail
         super().__init__(self.found)
 
 

@@ -14,7 +14,7 @@ from weft.capabilities.board.history_backend import BoardLines
 from weft.capabilities.board.service import Boards
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Point, Version, blob_hash
-from weft.storage.sql.checkouts import SqlSwitchStore
+from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.database import Scope
 from weft.storage.sql.history import SqlLineStore
 from weft.transports.resources import parse_uri
@@ -505,7 +505,7 @@ async def test_a_board_without_branches_never_looks_for_them(world: World, monke
     async def looked(*_: object, **__: object) -> None:
         raise AssertionError("looked for a branch")
 
-    monkeypatch.setattr(SqlSwitchStore, "of", looked)
+    monkeypatch.setattr(SqlCheckoutStore, "of", looked)
     for method in ("find", "lock", "branches"):
         monkeypatch.setattr(SqlLineStore, method, looked)
     await world.planner.write("goal", "x")
@@ -536,15 +536,15 @@ async def test_a_board_without_branches_never_looks_for_them(world: World, monke
 )
 async def test_what_names_no_board_is_no_line(world: World, line_id: str) -> None:
     for action in ("history.log", "history.verify"):
-        with refused("LINE_NOT_FOUND"):
+        with refused("CONTEXT_NOT_FOUND"):
             await world.planner.call(action, context_id=line_id)
-    with refused("LINE_NOT_FOUND"):
+    with refused("CONTEXT_NOT_FOUND"):
         await world.planner.call("history.branch", context_id=line_id, branch="try")
 
 
 async def test_the_line_of_a_session_is_there_only_for_those_who_take_part(world: World) -> None:
     await world.planner.create_session("closed", participants=["orchestrator"])
-    with refused("LINE_NOT_FOUND"):
+    with refused("CONTEXT_NOT_FOUND"):
         await world.analysis.call("history.log", context_id="board:closed")
     with refused("BRANCH_NOT_FOUND"):
         await world.planner.call("history.log", context_id="board:closed@none")

@@ -44,7 +44,7 @@ async def check_closed(caller: Caller, key: str, where: str = "main") -> None:
     assert await outcome(caller.read(key, branch=where)) == "KEY_NOT_FOUND"
     assert await outcome(caller.history(key, branch=where)) == "KEY_NOT_FOUND"
     assert key not in await caller.keys(branch=where)
-    assert (await caller.call("history.read", context_id=line, key=key))["entries"] == []
+    assert (await caller.call("history.state", context_id=line, key=key))["entries"] == []
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ LINE = "board:s1"
 
 async def verify(world: World, line: str = LINE) -> str | None:
     damage = await world.app.database.write(Scope(world.tenant), lambda tx: SqlLineStore(tx).verify(line))
-    return None if damage is None else damage.told
+    return None if damage is None else damage.detail
 
 
 async def kept(world: World, value: str) -> bool:

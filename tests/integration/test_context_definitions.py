@@ -148,7 +148,7 @@ async def test_taking_a_definition_back_is_an_edit(world: World) -> None:
     await define(world.admin, "boss", role="Second", guardrails=[{"no": 1}])
     with refused("SELF_MODIFICATION"):
         await boss.call("history.rollback", context_id="agent:boss", target_version="1")
-    with refused("LINE_NOT_FOUND"):
+    with refused("CONTEXT_NOT_FOUND"):
         await world.planner.call("history.rollback", context_id="agent:boss", target_version="1")
     done = await world.admin.call("history.rollback", context_id="agent:boss", target_version="1")
     assert (done["version"], done["written"], done["removed"]) == (3, ["role"], ["guardrails"])

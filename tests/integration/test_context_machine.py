@@ -85,7 +85,7 @@ class ContextMachine(RuleBasedStateMachine):
 
     def news_of(self, line_id: str, after: int) -> list[dict[str, Any]]:
         answer, code = self.ask("history.log", context_id=line_id, limit=10)
-        assert code in {None, "LINE_NOT_FOUND"}, code
+        assert code in {None, "CONTEXT_NOT_FOUND"}, code
         commits = answer["commits"] if code is None else []
         return [commit for commit in reversed(commits) if commit["version"] > after]
 
@@ -375,7 +375,7 @@ class ContextMachine(RuleBasedStateMachine):
         if decided is not None:
             code = self.ask("history.resolve", review_id=review_id, resolutions=resolutions)[1]
         if decided is None or code is not None:
-            assert self.ask("history.abandon", review_id=review_id)[1] is None
+            assert self.ask("history.close_review", review_id=review_id)[1] is None
         return None if decided is None else code
 
     @rule(sort=st.sampled_from(SORTS), versions=st.integers(1, 3))
@@ -439,7 +439,7 @@ class ContextMachine(RuleBasedStateMachine):
 
     def expect_version(self, context: ContextModel, line: Line, seq: int) -> None:
         """Read a version of a part, or of the whole, and compare it with what was said then."""
-        answer, code = self.ask("history.read", context.owner, context_id=line.name, version=str(seq))
+        answer, code = self.ask("history.state", context.owner, context_id=line.name, version=str(seq))
         assert code is None, (code, answer)
         state = _flat(context, line, seq) if line in context.roots.values() else line.state_at(seq)
         read = {entry["key"]: entry for entry in answer["entries"] if not entry["key"].startswith(f"{DEFINITION}/")}
@@ -457,7 +457,7 @@ class ContextMachine(RuleBasedStateMachine):
             for line in (*context.roots.values(), *context.parts.values()):
                 for other in ("analysis", "review", "stranger"):
                     if other != context.owner:
-                        assert self.ask("history.read", other, context_id=line.name)[1] == "LINE_NOT_FOUND"
+                        assert self.ask("history.state", other, context_id=line.name)[1] == "CONTEXT_NOT_FOUND"
 
     def teardown(self) -> None:
         try:

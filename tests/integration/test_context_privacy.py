@@ -31,7 +31,7 @@ async def every_answer(caller: Caller, line_id: str) -> list[str]:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("history.log", {}),
         ("history.show", {"version": "1"}),
-        ("history.read", {}),
+        ("history.state", {}),
         ("history.diff", {"from_version": "0"}),
         ("history.blame", {}),
         ("history.verify", {}),
@@ -45,9 +45,9 @@ async def every_answer(caller: Caller, line_id: str) -> list[str]:
 async def test_another_agent_finds_no_line_of_it(kept: World) -> None:
     for caller in (kept.analysis, kept.review, kept.stranger):
         for line_id in LINES:
-            assert set(await every_answer(caller, line_id)) <= {"LINE_NOT_FOUND", "PERMISSION_DENIED"}
-        with refused("LINE_NOT_FOUND"):
-            await caller.call("history.read", context_id="context:planner:learned_knowledge")
+            assert set(await every_answer(caller, line_id)) <= {"CONTEXT_NOT_FOUND", "PERMISSION_DENIED"}
+        with refused("CONTEXT_NOT_FOUND"):
+            await caller.call("history.state", context_id="context:planner:learned_knowledge")
         shown = await caller.call("history.snapshots", agent_id="planner")
         assert shown["snapshots"] == []
 
@@ -81,20 +81,20 @@ async def test_those_above_an_agent_may_look_into_its_memory_if_cleared(kept: Wo
     low = await kept.admin.create_agent("low", kind="human", clearance=2)
     auditor = await kept.admin.create_agent("auditor", permissions=["read", "admin"])
     for caller in (kept.planner, kept.admin, lead, auditor):
-        state = await caller.call("history.read", context_id="context:planner:learned_knowledge")
+        state = await caller.call("history.state", context_id="context:planner:learned_knowledge")
         assert [entry["key"] for entry in state["entries"]] == ["secret"]
-    with refused("LINE_NOT_FOUND"):
-        await low.call("history.read", context_id="context:planner:learned_knowledge")
+    with refused("CONTEXT_NOT_FOUND"):
+        await low.call("history.state", context_id="context:planner:learned_knowledge")
     await push(kept.analysis, known("a", 1), if_version=0)
     assert (await kept.planner.call("history.log", context_id="context:analysis"))["commits"]
-    with refused("LINE_NOT_FOUND"):
+    with refused("CONTEXT_NOT_FOUND"):
         await kept.analysis.call("history.log", context_id="context:planner")
 
 
 async def test_looking_is_not_changing(kept: World) -> None:
     auditor = await kept.admin.create_agent("auditor", permissions=["read", "write", "admin"], clearance=4)
     line = {"context_id": "context:planner:learned_knowledge"}
-    assert (await auditor.call("history.read", **line))["entries"]
+    assert (await auditor.call("history.state", **line))["entries"]
     for name, what in (("history.rollback", {"target_version": "0"}), ("history.snapshot", {"label": "x"})):
         with refused("PERMISSION_DENIED"):
             await auditor.call(name, **line, **what)
@@ -118,13 +118,13 @@ async def test_looking_is_not_changing(kept: World) -> None:
 async def test_a_line_that_cannot_be_is_not_found(kept: World, line_id: str) -> None:
     for caller in (kept.admin, kept.planner):
         for answer in await every_answer(caller, line_id):
-            assert answer in {"LINE_NOT_FOUND", "INVALID_INPUT_FORMAT", "SELF_MODIFICATION"}, line_id
+            assert answer in {"CONTEXT_NOT_FOUND", "INVALID_INPUT_FORMAT", "SELF_MODIFICATION"}, line_id
     await pull(kept.planner)
     assert (await pull(kept.planner))["context"]["role"] == "Plans"
 
 
 async def test_what_may_not_be_seen_is_put_on_record_when_asked_for(kept: World) -> None:
-    with refused("LINE_NOT_FOUND"):
-        await kept.analysis.call("history.read", context_id="context:planner")
+    with refused("CONTEXT_NOT_FOUND"):
+        await kept.analysis.call("history.state", context_id="context:planner")
     denied = (await kept.admin.audit(outcome="denied"))[0]
-    assert (denied["action"], denied["principal_id"]) == ("history.read", "analysis")
+    assert (denied["action"], denied["principal_id"]) == ("history.state", "analysis")

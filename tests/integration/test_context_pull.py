@@ -167,7 +167,7 @@ async def test_an_entry_is_gone_the_moment_its_time_is_over_but_not_from_a_snaps
     assert entries(pulled) == {"fact": 1}
     with refused("CONTEXT_KEY_NOT_FOUND"):
         await held(later, key="report", memory_type="work_artifacts")
-    state = await world.planner.call("history.read", context_id="context:planner:work_artifacts", version="1")
+    state = await world.planner.call("history.state", context_id="context:planner:work_artifacts", version="1")
     assert [(entry["key"], entry["value"]) for entry in state["entries"]] == [("report", None)]
     await prune(world)
     assert await value_of(world.planner, "report", memory_type="work_artifacts") == "long"
@@ -213,7 +213,7 @@ async def test_pruning_never_removes_what_a_session_or_a_named_version_holds(wor
     await world.admin.call("history.rollback", context_id="context:planner", target_version="named")
     assert entries(await pull(world.planner)) == {"a": 2}
     await prune(world)
-    gone = await world.planner.call("history.read", context_id="context:planner:learned_knowledge", version="1")
+    gone = await world.planner.call("history.state", context_id="context:planner:learned_knowledge", version="1")
     assert [entry["value"] for entry in gone["entries"]] == [None]
     assert await problems(world) == []
 

@@ -449,7 +449,7 @@ async def test_names_that_came_by_themselves_keep_nothing_longer_than_its_sort_i
 
 
 async def read(world: World, line: str, version: str) -> list[dict[str, Any]]:
-    return (await world.admin.call("history.read", context_id=line, version=version))["entries"]
+    return (await world.admin.call("history.state", context_id=line, version=version))["entries"]
 
 
 async def test_the_audit_log_and_events_tell_what_was_pushed_but_never_its_value(world: World) -> None:
@@ -530,8 +530,8 @@ async def test_a_branch_that_takes_the_name_of_one_that_is_gone_begins_anew(worl
     await world.planner.call("history.delete_branch", **context, force=True)
     with refused("BRANCH_NOT_FOUND"):
         await held(world.planner)
-    with refused("LINE_NOT_FOUND"):
-        await world.planner.call("history.read", context_id="context:planner:learned_knowledge@try")
+    with refused("CONTEXT_NOT_FOUND"):
+        await world.planner.call("history.state", context_id="context:planner:learned_knowledge@try")
     assert await branch_lines(world) == [
         "context:planner:learned_knowledge@try",
         "context:planner:team_preferences@try",

@@ -20,7 +20,7 @@ async def history(caller: Caller, verb: str, **what: Any) -> Any:
 
 
 async def state(caller: Caller, line: str = MAIN, version: str = "head") -> dict[str, str]:
-    answer = await history(caller, "read", context_id=line, version=version)
+    answer = await history(caller, "state", context_id=line, version=version)
     return {entry["key"]: entry["value"] for entry in answer["entries"]}
 
 
@@ -136,7 +136,7 @@ async def test_the_same_change_on_both_sides_is_no_conflict(parted: World) -> No
 
 async def test_unrelated_lines_cannot_be_merged(parted: World) -> None:
     await parted.planner.create_session("s2")
-    with refused("UNRELATED_LINES"):
+    with refused("UNRELATED_CONTEXTS"):
         await merge(parted.planner, source="board:s2")
 
 
@@ -238,9 +238,9 @@ async def test_a_review_stays_good_while_the_sides_move_elsewhere(at_odds: World
 
 async def test_a_review_can_be_given_up(at_odds: World) -> None:
     review_id = (await merge(at_odds.planner))["review_id"]
-    assert (await at_odds.planner.call("history.abandon", review_id=review_id))["state"] == "abandoned"
+    assert (await at_odds.planner.call("history.close_review", review_id=review_id))["state"] == "abandoned"
     with refused("REVIEW_CLOSED"):
-        await at_odds.planner.call("history.abandon", review_id=review_id)
+        await at_odds.planner.call("history.close_review", review_id=review_id)
     assert (await merge(at_odds.planner))["review_id"] != review_id
     assert await events(at_odds.admin, "history.review") == [
         "history.review_opened",
@@ -300,7 +300,7 @@ async def test_a_branch_is_deleted_when_it_is_merged_or_on_purpose(parted: World
 async def test_a_branch_deleted_under_its_users_is_named(parted: World) -> None:
     await history(parted.analysis, "switch", branch="try")
     await history(parted.planner, "delete_branch", branch="try", force=True)
-    for verb in ("log", "read", "blame"):
+    for verb in ("log", "state", "blame"):
         with refused("BRANCH_NOT_FOUND"):
             await history(parted.planner, verb, context_id=TRY)
     with refused("BRANCH_NOT_FOUND"):

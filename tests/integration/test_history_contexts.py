@@ -22,7 +22,7 @@ async def history(caller: Caller, verb: str, **what: Any) -> Any:
 
 
 async def state(caller: Caller, line: str = PART, **which: Any) -> dict[str, Any]:
-    answer = await history(caller, "read", context_id=line, **which)
+    answer = await history(caller, "state", context_id=line, **which)
     return {entry["key"]: entry["value"] for entry in answer["entries"]}
 
 
@@ -120,7 +120,7 @@ async def test_a_whole_context_shows_its_entries_by_part_and_key(world: World) -
 async def test_what_retention_has_ended_is_not_told_by_the_whole_context_either(world: World) -> None:
     await push(world.planner, artifact("report", "secret"), known("a", 1), if_version=0)
     world.clock.advance(days=91)
-    answer = await history(world.planner, "read", context_id=WHOLE)
+    answer = await history(world.planner, "state", context_id=WHOLE)
     assert {e["key"]: (e["value"], e.get("pruned", False)) for e in answer["entries"]} == {
         "learned_knowledge/a": (1, False),
         "work_artifacts/report": (None, True),
@@ -137,7 +137,7 @@ async def test_bisect_reads_what_is_kept_outside_the_database(world: World) -> N
         found = await history(world.planner, "bisect", context_id=line, key=key, contains="bug")
         assert (found["found"], found["first"]["version"], found["first"]["key"]) == (True, 6, key)
         early = await history(world.planner, "bisect", context_id=line, key=key, contains="bug", to_version="v5")
-        assert (early["found"], "Version 5 does not have it" in early["remark"]) == (False, True)
+        assert (early["found"], "Version 5 does not contain the text" in early["remark"]) == (False, True)
 
 
 async def test_bisect_of_a_whole_context_asks_for_one_of_its_entries(world: World) -> None:
@@ -157,12 +157,12 @@ async def test_what_nobody_has_written_yet_is_empty_to_those_who_may_look(world:
         assert (await history(world.admin, "blame", context_id=line))["entries"] == []
         assert (await history(world.admin, "verify", context_id=line))["intact"]
         for caller in (world.analysis, world.stranger):
-            with refused("LINE_NOT_FOUND"):
+            with refused("CONTEXT_NOT_FOUND"):
                 await history(caller, "log", context_id=line)
     own = await world.analysis.call("history.log", context_id="context:analysis")
     assert own["commits"] == []
     for line in ("context:quiet@try", "context:quiet:learned_knowledge@try", "context:quiet:nonsense"):
-        with refused("LINE_NOT_FOUND"):
+        with refused("CONTEXT_NOT_FOUND"):
             await history(world.admin, "log", context_id=line)
 
 
@@ -182,7 +182,7 @@ async def test_parts_that_went_back_with_their_context_name_it(world: World) -> 
 async def test_a_switch_refuses_what_names_no_line(world: World, line: str) -> None:
     await push(world.planner, known("a", 1), if_version=0)
     for verb, what in (("switch", {}), ("delete_branch", {"branch": "try"})):
-        with refused("LINE_NOT_FOUND"):
+        with refused("CONTEXT_NOT_FOUND"):
             await history(world.planner, verb, context_id=line, **what)
 
 
@@ -221,7 +221,7 @@ async def test_what_an_open_review_of_a_whole_context_is_about_is_not_pruned(at_
     await at_odds.admin.call("history.prune")
     (review,) = (await at_odds.planner.call("history.reviews"))["reviews"]
     assert review["conflicts"] == opened["conflicts"]
-    await at_odds.planner.call("history.abandon", review_id=opened["review_id"])
+    await at_odds.planner.call("history.close_review", review_id=opened["review_id"])
     await history(at_odds.planner, "delete_branch", context_id=WHOLE, branch="try", force=True)
     # First what is left of the branch goes, then what only that needed.
     for _ in range(2):
@@ -303,4 +303,4 @@ async def test_a_deep_check_finds_values_outside_that_are_damaged_or_gone(world:
             to_admin = await history(world.admin, "verify", context_id=line, deep=True)
             to_agent = await history(world.planner, "verify", context_id=line, deep=True)
             assert (to_admin["intact"], stored.name in to_admin["problem"]) == (False, True)
-            assert (to_agent["intact"], to_agent["problem"]) == (False, f"a value outside the database is {kind}")
+            assert (to_agent["intact"], to_agent["problem"]) == (False, f"a value in object storage is {kind}")

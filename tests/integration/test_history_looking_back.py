@@ -21,7 +21,7 @@ async def history(caller: Caller, verb: str, **what: Any) -> Any:
 
 
 async def state(caller: Caller, version: str = "head", line: str = LINE) -> dict[str, str | None]:
-    answer = await history(caller, "read", version=version, context_id=line)
+    answer = await history(caller, "state", version=version, context_id=line)
     return {entry["key"]: entry["value"] for entry in answer["entries"]}
 
 
@@ -72,7 +72,7 @@ async def test_what_a_caller_may_not_see_is_nowhere(lived_in: World) -> None:
     assert (of_secret["commits"], of_secret["has_more"]) == ([], False)
     assert (await history(lived_in.analysis, "show", version="5"))["commit"]["changes"] == []
     assert await state(lived_in.analysis) == {"goal": "ship on Friday"}
-    assert (await history(lived_in.analysis, "read", key="secret"))["entries"] == []
+    assert (await history(lived_in.analysis, "state", key="secret"))["entries"] == []
     assert [e["key"] for e in (await history(lived_in.analysis, "blame"))["entries"]] == ["goal"]
     diff = await history(lived_in.analysis, "diff", from_version="4")
     assert (diff["added"], diff["removed"], diff["modified"]) == ([], [], [])
@@ -98,7 +98,7 @@ async def test_every_version_reads_back(lived_in: World) -> None:
         {"goal": "ship on Friday"},
         {"goal": "ship on Friday", "secret": "x"},
     ]
-    one = await history(lived_in.planner, "read", version="1", key="goal")
+    one = await history(lived_in.planner, "state", version="1", key="goal")
     assert one["entries"][0]["value"] == "ship"
     assert one["entries"][0]["key_version"] == 1
 
@@ -168,17 +168,17 @@ async def test_a_label_that_looks_like_a_number_or_a_hash_is_found_behind_number
 ) -> None:
     first = (await history(lived_in.planner, "log"))["commits"][-1]["hash"][:40]
     await lived_in.admin.call("history.snapshot", context_id=LINE, label=first)
-    assert (await history(lived_in.planner, "read", version=first))["version"] == 5
+    assert (await history(lived_in.planner, "state", version=first))["version"] == 5
     # There may be such names from before they were refused.
     for label, version in (("2", 2), ("77", 5)):
         await lived_in.sql("UPDATE tags SET label = $1 WHERE tenant = $2 AND automatic = 0", label, lived_in.tenant)
-        assert (await history(lived_in.planner, "read", version=label))["version"] == version
+        assert (await history(lived_in.planner, "state", version=label))["version"] == version
 
 
 @pytest.mark.parametrize("version", ["6", "nowhere", "abcdef", "ab", "9" * 40, "-1", "1.0", "%", "\x00", "ship it"])
 async def test_an_unknown_version_is_named(lived_in: World, version: str) -> None:
     with refused("VERSION_NOT_FOUND"):
-        await history(lived_in.planner, "read", version=version)
+        await history(lived_in.planner, "state", version=version)
 
 
 async def test_an_ambiguous_hash_says_so(lived_in: World) -> None:
@@ -201,17 +201,17 @@ LOST = ("board:nowhere", "board:", "board:s1:s2", "board:s1@", "board:s1@none", 
 
 @pytest.mark.parametrize("line", LOST)
 async def test_a_line_that_is_not_there_is_named(lived_in: World, line: str) -> None:
-    for verb in ("log", "show", "read", "blame", "verify", "branches"):
+    for verb in ("log", "show", "state", "blame", "verify", "branches"):
         with pytest.raises(Exception) as caught:  # noqa: PT011 - one of two codes
             await history(lived_in.planner, verb, context_id=line)
-        assert caught.value.code in {"LINE_NOT_FOUND", "BRANCH_NOT_FOUND"}, verb  # type: ignore[attr-defined]
+        assert caught.value.code in {"CONTEXT_NOT_FOUND", "BRANCH_NOT_FOUND"}, verb  # type: ignore[attr-defined]
 
 
 async def test_another_tenant_and_those_who_take_no_part_see_no_line(lived_in: World) -> None:
     closed = await lived_in.planner.create_session("closed", participants=["orchestrator"])
     await closed.write("goal", "x")
     for caller, line in ((lived_in.stranger, LINE), (lived_in.analysis, "board:closed")):
-        with refused("LINE_NOT_FOUND"):
+        with refused("CONTEXT_NOT_FOUND"):
             await history(caller, "log", context_id=line)
 
 
@@ -219,8 +219,13 @@ async def test_another_tenant_and_those_who_take_no_part_see_no_line(lived_in: W
 async def test_verification_finds_what_was_altered(lived_in: World) -> None:
     await lived_in.planner.call("history.branch", context_id=LINE, branch="try")
     branch = {"context_id": f"{LINE}@try"}
-    assert await history(lived_in.planner, "verify") == {"context_id": LINE, "intact": True, "commits": 5, "lines": 1}
-    assert (await lived_in.planner.call("history.verify", **branch, deep=True))["lines"] == 2
+    assert await history(lived_in.planner, "verify") == {
+        "context_id": LINE,
+        "intact": True,
+        "commits": 5,
+        "contexts": 1,
+    }
+    assert (await lived_in.planner.call("history.verify", **branch, deep=True))["contexts"] == 2
     await lived_in.sql("UPDATE commits SET reason = 'x' WHERE tenant = $1 AND seq = 2", lived_in.tenant)
     found = await history(lived_in.planner, "verify")
     assert (found["intact"], found["problem"]) == (False, "commit 2 is not what was written")
@@ -250,21 +255,21 @@ async def test_private_memory_is_a_line_of_its_owner_alone_and_tells_no_values(w
     line = {"context_id": "memory:analysis"}
     log = await world.analysis.call("history.log", **line)
     assert [c["changes"][0]["key"] for c in log["commits"]] == ["plan", "plan"]
-    shown = await world.analysis.call("history.read", **line)
+    shown = await world.analysis.call("history.state", **line)
     assert [(e["key"], e["value"]) for e in shown["entries"]] == [("plan", None)]
     assert (await world.analysis.call("history.blame", **line))["entries"][0]["key_version"] == 2
     for caller in (world.admin, world.planner, world.stranger):
-        with refused("LINE_NOT_FOUND"):
+        with refused("CONTEXT_NOT_FOUND"):
             await caller.call("history.log", **line)
 
 
 async def test_private_memory_cannot_be_taken_back(world: World) -> None:
     await world.planner.remember("plan", 1)
-    with refused("MEMORY_FORGETS"):
+    with refused("HISTORY_NOT_KEPT"):
         await world.planner.call("history.rollback", context_id="memory:planner", target_version="0")
-    with refused("MEMORY_FORGETS"):
+    with refused("HISTORY_NOT_KEPT"):
         await world.planner.call("history.branch", context_id="memory:planner", branch="b")
-    with refused("LINE_NOT_FOUND"):
+    with refused("CONTEXT_NOT_FOUND"):
         await world.planner.call("history.rollback", context_id="memory:analysis", target_version="0")
 
 
@@ -283,7 +288,7 @@ async def test_the_agent_behind_a_change_is_named_everywhere(lived_in: World) ->
     log = await history(lived_in.planner, "log")
     assert [commit["agent_id"] for commit in log["commits"]] == ["planner", "planner", "planner", "analysis", "planner"]
     assert (await history(lived_in.planner, "show", version=2))["commit"]["agent_id"] == "analysis"
-    for verb in ("read", "blame"):
+    for verb in ("state", "blame"):
         (entry,) = (await history(lived_in.planner, verb, version=2, key="plan"))["entries"]
         assert (entry["author"], entry["agent_id"]) == ("subagent:analysis", "analysis")
 
@@ -296,18 +301,18 @@ async def test_versions_go_by_numbers_and_as_the_log_writes_them(lived_in: World
     assert [d["key"] for d in diff["added"]] == ["goal"]
     for name in (6, "v6", "v", "v-1", "V3"):
         with refused("VERSION_NOT_FOUND"):
-            await history(lived_in.planner, "read", version=name)
+            await history(lived_in.planner, "state", version=name)
     for name in (-1, 1.5, True):
         with refused("INVALID_INPUT_FORMAT"):
-            await history(lived_in.planner, "read", version=name)
+            await history(lived_in.planner, "state", version=name)
 
 
 async def test_a_state_that_was_named_v2_is_what_v2_means(lived_in: World) -> None:
     await lived_in.admin.call("history.snapshot", context_id=LINE, label="mark")
     # From before such names were refused.
     await lived_in.sql("UPDATE tags SET label = 'v2' WHERE tenant = $1 AND label = 'mark'", lived_in.tenant)
-    assert (await history(lived_in.planner, "read", version="v2"))["version"] == 5
-    assert (await history(lived_in.planner, "read", version="2"))["version"] == 2
+    assert (await history(lived_in.planner, "state", version="v2"))["version"] == 5
+    assert (await history(lived_in.planner, "state", version="2"))["version"] == 2
 
 
 async def test_states_blame_and_commits_come_in_pages(world: World) -> None:
@@ -317,7 +322,7 @@ async def test_states_blame_and_commits_come_in_pages(world: World) -> None:
     for number in range(5):
         await world.planner.delete(f"k{number}")
     await history(world.admin, "rollback", target_version="full")
-    for verb in ("read", "blame", "show"):
+    for verb in ("state", "blame", "show"):
         keys, cursor = [], None
         while True:
             page = await history(world.planner, verb, limit=2, cursor=cursor)
@@ -336,10 +341,10 @@ async def test_an_answer_shows_so_much_of_the_values_and_the_rest_by_key(world: 
     for number in range(3):
         await board.write(f"k{number}", str(number) * 120_000)
     await board.write("k3", "small")
-    entries = {e["key"]: e for e in (await board.call("history.read", **line))["entries"]}
+    entries = {e["key"]: e for e in (await board.call("history.state", **line))["entries"]}
     assert [e.get("truncated", False) for e in entries.values()] == [False, False, True, False]
     assert (entries["k2"]["value"], entries["k2"]["size"]) == (None, 120_000)
-    (alone,) = (await board.call("history.read", **line, key="k2"))["entries"]
+    (alone,) = (await board.call("history.state", **line, key="k2"))["entries"]
     assert (alone["value"], alone.get("truncated", False)) == ("2" * 120_000, False)
 
 
@@ -384,8 +389,8 @@ async def test_which_key_is_damaged_is_told_to_admins(lived_in: World) -> None:
 async def test_the_log_of_a_key_is_looked_through_so_far_and_no_further(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(looking_back, "_LOOK_THROUGH", 2)
-    monkeypatch.setattr(looking_back, "_PAGES_OF_KEY", 2)
+    monkeypatch.setattr(looking_back, "_SCAN_PAGE", 2)
+    monkeypatch.setattr(looking_back, "_MAX_SCAN_PAGES", 2)
     closed = {"readable_by": ["orchestrator"]}
     for number in range(6):
         await world.planner.write("secret", str(number), **closed)

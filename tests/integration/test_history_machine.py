@@ -259,7 +259,7 @@ class HistoryMachine(RuleBasedStateMachine):
             assert {conflict["key"] for conflict in answer["conflicts"]} == conflicts
             self.expect(line, None)
             if data.draw(st.booleans()):
-                assert self.ask("history.abandon", "admin", review_id=answer["review_id"])[1] is None
+                assert self.ask("history.close_review", "admin", review_id=answer["review_id"])[1] is None
                 return
             taken, code = self.decide(data, answer["review_id"], taken, conflicts, states)
         changes = self.applied(line, taken)
@@ -290,7 +290,7 @@ class HistoryMachine(RuleBasedStateMachine):
             resolutions={key: {"take": take, "value": "settled"} for key, take in chosen.items()},
         )[1]
         if code is not None:
-            assert self.ask("history.abandon", "admin", review_id=review_id)[1] is None
+            assert self.ask("history.close_review", "admin", review_id=review_id)[1] is None
         decided = {key: Entry("settled") if take == "value" else sides[take].get(key) for key, take in chosen.items()}
         return {**taken, **decided}, code
 
@@ -314,7 +314,7 @@ class HistoryMachine(RuleBasedStateMachine):
     # What must hold.
 
     def said(self, line: Line, version: str) -> dict[str, str | None]:
-        answer, code = self.ask("history.read", "analysis", context_id=line.name, version=version)
+        answer, code = self.ask("history.state", "analysis", context_id=line.name, version=version)
         assert code is None, code
         return {entry["key"]: entry["value"] for entry in answer["entries"]}
 

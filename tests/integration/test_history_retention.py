@@ -35,7 +35,7 @@ async def values(caller: Caller, line: str = LINE, key: str = "goal") -> list[st
     head = (await history(caller, "log", context_id=line, limit=1))["commits"][0]["version"]
     told = []
     for version in range(1, head + 1):
-        entries = (await history(caller, "read", context_id=line, version=str(version), key=key))["entries"]
+        entries = (await history(caller, "state", context_id=line, version=str(version), key=key))["entries"]
         told.append(entries[0]["value"] if entries else None)
     return told
 
@@ -110,7 +110,7 @@ async def test_a_rule_can_be_taken_back(world: World) -> None:
     assert await clear("board") == (False, "board", "indefinite", "all")
     assert await clear("work_artifacts") == (True, "work_artifacts", 90, "all")
     for subject in (LINE, "boards", "board:nowhere"):
-        with refused("LINE_NOT_FOUND"):
+        with refused("CONTEXT_NOT_FOUND"):
             await clear(subject)
 
 
@@ -122,7 +122,7 @@ async def test_only_admins_set_rules_and_only_sensible_ones(world: World) -> Non
         with refused("INVALID_INPUT_FORMAT"):
             await history(world.admin, "set_retention", subject="board", days=days)
     for subject in ("boards", "board:nowhere", "memory", "x:y"):
-        with refused("LINE_NOT_FOUND"):
+        with refused("CONTEXT_NOT_FOUND"):
             await history(world.admin, "set_retention", subject=subject, days=30)
     await world.planner.remember("a", 1)
     with refused("INVALID_INPUT_FORMAT"):
@@ -137,11 +137,11 @@ async def test_every_state_of_the_last_days_can_be_read_and_older_values_go(worl
     # The clock stands ten days behind the sixth write: values replaced more than thirty days ago are the first two.
     assert (pruned["started"], pruned["finished"], pruned["versions"]) == (True, True, 2)
     assert await values(world.planner) == [None, None, "s1 3", "s1 4", "s1 5", "s1 6"]
-    (row,) = (await history(world.admin, "prunings"))["prunings"]
+    (row,) = (await history(world.admin, "prune_log"))["prunings"]
     assert (row["context_id"], row["rule"], row["versions"]) == (LINE, "board: 30 days", 2)
     assert (row["first_version"], row["last_version"], row["pruned_by"]) == (1, 2, "human:admin")
     assert row["bytes"] == pruned["bytes"] > 0
-    (entry,) = (await history(world.planner, "read", context_id=LINE, version="1"))["entries"]
+    (entry,) = (await history(world.planner, "state", context_id=LINE, version="1"))["entries"]
     assert (entry["value"], entry["pruned"]) == (None, True)
     assert (await history(world.planner, "verify", context_id=LINE))["intact"]
     assert len((await history(world.planner, "log", context_id=LINE))["commits"]) == 6
@@ -157,7 +157,7 @@ async def test_so_many_versions_are_kept(world: World) -> None:
     assert await values(world.planner) == [None, None, None, None, "s1 5", "s1 6"]
     with refused("VERSION_PRUNED"):
         await history(world.admin, "rollback", context_id=LINE, target_version="1")
-    with refused("LINE_NOT_FOUND"):
+    with refused("CONTEXT_NOT_FOUND"):
         await history(world.admin, "prune", context_id="board:nowhere")
     with refused("PERMISSION_DENIED"):
         await history(world.planner, "prune")
@@ -177,7 +177,7 @@ async def test_what_a_snapshot_a_branch_or_a_review_needs_stays(world: World) ->
     await history(world.admin, "set_retention", subject="board", days=None, versions=1)
     await history(world.admin, "prune")
     assert await values(world.planner) == [None, "s1 2", None, "s1 2", "ours", None, "s1 2"]
-    await history(world.planner, "abandon", review_id=review["review_id"])
+    await history(world.planner, "close_review", review_id=review["review_id"])
     await history(world.planner, "delete_branch", context_id=LINE, branch="try", force=True)
     await history(world.admin, "prune")
     assert await values(world.planner) == [None, "s1 2", None, None, None, None, "s1 2"]
@@ -193,7 +193,7 @@ async def test_an_artifact_is_gone_after_90_days_and_so_is_its_value(world: Worl
     await history(world.admin, "prune")
     log = await history(world.analysis, "log", context_id=line)
     assert [c["changes"][0]["act"] for c in log["commits"]] == ["expire", "write"]
-    (row,) = (await history(world.admin, "prunings"))["prunings"]
+    (row,) = (await history(world.admin, "prune_log"))["prunings"]
     assert (row["context_id"], row["rule"]) == (line, "work_artifacts: 90 days")
     assert (await history(world.admin, "verify", context_id="context:analysis", deep=True))["intact"]
 
@@ -221,7 +221,7 @@ async def test_it_runs_by_itself_once_a_day(world: World) -> None:
     await history(world.admin, "set_retention", subject="board", days=None, versions=1)
     await world.app.scheduler.drain("history.prune")
     assert (await values(world.planner))[:5] == [None] * 5
-    rows = (await history(world.admin, "prunings"))["prunings"]
+    rows = (await history(world.admin, "prune_log"))["prunings"]
     assert [row["pruned_by"] for row in rows] == ["system", "system"]
 
 

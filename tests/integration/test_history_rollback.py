@@ -20,7 +20,7 @@ async def history(caller: Caller, verb: str, **what: Any) -> Any:
 
 
 async def state(caller: Caller, line: str = LINE, version: str = "head") -> dict[str, str]:
-    answer = await history(caller, "read", context_id=line, version=version)
+    answer = await history(caller, "state", context_id=line, version=version)
     return {entry["key"]: entry["value"] for entry in answer["entries"]}
 
 
@@ -191,7 +191,7 @@ async def test_one_index_lists_the_snapshots_of_every_line_a_caller_may_see(worl
     assert [s["label"] for s in page["snapshots"]] == ["n2", "n1"]
     page = await world.admin.call("history.snapshots", limit=2, cursor=page["next_cursor"])
     assert ([s["label"] for s in page["snapshots"]], "next_cursor" in page) == (["n0"], False)
-    with refused("LINE_NOT_FOUND"):
+    with refused("CONTEXT_NOT_FOUND"):
         await world.analysis.call("history.snapshots", context_id="board:closed")
     for nonsense in ("x", "é", "W10=", "eyJhIjoxfQ=="):
         with refused("INVALID_INPUT_FORMAT"):
@@ -208,13 +208,13 @@ async def test_the_snapshots_of_one_line_are_listed_in_pages(lived_in: World) ->
     for label in ("a", "b", "c"):
         await history(lived_in.admin, "snapshot", context_id=LINE, label=label)
         lived_in.clock.advance(seconds=1)
-    page = await history(lived_in.analysis, "line_snapshots", context_id=LINE, limit=2)
+    page = await history(lived_in.analysis, "context_snapshots", context_id=LINE, limit=2)
     assert [(s["label"], s["context_id"]) for s in page["snapshots"]] == [("c", LINE), ("b", LINE)]
-    rest = await history(lived_in.analysis, "line_snapshots", context_id=LINE, limit=2, cursor=page["next_cursor"])
+    rest = await history(lived_in.analysis, "context_snapshots", context_id=LINE, limit=2, cursor=page["next_cursor"])
     assert [s["label"] for s in rest["snapshots"]] == ["a"]
     assert "next_cursor" not in rest
-    with refused("LINE_NOT_FOUND"):
-        await history(lived_in.stranger, "line_snapshots", context_id=LINE)
+    with refused("CONTEXT_NOT_FOUND"):
+        await history(lived_in.stranger, "context_snapshots", context_id=LINE)
 
 
 @pytest.mark.req("CE-A", part="RollbackContext")
@@ -261,9 +261,9 @@ async def test_a_value_kept_outside_the_database_reads_back_at_every_version(wor
     await world.analysis.call("context.push", knowledge=first, if_version=0)
     await world.analysis.call("context.push", knowledge=second, if_version=1)
     line = {"context_id": "context:analysis:work_artifacts", "key": "report"}
-    (old,) = (await world.analysis.call("history.read", **line, version="1"))["entries"]
+    (old,) = (await world.analysis.call("history.state", **line, version="1"))["entries"]
     assert (old["value"], old["size"], old["outside"]) == ("x" * 50_000, 50_002, True)
-    (new,) = (await world.analysis.call("history.read", **line))["entries"]
+    (new,) = (await world.analysis.call("history.state", **line))["entries"]
     assert (new["base64"], new["value"], new["media_type"]) == ("AAEC/w==", None, "application/octet-stream")
     diff = await world.analysis.call("history.diff", context_id=line["context_id"], from_version="1")
-    assert "outside" in diff["modified"][0]["no_diff"]
+    assert "object storage" in diff["modified"][0]["no_diff"]

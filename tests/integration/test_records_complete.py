@@ -30,7 +30,7 @@ READS = frozenset(
         "events.read",
         "history.bisect",
         "history.diff",
-        "history.read",
+        "history.state",
         "history.verify",
         "performance.read",
         "records.resolve",
@@ -111,7 +111,7 @@ async def on_history(do: Callable[..., Awaitable[Any]], world: World) -> None:
             await admin.call("board.write", session_id="s1", key="a", value=f"{branch} {number}", branch=branch)
         reviews.append((await do(admin, "history.merge", **BOARD, from_context_id=DRAFT))["review_id"])
         if number == 0:
-            await do(admin, "history.abandon", review_id=reviews[0])
+            await do(admin, "history.close_review", review_id=reviews[0])
             await do(admin, "history.delete_branch", **BOARD, branch="try", force=True)
     await do(admin, "history.resolve", review_id=reviews[1], resolutions={"a": {"take": "theirs"}})
     await do(admin, "history.rollback", **BOARD, target_version="1")

@@ -65,10 +65,10 @@ def test_a_shared_field_says_which_actions_have_it_and_which_need_it(tool: str) 
 def test_the_merged_schema_says_what_differs_between_actions() -> None:
     properties = tool_schema(SHARED["context_history"])["properties"]
     assert "(Required for diff.)" in properties["from_version"]["description"]
-    assert "bisect: A version that does not have it." in properties["from_version"]["description"]
+    assert "bisect: A version without the text." in properties["from_version"]["description"]
     assert properties["limit"]["maximum"] == 1_000
     assert {"type": "null"} in properties["context_id"]["anyOf"]
-    assert "merge: The line that takes over what the other one changed." in properties["context_id"]["description"]
+    assert "merge: Context that receives the changes." in properties["context_id"]["description"]
 
 
 async def test_the_cursor_of_each_listing_fits_the_tool_that_gave_it(world: World) -> None:
@@ -86,7 +86,7 @@ async def test_the_cursor_of_each_listing_fits_the_tool_that_gave_it(world: Worl
         await world.admin.call("history.merge", context_id=line, from_context_id=f"{line}@try")
         await world.admin.call("history.prune", context_id=line)
     operations = all_operations()
-    for name in ("history.snapshots", "history.reviews", "history.prunings", "session.list"):
+    for name in ("history.snapshots", "history.reviews", "history.prune_log", "session.list"):
         page = await world.admin.call(name, limit=1)
         assert page["next_cursor"], name
         assert refusals(operations[name], {"cursor": page["next_cursor"], "limit": 1}) == []

@@ -231,11 +231,11 @@ async def test_a_connection_for_one_session_sees_no_history_of_another(web: Conn
         await Board(client, other)("write", key="goal", value="ship")
         assert "board@BRANCH" not in (await tools_of(client))["context_history"].description
         body = await refused(client, "context_history", action="log", context_id="board")
-        assert body["code"] in {"LINE_NOT_FOUND", "INVALID_INPUT_FORMAT"}
+        assert body["code"] in {"CONTEXT_NOT_FOUND", "INVALID_INPUT_FORMAT"}
     async with web("planner", session) as client:
         for arguments in (
             {"action": "log", "context_id": f"board:{other}"},
-            {"action": "read", "context_id": f"board:{other}@try"},
+            {"action": "state", "context_id": f"board:{other}@try"},
             {"action": "diff", "context_id": "board", "from_version": "0", "other_context_id": f"board:{other}"},
             {"action": "log", "context_id": f"memory:planner:{other}"},
         ):

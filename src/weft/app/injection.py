@@ -6,12 +6,13 @@ This is the one untyped spot of the wiring; a test resolves every need of every 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from weft.app.audit_writer import CallAuditTrail
+from weft.app.line_kinds import LINE_KINDS
 from weft.app.search.service import FollowedEvents
 from weft.app.session_acl_cache import SessionsOfCall, SessionsOfTenants
 from weft.capabilities.access.audit import AuditFilter, AuditStore, AuditTrail
@@ -23,14 +24,17 @@ from weft.capabilities.board.store import ConventionStore, EntryObserver, EntryS
 from weft.capabilities.events.model import EventImport, EventStore, Feed
 from weft.capabilities.events.webhooks.store import WebhookSender, WebhookStore
 from weft.capabilities.guidance.operations import AllowedOperations
-from weft.capabilities.history.operation_ports import (
+from weft.capabilities.history.line_backend import LineBackends
+from weft.capabilities.history.store import (
+    CheckoutStore,
+    LineStore,
     Pruner,
     PruningLog,
     RetentionRules,
+    RetentionStore,
     ReviewStore,
     SnapshotIndex,
 )
-from weft.capabilities.history.store import LineStore, RetentionStore, SwitchStore
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.model import Embeddings
 from weft.capabilities.indexing.embeddings.store import TenantModelStore
@@ -65,7 +69,7 @@ from weft.kernel.transactions import Transactions
 from weft.storage.sql.access import SqlAccessStore, SqlAuditStore
 from weft.storage.sql.agent_context import SqlSnapshotStore
 from weft.storage.sql.board import SqlConventionStore, SqlEntryStore
-from weft.storage.sql.checkouts import SqlSwitchStore
+from weft.storage.sql.checkouts import SqlCheckoutStore
 from weft.storage.sql.collections import SqlCollectionStore
 from weft.storage.sql.embeddings import SqlTenantModelStore
 from weft.storage.sql.events import SqlEventStore, SqlOutbox
@@ -179,7 +183,7 @@ _STORES: Mapping[type, Callable[[Transaction], Any]] = {
     SnapshotIndex: SqlSnapshotIndex,
     SnapshotStore: SqlSnapshotStore,
     SourceStore: SqlSourceStore,
-    SwitchStore: SqlSwitchStore,
+    CheckoutStore: SqlCheckoutStore,
     TenantModelStore: SqlTenantModelStore,
     WebhookStore: SqlWebhookStore,
 }
@@ -190,6 +194,13 @@ _IMPLEMENTATIONS: Mapping[type, type] = {
     EntryObserver: GapAnswers,
     ReplyObserver: GapAnswers,
 }
+
+
+def _line_backends(container: Container) -> Source:
+    def build(call: CallScope) -> LineBackends:
+        return LineBackends({kind.prefix: partial(container.source(kind.backend), call) for kind in LINE_KINDS})
+
+    return build
 
 
 class Container:
@@ -206,6 +217,7 @@ class Container:
             EventImport: lambda call: SqlOutbox(call.transaction, clock),
         }
         self._sources |= {need: _opened(store) for need, store in _STORES.items()}
+        self._sources[LineBackends] = _line_backends(self)
 
     def provide(self, singletons: Singletons) -> None:
         """Add what lives as long as the process does."""

@@ -40,6 +40,8 @@ _MODULES = (
     "history.log",
     "history.diff",
     "history.verify",
+    "history.bisect",
+    "history.snapshots",
     "history.rollback",
     "history.branches",
     "history.merge_operations",
@@ -99,5 +101,8 @@ def all_operations() -> Registry:
 
 @cache
 def _operations_in(module: str) -> list[Operation]:
+    # The errors of history operations include those of every kind of line.
+    if module.startswith("history."):
+        import_module("weft.app.line_kinds")
     defined = vars(import_module(f"weft.capabilities.{module}"))
     return [value for value in defined.values() if isinstance(value, Operation)]

@@ -55,26 +55,28 @@ if TYPE_CHECKING:
         WebhookTested,
     )
     from weft.capabilities.guidance.operations import UsageGuidance
+    from weft.capabilities.history.bisect import Bisected
     from weft.capabilities.history.branches import BranchDeleted, Branches, BranchInfo, Switched
     from weft.capabilities.history.diff import Differences
-    from weft.capabilities.history.log import Blamed, CommitShown, LineState, Log
+    from weft.capabilities.history.log import Blamed, CommitShown, ContextState, Log
     from weft.capabilities.history.merge_operations import Merged
     from weft.capabilities.history.merge_reviews import (
         ConflictResolution,
-        ReviewAbandoned,
+        ReviewDropped,
         ReviewInfo,
         ReviewResolved,
         Reviews,
     )
     from weft.capabilities.history.retention import (
         HistoryPruned,
-        Prunings,
+        PruneLog,
         RetentionCleared,
         RetentionRule,
         RetentionRuleList,
     )
-    from weft.capabilities.history.rollback import RolledBack, SnapshotDeleted, SnapshotList, SnapshotTaken
-    from weft.capabilities.history.verify import Bisected, Verified
+    from weft.capabilities.history.rollback import RolledBack
+    from weft.capabilities.history.snapshots import SnapshotDeleted, SnapshotList, SnapshotTaken
+    from weft.capabilities.history.verify import Verified
     from weft.capabilities.indexing.chunking.model import ChunkingOptions
     from weft.capabilities.indexing.embeddings.operations import TextsEmbedded
     from weft.capabilities.indexing.model_migration.operations import ModelList, ModelMigrationInfo
@@ -633,7 +635,7 @@ class HistoryOperations:
     async def log(
         self, context_id: str, *, key: str | None = None, before_version: str | int | None = None, limit: int = 50
     ) -> Log:
-        """See what was done to a line, newest first: who, when, why and to which keys."""
+        """Read the commits of a context, newest first: author, time, reason and changed keys."""
         return await self._caller.call(
             "history.log", {"context_id": context_id, "limit": limit, **given(key=key, before_version=before_version)}
         )
@@ -641,12 +643,12 @@ class HistoryOperations:
     async def show(
         self, context_id: str, *, version: str | int = "head", cursor: str | None = None, limit: int = 200
     ) -> CommitShown:
-        """Look at one commit: what it changed, and what it followed."""
+        """Show one commit: its changes and its parent."""
         return await self._caller.call(
             "history.show", {"context_id": context_id, "version": version, "limit": limit, **given(cursor=cursor)}
         )
 
-    async def read(
+    async def state(
         self,
         context_id: str,
         *,
@@ -654,13 +656,13 @@ class HistoryOperations:
         key: str | None = None,
         cursor: str | None = None,
         limit: int = 200,
-    ) -> LineState:
-        """Read a line as it stood at any version. Of a whole context these are its entries, as PART/KEY.
+    ) -> ContextState:
+        """Read the state of a context at any version. For context:AGENT, these are its entries as PART/KEY.
 
-        A value that is kept outside the database, or for which the answer has no room, comes only if its key is named.
+        Values in object storage, and those that do not fit in the response, are returned only if you name the key.
         """
         return await self._caller.call(
-            "history.read",
+            "history.state",
             {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
         )
 
@@ -673,7 +675,7 @@ class HistoryOperations:
         cursor: str | None = None,
         limit: int = 200,
     ) -> Blamed:
-        """See who made each entry what it was at a version, when, why and in which workflow step."""
+        """Show who last changed each entry as of a version, when, why and in which workflow step."""
         return await self._caller.call(
             "history.blame",
             {"context_id": context_id, "version": version, "limit": limit, **given(key=key, cursor=cursor)},
@@ -688,7 +690,7 @@ class HistoryOperations:
         other_context_id: str | None = None,
         text: bool = True,
     ) -> Differences:
-        """Compare any two versions: which entries were added, removed and modified, and what their values say now."""
+        """Compare two versions: added, removed and modified entries, with a diff of their values."""
         return await self._caller.call(
             "history.diff",
             {
@@ -701,16 +703,16 @@ class HistoryOperations:
         )
 
     async def verify(self, context_id: str, *, deep: bool = False) -> Verified:
-        """Recompute every hash of a line, to know that nothing was altered since it was written."""
+        """Recompute every hash of a context, to prove that nothing was altered since it was written."""
         return await self._caller.call("history.verify", {"context_id": context_id, "deep": deep})
 
     async def bisect(
         self, context_id: str, key: str, contains: str, *, from_version: str | int = "0", to_version: str | int = "head"
     ) -> Bisected:
-        """Find since when a key has said something: the first version from which on, up to to_version, it has the text.
+        """Find the first version in which a key contains a text, by binary search up to to_version.
 
-        to_version must have it. As few versions as possible are looked at, on the understanding that what has the text
-        keeps it until then. An entry of a whole context is named PART/KEY.
+        to_version must contain the text, and every version after the first must too. For context:AGENT, name an entry
+        PART/KEY.
         """
         return await self._caller.call(
             "history.bisect",
@@ -724,33 +726,33 @@ class HistoryOperations:
         )
 
     async def snapshot(self, context_id: str, label: str) -> SnapshotTaken:
-        """Give the present state of a line a name, to compare with or to return to. Needs clearance 3."""
+        """Name the current version of a context, to compare with it or to roll back to it. Needs clearance 3."""
         return await self._caller.call("history.snapshot", {"context_id": context_id, "label": label})
 
     async def delete_snapshot(self, context_id: str, label: str) -> SnapshotDeleted:
-        """Forget the name of a state, so that retention may remove what nothing else needs. Needs clearance 3."""
+        """Delete a snapshot, so that retention may remove values only it needs. Needs clearance 3."""
         return await self._caller.call("history.delete_snapshot", {"context_id": context_id, "label": label})
 
     async def snapshots(
         self, *, context_id: str | None = None, agent_id: str | None = None, cursor: str | None = None, limit: int = 50
     ) -> SnapshotList:
-        """List the snapshots of every line you may see, newest first: one index of all checkpoints."""
+        """List the snapshots of every context you may read, newest first."""
         return await self._caller.call(
             "history.snapshots", {"limit": limit, **given(context_id=context_id, agent_id=agent_id, cursor=cursor)}
         )
 
-    async def line_snapshots(self, context_id: str, *, cursor: str | None = None, limit: int = 50) -> SnapshotList:
-        """List the snapshots of one line, newest first."""
+    async def context_snapshots(self, context_id: str, *, cursor: str | None = None, limit: int = 50) -> SnapshotList:
+        """List the snapshots of one context, newest first."""
         return await self._caller.call(
-            "history.line_snapshots", {"context_id": context_id, "limit": limit, **given(cursor=cursor)}
+            "history.context_snapshots", {"context_id": context_id, "limit": limit, **given(cursor=cursor)}
         )
 
     async def rollback(
         self, context_id: str, target_version: str | int, *, reason: str | None = None, step: str | None = None
     ) -> RolledBack:
-        """Make a line say what it said at an earlier version. Nothing is rewritten: the way back is a new version.
+        """Return a context to an earlier version. History is not rewritten: the rollback is a new version.
 
-        A board or an agent's definition needs clearance 3, persistent memory clearance 4.
+        Needs clearance 3 for a board or an agent definition, clearance 4 for persistent memory.
         """
         return await self._caller.call(
             "history.rollback",
@@ -758,21 +760,21 @@ class HistoryOperations:
         )
 
     async def branch(self, context_id: str, branch: str, *, from_version: str | int = "head") -> BranchInfo:
-        """Start a branch from any version of a line, to try something without touching the line itself."""
+        """Start a branch from any version of a context, to try something without changing the context itself."""
         return await self._caller.call(
             "history.branch", {"context_id": context_id, "branch": branch, "from_version": from_version}
         )
 
     async def branches(self, context_id: str) -> Branches:
-        """List the branches of a line, and the branches of those."""
+        """List the branches of a context, including branches of branches."""
         return await self._caller.call("history.branches", {"context_id": context_id})
 
     async def switch(self, context_id: str, *, branch: str | None = None) -> Switched:
-        """Work on another branch from now on. Only your own calls are meant, and those that name a branch are not."""
+        """Switch to a branch. Affects only your own calls that do not name a branch."""
         return await self._caller.call("history.switch", {"context_id": context_id, **given(branch=branch)})
 
     async def delete_branch(self, context_id: str, branch: str, *, force: bool = False) -> BranchDeleted:
-        """Remove a branch for good. What was merged stays where it was merged to."""
+        """Delete a branch. Merged changes stay where they were merged."""
         return await self._caller.call(
             "history.delete_branch", {"context_id": context_id, "branch": branch, "force": force}
         )
@@ -780,9 +782,9 @@ class HistoryOperations:
     async def merge(
         self, context_id: str, from_context_id: str, *, reason: str | None = None, step: str | None = None
     ) -> Merged:
-        """Bring what another line changed into this one. If both changed the same keys, a human is asked to decide.
+        """Merge the changes of another context into this one. If both changed the same keys, a human decides.
 
-        Works both ways: a branch into its line, and the line into its branch.
+        Works in both directions: a branch into its context, and the context into its branch.
         """
         return await self._caller.call(
             "history.merge",
@@ -797,13 +799,13 @@ class HistoryOperations:
         cursor: str | None = None,
         limit: int = 20,
     ) -> Reviews:
-        """List merges that wait for a human, or were decided by one, with what each side says."""
+        """List merges that wait for a human or were decided, with the value on each side."""
         return await self._caller.call(
             "history.reviews", {"limit": limit, **given(context_id=context_id, state=state, cursor=cursor)}
         )
 
     async def review(self, review_id: str) -> ReviewInfo:
-        """Look at one merge that waits for a human, or was decided by one, with what each side says."""
+        """Read one merge review, with the value on each side."""
         return await self._caller.call("history.review", {"review_id": review_id})
 
     async def resolve(
@@ -813,14 +815,14 @@ class HistoryOperations:
         *,
         reason: str | None = None,
     ) -> ReviewResolved:
-        """Decide a merge, key by key. Only a human can, and only about what both sides say now."""
+        """Resolve a merge key by key. Only humans may, and only for the current values of both sides."""
         return await self._caller.call(
             "history.resolve", {"review_id": review_id, "resolutions": resolutions, **given(reason=reason)}
         )
 
-    async def abandon(self, review_id: str) -> ReviewAbandoned:
-        """Give up a merge that waits for a decision. Both lines stay as they are."""
-        return await self._caller.call("history.abandon", {"review_id": review_id})
+    async def close_review(self, review_id: str) -> ReviewDropped:
+        """Close a review without merging. Both contexts stay as they are."""
+        return await self._caller.call("history.close_review", {"review_id": review_id})
 
     async def set_retention(
         self,
@@ -830,31 +832,31 @@ class HistoryOperations:
         versions: int | None = None,
         snapshot_from: int | None = None,
     ) -> RetentionRule:
-        """Say how long old values of a line, or of a sort of lines, are kept. What is left out stays as it is."""
+        """Set how long old versions of a context, or of a kind of context, are kept. Omitted limits stay unchanged."""
         return await self._caller.call(
             "history.set_retention",
             {"subject": subject, **given(days=days, versions=versions, snapshot_from=snapshot_from)},
         )
 
     async def clear_retention(self, subject: str) -> RetentionCleared:
-        """Take back a rule, so that a line follows its sort again, and a sort of lines what holds without a rule."""
+        """Delete a rule, so that a context follows its kind again, and a kind the default."""
         return await self._caller.call("history.clear_retention", {"subject": subject})
 
     async def retention(self) -> RetentionRuleList:
-        """See how long old values are kept."""
+        """List the retention rules."""
         return await self._caller.call("history.retention", {})
 
     async def prune(self, *, context_id: str | None = None) -> HistoryPruned:
-        """Remove old values whose time is over now, instead of waiting for the daily run.
+        """Apply retention now instead of waiting for the daily run.
 
-        What a snapshot, a branch or a session needs is never removed, and that a value existed stays on record.
+        Values that a snapshot, a branch or a session needs are never removed, and the log keeps every version.
         """
         return await self._caller.call("history.prune", given(context_id=context_id))
 
-    async def prunings(self, *, context_id: str | None = None, cursor: str | None = None, limit: int = 50) -> Prunings:
-        """See what retention has removed, newest first."""
+    async def prune_log(self, *, context_id: str | None = None, cursor: str | None = None, limit: int = 50) -> PruneLog:
+        """Read what retention removed, newest first."""
         return await self._caller.call(
-            "history.prunings", {"limit": limit, **given(context_id=context_id, cursor=cursor)}
+            "history.prune_log", {"limit": limit, **given(context_id=context_id, cursor=cursor)}
         )
 
 

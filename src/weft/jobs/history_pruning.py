@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from weft.capabilities.history.model import SYSTEM
-from weft.capabilities.history.operation_ports import PruningRun
 from weft.capabilities.history.pruning import HistoryPruning, PruneJobCursor, PruneRequest, PruneTotals
+from weft.capabilities.history.store import PruningRun
 from weft.jobs.runner import LeaseLost
 from weft.kernel.clock import DAY_MICROS
 from weft.kernel.errors import WeftError

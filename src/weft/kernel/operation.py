@@ -121,7 +121,7 @@ class Operation:
     rate: RateClass
     effect: Effect
     audience: Audience
-    errors: tuple[type[WeftError], ...]
+    declared_errors: Callable[[], tuple[type[WeftError], ...]]
     audited: bool
     off_record: frozenset[str]
     heavy: Callable[[Any], bool]
@@ -151,6 +151,10 @@ class Operation:
     @cached_property
     def help(self) -> str:
         return inspect.cleandoc(self.run.__doc__ or "")
+
+    @property
+    def errors(self) -> tuple[type[WeftError], ...]:
+        return self.declared_errors()
 
     @property
     def group(self) -> str:
@@ -224,7 +228,7 @@ def operation(
     action: str | None = None,
     status: int = 200,
     audience: Audience = Audience.EVERYONE,
-    errors: Iterable[type[WeftError]] = (),
+    errors: Iterable[type[WeftError]] | Callable[[], tuple[type[WeftError], ...]] = (),
     audited: bool = False,
     off_record: Iterable[str] = (),
     heavy: bool | Callable[[Any], bool] = False,
@@ -244,7 +248,7 @@ def operation(
             rate=rate,
             effect=effect,
             audience=audience,
-            errors=tuple(errors),
+            declared_errors=_lazy(errors),
             audited=audited,
             off_record=frozenset(off_record),
             heavy=heavy if callable(heavy) else lambda _: heavy,
@@ -254,6 +258,16 @@ def operation(
         )
 
     return define
+
+
+def _lazy(
+    errors: Iterable[type[WeftError]] | Callable[[], tuple[type[WeftError], ...]],
+) -> Callable[[], tuple[type[WeftError], ...]]:
+    """Return a function to the errors. A callable is not evaluated before all slices are imported."""
+    if callable(errors):
+        return errors
+    declared = tuple(errors)
+    return lambda: declared
 
 
 def _parameters(run: Callable[..., Awaitable[Any]]) -> list[Any]:

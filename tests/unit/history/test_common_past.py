@@ -76,7 +76,7 @@ class Lines:
             return None
         return self.commits.get(((await self.past(line_id, seq))[0].line_id, seq))
 
-    async def merged_moments(self, line_id: str, after: int, upto: int) -> Sequence[Moment]:
+    async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[Moment]:
         furthest: dict[str, int] = {}
         for seq in range(after + 1, upto + 1):
             merged = self.commits[line_id, seq].commit.merged

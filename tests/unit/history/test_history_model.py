@@ -22,8 +22,8 @@ from weft.capabilities.history.model import (
     branch_of,
     check_version,
     line_name,
-    meeting_point,
     prune_due,
+    shared_commits,
     trunk_of,
 )
 
@@ -141,8 +141,8 @@ def test_pasts_meet_in_the_last_they_share(ours: list[str], theirs: list[str], m
 
     one, other = [*map(stretch, ours)], [*map(stretch, theirs)]
     expected = None if met is None else stretch(met)
-    assert meeting_point(one, other) == expected
-    assert meeting_point(other, one) == expected
+    assert shared_commits(one, other) == expected
+    assert shared_commits(other, one) == expected
 
 
 def test_a_change_for_another_version_is_refused_with_both_numbers() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from weft.capabilities.history.model import Change, ChangeKind, ChangeMeta, Version, blob_hash
-from weft.capabilities.history.three_way import difference, same_content, three_way
+from weft.capabilities.history.three_way import same_content, three_way
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,18 +77,6 @@ def test_a_conflict_shows_all_three_sides(base: dict[str, str], ours: dict[str, 
         sides = [side and side.value for side in (conflict.base, conflict.ours, conflict.theirs)]
         assert sides == [values.get(conflict.key) for values in (base, ours, theirs)]
         assert len(set(sides)) == 3
-
-
-@given(STATES, STATES)
-def test_a_difference_says_how_to_come_from_one_state_to_the_other(
-    before: dict[str, str], after: dict[str, str]
-) -> None:
-    found = difference(state(before), state(after))
-    assert set(found.added) == after.keys() - before.keys()
-    assert set(found.removed) == before.keys() - after.keys()
-    assert set(found.modified) == {k for k in before.keys() & after.keys() if before[k] != after[k]}
-    back = difference(state(after), state(before))
-    assert (back.added, back.removed, back.modified) == (found.removed, found.added, found.modified)
 
 
 @pytest.mark.parametrize(

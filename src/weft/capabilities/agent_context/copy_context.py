@@ -9,15 +9,13 @@ import msgspec
 
 from weft.capabilities.access.grants import check_clearance, check_may_edit
 from weft.capabilities.access.model import AgentId, AgentNotFound
-from weft.capabilities.agent_context.diff import counted, parts_apart
+from weft.capabilities.agent_context.diff import counted
 from weft.capabilities.agent_context.model import (
     DEFINITION,
     ContextLimitExceeded,
     ContextLine,
     EntryPlace,
     MemoryTypeName,
-    PartAt,
-    is_metadata,
     is_overdue,
     kept_since,
 )
@@ -25,8 +23,9 @@ from weft.capabilities.agent_context.permissions import COPY_CLEARANCE, find_age
 from weft.capabilities.agent_context.restore import take_over
 from weft.capabilities.agent_context.service import ContextAt, Contexts
 from weft.capabilities.history.commits import tag_automatically
+from weft.capabilities.history.composite_lines import PartVersion, part_states_apart
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.model import EMPTY, Point, VersionNotFound, VersionPruned
+from weft.capabilities.history.model import EMPTY, Point, VersionNotFound, VersionPruned, is_metadata
 from weft.capabilities.history.revisions import VersionName, resolve_revision
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing
 from weft.kernel.clock import from_micros
@@ -162,9 +161,9 @@ async def _taken_over(request: CopyContext, context: OpenContext, source: Contex
     return taken
 
 
-async def _take_part(part: OpenPart, source: PartAt | None) -> None:
+async def _take_part(part: OpenPart, source: PartVersion | None) -> None:
     context = part.context
-    ours, theirs = await parts_apart(context.needs.lines, part.at, source, values=True)
+    ours, theirs = await part_states_apart(context.needs.lines, part.at, source, values=True)
     if source is not None:
         # What retention has ended is not there any more, by whatever version it could still be found.
         since = kept_since(ContextLine.parse(source.line), context.rules, context.now)

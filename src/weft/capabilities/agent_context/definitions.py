@@ -9,11 +9,12 @@ import msgspec
 
 from weft.capabilities.access.model import AgentId, AgentNotFound
 from weft.capabilities.agent_context.diff import counted
-from weft.capabilities.agent_context.model import DEFINITION, ContextLine, PartAt, SelfModification
+from weft.capabilities.agent_context.model import DEFINITION, ContextLine, SelfModification
 from weft.capabilities.agent_context.permissions import check_may_define, find_agent, may_know_definition, unknown_agent
 from weft.capabilities.agent_context.service import Contexts
 from weft.capabilities.agent_context.values import GivenValue, inline
 from weft.capabilities.agent_context.views import AgentDefinition, definition_at
+from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import EMPTY, Point, VersionConflict, VersionNotFound, VersionPruned
 from weft.capabilities.history.revisions import VersionName, resolve_revision
@@ -108,7 +109,7 @@ async def define_agent(request: DefineAgent, contexts: Contexts) -> AgentDefined
     _check_version(previous, request.if_version)
     changed = [key for key, text in said.items() if await part.write(key, inline(GivenValue(text)))]
     await context.commit([part], CommitMeta(request.reason or "define", request.step))
-    at = part.at or PartAt(part.line.line_id, 0, EMPTY.hex())
+    at = part.at or PartVersion(part.line.line_id, 0, EMPTY.hex())
     if changed:
         counts = counted(part.changes[key] for key in changed)
         data = {"version": at.seq, "context_version": context.root.seq, "changed": changed, **counts}
@@ -145,7 +146,7 @@ async def read_definition(request: ReadDefinition, contexts: Contexts) -> Defini
     line = await contexts.lines.find(line_id)
     head = Point(line_id, line.head.seq, line.head.hash) if line else Point(line_id, 0, EMPTY)
     point = await resolve_revision(contexts.lines, head, request.version)
-    definition = await definition_at(contexts.lines, PartAt.of(point))
+    definition = await definition_at(contexts.lines, PartVersion.of(point))
     return DefinitionRead(
         **msgspec.structs.asdict(definition),
         agent_id=agent.principal_id,

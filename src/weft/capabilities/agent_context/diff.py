@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from weft.capabilities.agent_context.model import EntryPlace, PartAt, is_metadata
-from weft.capabilities.history.model import ChangeKind
-from weft.capabilities.history.three_way import same_content, state_by_key, states_apart
+from weft.capabilities.agent_context.model import EntryPlace
+from weft.capabilities.history.composite_lines import PartVersion, part_states_apart
+from weft.capabilities.history.model import ChangeKind, is_metadata
+from weft.capabilities.history.three_way import same_content
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from weft.capabilities.history.model import Change, StoredCommit, Version
     from weft.capabilities.history.store import LineStore
-    from weft.capabilities.history.three_way import State
 
 
 class Changed(NamedTuple):
@@ -42,14 +42,16 @@ def counted(changes: Iterable[Change]) -> dict[str, int]:
     return counts
 
 
-async def changed_entries(lines: LineStore, before: Mapping[str, PartAt], after: Mapping[str, PartAt]) -> list[Changed]:
+async def changed_entries(
+    lines: LineStore, before: Mapping[str, PartVersion], after: Mapping[str, PartVersion]
+) -> list[Changed]:
     """Return the entries in which two moments differ, part by part. Only parts that differ are looked at."""
     found: list[Changed] = []
     for part in sorted(before.keys() | after.keys()):
         then, now = before.get(part), after.get(part)
         if then == now:
             continue
-        was, is_ = await parts_apart(lines, then, now, values=False)
+        was, is_ = await part_states_apart(lines, then, now, values=False)
         keys = [key for key in sorted(was.keys() | is_.keys()) if not is_metadata(key)]
         found += [
             Changed(EntryPlace(part, key), was.get(key), is_.get(key))
@@ -59,17 +61,8 @@ async def changed_entries(lines: LineStore, before: Mapping[str, PartAt], after:
     return found
 
 
-async def parts_apart(
-    lines: LineStore, one: PartAt | None, other: PartAt | None, *, values: bool
-) -> tuple[State, State]:
-    """Return of two moments of a part those entries that may differ; None stands for a part that was not there."""
-    if one is not None and other is not None:
-        return await states_apart(lines, one.point, other.point, values=values)
-    return await _state(lines, one, values=values), await _state(lines, other, values=values)
-
-
 async def steps_between(
-    lines: LineStore, before: Mapping[str, PartAt], after: Mapping[str, PartAt], limit: int
+    lines: LineStore, before: Mapping[str, PartVersion], after: Mapping[str, PartVersion], limit: int
 ) -> list[EntryChange]:
     """Return the changes that led from one moment to a later one, newest first in each part, but only so many."""
     found: list[EntryChange] = []
@@ -85,7 +78,3 @@ def _steps(part: str, recorded: StoredCommit) -> Iterator[EntryChange]:
     for change in recorded.commit.changes:
         if not is_metadata(change.key):
             yield EntryChange(EntryPlace(part, change.key), change.act, change.version, recorded)
-
-
-async def _state(lines: LineStore, at: PartAt | None, *, values: bool) -> State:
-    return {} if at is None else state_by_key(await lines.state_at(at.line, at.seq, values=values))

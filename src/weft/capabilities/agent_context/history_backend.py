@@ -1,4 +1,4 @@
-"""Contexts and definitions as lines: what the operations on history ask of them."""
+"""History backend of agents: persistent memory (context:AGENT...) and definitions (agent:AGENT)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from msgspec import structs
 from weft.capabilities.access.grants import check_clearance, check_may_edit
 from weft.capabilities.agent_context.model import (
     DEFINITION,
-    PART_MARK,
+    MEMORY_RULES,
+    ContextLimitExceeded,
     ContextLine,
-    PartAt,
-    is_metadata,
     is_overdue,
     kept_since,
     lasting,
@@ -27,8 +26,11 @@ from weft.capabilities.agent_context.permissions import (
 )
 from weft.capabilities.agent_context.restore import take_over, take_over_parts
 from weft.capabilities.agent_context.service import Contexts, OpenContext
+from weft.capabilities.history.composite_lines import PART_MARK, PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.model import SYSTEM, ChangeKind, Head, no_line
+from weft.capabilities.history.line_kinds import LineKind
+from weft.capabilities.history.model import SYSTEM, ChangeKind, Head, is_metadata, no_line
+from weft.capabilities.history.store import Rule
 from weft.kernel.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
     from weft.capabilities.agent_context.service import OpenPart
     from weft.capabilities.history.model import Version
-    from weft.capabilities.history.store import Rule
 
 _ROLLBACK_CLEARANCE = 4
 _DEFINITION_CLEARANCE = 3
@@ -45,7 +46,7 @@ _NAMED_BY_ROOT = "root:"
 
 
 class ContextLines(msgspec.Struct, frozen=True):
-    """The keeper of contexts' lines, and of agents' definitions."""
+    """Opens the lines of agents."""
 
     contexts: Contexts
 
@@ -72,11 +73,8 @@ class ContextLines(msgspec.Struct, frozen=True):
     def rollback_clearance(self, line_id: str) -> int:
         return _DEFINITION_CLEARANCE if ContextLine.parse(line_id).part == DEFINITION else _ROLLBACK_CLEARANCE
 
-    async def expire(self, line_id: str, at_most: int) -> bool:
-        """Turn entries that retention has ended into history, so many at once; True if there may be more.
-
-        A part whose branch is gone goes with it.
-        """
+    async def expire(self, line_id: str, limit: int) -> bool:
+        """Expire entries past retention; deletes a part whose branch was deleted."""
         line = ContextLine.parse(line_id)
         if line.part is None:
             return False
@@ -85,14 +83,14 @@ class ContextLines(msgspec.Struct, frozen=True):
             return False
         context = await self.contexts.open(line.owner, line.branch)
         part = await context.part(line.part)
-        ended = sorted(await part.overdue(), key=lambda version: version.change.key)[:at_most]
+        ended = sorted(await part.overdue(), key=lambda version: version.change.key)[:limit]
         for version in ended:
             part.remove(version, ChangeKind.EXPIRE)
         await context.commit([part], CommitMeta("expire"), SYSTEM)
-        return len(ended) == at_most
+        return len(ended) == limit
 
-    async def hold(self, line_id: str) -> None:
-        """Keep a part from losing what snapshots and branches of the whole context refer to, as they are now."""
+    async def pin_referenced(self, line_id: str) -> None:
+        """Pin the versions of a part that snapshots and branches of the whole context refer to."""
         lines, line = self.contexts.lines, ContextLine.parse(line_id)
         holder = f"{_NAMED_BY_ROOT}{line_id}"
         await lines.unpin(holder)
@@ -100,8 +98,8 @@ class ContextLines(msgspec.Struct, frozen=True):
             return
         for root, seq in sorted(await self._moments_named(line)):
             named = await lines.latest(root, line.part, seq)
-            if named is not None and PartAt.named_by(named).line == line_id:
-                await lines.pin(line_id, PartAt.named_by(named).seq, holder)
+            if named is not None and PartVersion.named_by(named).line == line_id:
+                await lines.pin(line_id, PartVersion.named_by(named).seq, holder)
 
     async def _erase_left_over(self, line: ContextLine) -> None:
         # Whoever begins a branch holds the lock of the whole context, so behind it a branch that is gone stays gone.
@@ -148,7 +146,7 @@ class ContextLines(msgspec.Struct, frozen=True):
         if root is None:
             return False
         named = await self.contexts.lines.latest(root.head.line_id, line.part, root.head.seq)
-        return named is not None and PartAt.named_by(named).line == line.line_id
+        return named is not None and PartVersion.named_by(named).line == line.line_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +160,7 @@ class OpenContextLine:
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
         """Return the entries; what retention has ended says nothing any more, unless a snapshot still names it."""
         rules = await self.contexts.retention.rules()
-        named: dict[ContextLine, list[PartAt]] = {}
+        named: dict[ContextLine, list[PartVersion]] = {}
         found: list[Version] = []
         for version in versions:
             if is_metadata(version.change.key):
@@ -180,17 +178,17 @@ class OpenContextLine:
         part, mark, _ = version.change.key.partition(PART_MARK)
         return self.line._replace(part=part) if mark and self.line.part is None else self.line
 
-    async def _named(self, line: ContextLine, rules: Mapping[str, Rule]) -> list[PartAt]:
+    async def _named(self, line: ContextLine, rules: Mapping[str, Rule]) -> list[PartVersion]:
         """Return the moments of a part that snapshots of it, or of the whole context, name; the first ones first."""
         lines, now = self.contexts.lines, self.contexts.now
         of_part = lasting(await lines.tags(line.line_id), line, rules, now)
-        moments = [PartAt(line.line_id, tag.seq, "") for tag in of_part]
+        moments = [PartVersion(line.line_id, tag.seq, "") for tag in of_part]
         for tag in lasting(await lines.tags(line.root.line_id), line, rules, now):
             named = await lines.latest(line.root.line_id, line.part or "", tag.seq)
-            moments += [PartAt.named_by(named)] if named else []
+            moments += [PartVersion.named_by(named)] if named else []
         return sorted(moments, key=lambda moment: moment.seq)
 
-    async def _stood_at_any(self, version: Version, moments: Iterable[PartAt]) -> bool:
+    async def _stood_at_any(self, version: Version, moments: Iterable[PartVersion]) -> bool:
         """Tell whether a version was what its key said at some of these moments, which are in order."""
         # Of each line the first moment behind a version is enough: what was replaced by then stood at no later one.
         behind = {at.line: at for at in reversed([*moments]) if at.seq >= version.seq}
@@ -254,3 +252,29 @@ class LockedContextLine:
 
     async def _part_head(self) -> Head:
         return await self.contexts.lines.lock(self.line.line_id) or self.head
+
+
+AGENT_DEFINITION = LineKind(
+    prefix="agent",
+    names=("agent",),
+    description="Definition of an agent: role, instructions and limits, set by those above it.",
+    backend=ContextLines,
+    retention={"agent": Rule(None, None)},
+    size_errors=(ContextLimitExceeded,),
+    item_kind="agent_definition",
+    source_kind="weft_agent_definition",
+)
+PERSISTENT_MEMORY = LineKind(
+    prefix="context",
+    names=("agent", "memory_type?", "workflow?"),
+    description="Persistent memory of an agent: the whole of it, or one memory type.",
+    backend=ContextLines,
+    retention=MEMORY_RULES,
+    max_age=True,
+    snapshot_on_push=True,
+    composite=True,
+    unmerged_parts=frozenset({DEFINITION}),
+    size_errors=(ContextLimitExceeded,),
+    item_kind="persistent_memory",
+    source_kind="weft_persistent_memory",
+)

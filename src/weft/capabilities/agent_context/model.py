@@ -13,10 +13,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, NamedTuple
 from urllib.parse import unquote
 
-import msgspec
-
-from weft.capabilities.history.model import Point, branch_of, line_name, no_line, trunk_of
-from weft.capabilities.history.store import Rule
+from weft.capabilities.history.model import branch_of, line_name, no_line, trunk_of
+from weft.capabilities.history.store import SESSION_HOLDER, Rule
 from weft.kernel.clock import DAY_MICROS
 from weft.kernel.errors import Conflict, ContentTooLarge, Forbidden, InvalidInput, NotFound
 from weft.kernel.ids import is_name
@@ -29,17 +27,11 @@ if TYPE_CHECKING:
 DEFINITION = "definition"
 INLINE_BYTES = 32_768
 MAX_VALUE_BYTES = 16 * 1_048_576
-# Between a part and a key of it, where a whole context names its entries. No part has one in its name.
-PART_MARK = "/"
-# How the names begin under which history keeps what agents hold in sessions.
-HELD_IN_SESSION = "session:"
 _ROOT = "context"
 _AGENT = "agent"
 _KEY = re.compile(r"[A-Za-z0-9_:/-][A-Za-z0-9_.:/-]{0,199}\Z")
 _SEGMENTS = re.compile(r"[/:.\\]")
 _SEPARATORS = re.compile(r"[\W_]")
-# Behind a key, for what its writer said about the value. Keys that are pushed hold no such sign.
-_METADATA = "#metadata"
 # However often a name was percent-encoded, it is not read as more than so many times.
 _ENCODED_AT_MOST = 5
 # What an agent is, in the words one may try to reach it by.
@@ -134,29 +126,6 @@ class EntryPlace(NamedTuple):
         return self.part.partition(":")[2] or None
 
 
-class PartAt(msgspec.Struct, frozen=True):
-    """Where a part stands: what the root says of it."""
-
-    line: str
-    seq: int
-    hash: str
-
-    @classmethod
-    def of(cls, point: Point) -> PartAt:
-        return cls(point.line_id, point.seq, point.hash.hex())
-
-    @classmethod
-    def named_by(cls, version: Version) -> PartAt:
-        return msgspec.json.decode(version.value or "", type=cls)
-
-    @property
-    def point(self) -> Point:
-        return Point(self.line, self.seq, bytes.fromhex(self.hash))
-
-    def encode(self) -> str:
-        return msgspec.json.encode(self, order="deterministic").decode()
-
-
 class ContextLine(NamedTuple):
     """What a line's name says: whose context, which part of it (None: all of it), on which branch."""
 
@@ -207,15 +176,6 @@ def part_of(memory_type: str, workflow_id: str | None, field: str) -> str:
             f"{field}: workflow_id {problem} the memory type conversation_context", field=f"{field}.workflow_id"
         )
     return f"{memory_type}:{workflow_id}" if of_workflow else memory_type
-
-
-def metadata_key(key: str) -> str:
-    """Return the key under which a part keeps what was said about the value of another."""
-    return key + _METADATA
-
-
-def is_metadata(key: str) -> bool:
-    return key.endswith(_METADATA)
 
 
 def check_key(key: str, field: str) -> None:
@@ -289,7 +249,7 @@ def is_overdue(version: Version, since: int | None) -> bool:
 
 def holder_in(session_id: str, principal_id: str) -> str:
     """Return the name under which history keeps what an agent holds in a session."""
-    return f"{HELD_IN_SESSION}{session_id}:{principal_id}"
+    return f"{SESSION_HOLDER}{session_id}:{principal_id}"
 
 
 def _names_in(key: str) -> Iterator[str]:

@@ -16,7 +16,6 @@ from weft.capabilities.agent_context.model import (
     MemoryType,
     MemoryTypeName,
     is_well_formed,
-    metadata_key,
 )
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.push import Branch, EntryKey, OfWorkflow, Own
@@ -32,7 +31,7 @@ from weft.capabilities.agent_context.views import (
     shown,
     with_value,
 )
-from weft.capabilities.history.model import BranchNotFound, VersionPruned
+from weft.capabilities.history.model import BranchNotFound, VersionPruned, metadata_key
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import Staging
 from weft.capabilities.sessions.model import (
@@ -53,7 +52,7 @@ from weft.kernel.transactions import Transactions
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.agent_context.model import PartAt
+    from weft.capabilities.history.composite_lines import PartVersion
 
 _ENTRIES_AT_MOST = 1_000
 _CURSOR = r"^[A-Za-z0-9_:-]{1,200}\|[A-Za-z0-9_.:/-]{1,200}\Z"
@@ -217,7 +216,7 @@ async def read_context(
     return msgspec.structs.replace(found.answer, entries=entries)
 
 
-async def _hold(context: OpenContext, session: Session, parts: Mapping[str, PartAt]) -> None:
+async def _hold(context: OpenContext, session: Session, parts: Mapping[str, PartVersion]) -> None:
     """Let the session hold the present version, and history keep every part of it for as long."""
     needs, root = context.needs, context.root
     await needs.snapshots.put(
@@ -236,7 +235,9 @@ async def _hold(context: OpenContext, session: Session, parts: Mapping[str, Part
     )
 
 
-async def _changes(contexts: Contexts, before: PinnedContext | None, parts: Mapping[str, PartAt]) -> ContextChanges:
+async def _changes(
+    contexts: Contexts, before: PinnedContext | None, parts: Mapping[str, PartVersion]
+) -> ContextChanges:
     then = None if before is None else ContextAt(contexts.lines, before.held)
     # What came of a branch that was deleted since is nothing that another of its name could be compared with.
     if then is not None and await then.is_there():
@@ -253,7 +254,7 @@ async def _changes(contexts: Contexts, before: PinnedContext | None, parts: Mapp
     )
 
 
-async def _pulled(contexts: Contexts, parts: Mapping[str, PartAt]) -> PulledContext:
+async def _pulled(contexts: Contexts, parts: Mapping[str, PartVersion]) -> PulledContext:
     definition = await definition_at(contexts.lines, parts.get(DEFINITION))
     of_memory = {name: at for name, at in parts.items() if name != DEFINITION}
     held = await first_entries(contexts.snapshots, of_memory, _ENTRIES_AT_MOST)

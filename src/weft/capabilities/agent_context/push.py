@@ -20,14 +20,13 @@ from weft.capabilities.agent_context.model import (
     check_key,
     check_value_size,
     is_learning_cycle,
-    metadata_key,
     part_of,
 )
 from weft.capabilities.agent_context.permissions import check_own
 from weft.capabilities.agent_context.service import ContextAt, Contexts, OpenContext
 from weft.capabilities.agent_context.values import EntryText, GivenValue, inline, lies_outside, outside
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict
+from weft.capabilities.history.model import BranchNotFound, ChangeMeta, Point, VersionConflict, metadata_key
 from weft.capabilities.object_storage.model import ObjectBusy, ObjectMissing, ObjectStorageUnavailable
 from weft.capabilities.object_storage.staging import Staging, keep_staged
 from weft.capabilities.sessions.model import Session, SessionId, SessionNotFound, find_session

@@ -6,19 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.agent_context.diff import parts_apart
-from weft.capabilities.agent_context.model import (
-    DEFINITION,
-    PART_MARK,
-    ContextLine,
-    PartAt,
-    check_value_size,
-    is_metadata,
-    is_overdue,
-    metadata_key,
-)
+from weft.capabilities.agent_context.model import DEFINITION, ContextLine, check_value_size, is_overdue
 from weft.capabilities.agent_context.values import EntryText, said_by
-from weft.capabilities.history.model import ChangeMeta, LineNotFound, VersionPruned
+from weft.capabilities.history.composite_lines import PART_MARK, PartVersion, part_states_apart
+from weft.capabilities.history.model import ChangeMeta, LineNotFound, VersionPruned, is_metadata, metadata_key
 from weft.capabilities.history.three_way import same_content
 from weft.kernel.errors import InvalidInput
 
@@ -87,7 +78,7 @@ async def take_over_parts(
 
 async def _take_over_whole(part: OpenPart, named: Version | None) -> None:
     target = None if named is None else await _checked(part, named)
-    ours, theirs = await parts_apart(part.context.needs.lines, part.at, target, values=True)
+    ours, theirs = await part_states_apart(part.context.needs.lines, part.at, target, values=True)
     keys = ours.keys() | theirs.keys()
     await take_over(part, {key: theirs.get(key) for key in keys if not same_content(ours.get(key), theirs.get(key))})
 
@@ -100,13 +91,13 @@ def _entries_of(part: str, state: Mapping[str, Version | None]) -> dict[str, Ver
 async def _named_at(part: OpenPart, root: Point) -> Point | None:
     """Return where a part stood at a moment of the whole context, if it was there."""
     named = await part.context.needs.lines.latest(root.line_id, part.name, root.seq)
-    return None if named is None else PartAt.named_by(named).point
+    return None if named is None else PartVersion.named_by(named).point
 
 
-async def _checked(part: OpenPart, named: Version) -> PartAt:
+async def _checked(part: OpenPart, named: Version) -> PartVersion:
     """Return where a version of the root says this part is; one decided by hand may say anything."""
     try:
-        target = PartAt.named_by(named)
+        target = PartVersion.named_by(named)
         line, point = ContextLine.parse(target.line), target.point
     except (msgspec.MsgspecError, ValueError, LineNotFound) as error:
         raise _not_of(part) from error

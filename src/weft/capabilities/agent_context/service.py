@@ -16,13 +16,13 @@ from weft.capabilities.agent_context.model import (
     ContextLimitExceeded,
     ContextLimits,
     ContextLine,
-    PartAt,
     is_overdue,
     kept_since,
     weight_of,
 )
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.history.commits import record, tag_automatically
+from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.line_backend import CommitMeta
 from weft.capabilities.history.model import (
     EMPTY,
@@ -40,7 +40,7 @@ from weft.capabilities.history.model import (
     no_branch,
     trunk_of,
 )
-from weft.capabilities.history.store import LineStore, RetentionStore, Rule, SwitchStore
+from weft.capabilities.history.store import CheckoutStore, LineStore, RetentionStore, Rule
 from weft.capabilities.object_storage.staging import keep_staged
 from weft.capabilities.object_storage.store import ObjectIndex
 from weft.capabilities.sessions.store import SessionStore
@@ -65,7 +65,7 @@ class Contexts(msgspec.Struct, frozen=True):
     lines: LineStore
     snapshots: SnapshotStore
     retention: RetentionStore
-    switches: SwitchStore
+    checkouts: CheckoutStore
     objects: ObjectIndex
     outbox: Outbox
     clock: Clock
@@ -87,7 +87,7 @@ class Contexts(msgspec.Struct, frozen=True):
         """Return the branch of the caller's own context that is meant; None is the context itself."""
         owner = self.actor.principal_id
         if branch is None:
-            switch = await self.switches.of(ContextLine(owner, None, None).line_id, owner)
+            switch = await self.checkouts.of(ContextLine(owner, None, None).line_id, owner)
             if switch is not None and switch.gone:
                 raise no_branch(switch.branch)
             return switch.branch if switch else None
@@ -136,14 +136,14 @@ class ContextAt(NamedTuple):
     lines: LineStore
     point: Point
 
-    async def parts(self) -> dict[str, PartAt]:
+    async def parts(self) -> dict[str, PartVersion]:
         """Return where each part stood, by name."""
         named = await self.lines.state_at(self.point.line_id, self.point.seq)
-        return {version.change.key: PartAt.named_by(version) for version in sorted(named, key=_key)}
+        return {version.change.key: PartVersion.named_by(version) for version in sorted(named, key=_key)}
 
-    async def part(self, name: str) -> PartAt | None:
+    async def part(self, name: str) -> PartVersion | None:
         version = await self.lines.latest(self.point.line_id, name, self.point.seq)
-        return None if version is None else PartAt.named_by(version)
+        return None if version is None else PartVersion.named_by(version)
 
     async def check_is_there(self) -> None:
         if not await self.is_there():
@@ -218,8 +218,8 @@ class OpenContext:
         trunk = await self.needs.lines.find(trunk_of(self.root.line_id))
         today = trunk and await self.needs.lines.latest(trunk.head.line_id, DEFINITION, trunk.head.seq)
         held = await self.part(DEFINITION)
-        if today and held.at != PartAt.named_by(today):
-            held.at = PartAt.named_by(today)
+        if today and held.at != PartVersion.named_by(today):
+            held.at = PartVersion.named_by(today)
             await self._commit_root([await self._names(held)], CommitMeta("definition"), SYSTEM, 0)
 
     async def bury_overdue(self) -> None:
@@ -301,7 +301,7 @@ class OpenContext:
     def _opened(self, name: str, named: Version | None) -> OpenPart:
         # What an agent is has no branches: whoever changes it changes it for all of them.
         line = ContextLine(self.owner, name, None if name == DEFINITION else self.line.branch)
-        at = None if named is None else PartAt.named_by(named)
+        at = None if named is None else PartVersion.named_by(named)
         return OpenPart(self, line, at, 0 if named is None else named.change.version)
 
 
@@ -311,7 +311,7 @@ class OpenPart:
 
     context: OpenContext
     line: ContextLine
-    at: PartAt | None
+    at: PartVersion | None
     named_times: int
     changes: dict[str, Change] = field(default_factory=dict)
     said: list[EntryText] = field(default_factory=list)
@@ -381,7 +381,7 @@ class OpenPart:
             merged=self.merged,
         )
         head = await record(self._lines, head, commit, weight=head.weight + self.growth)
-        self.at = PartAt.of(Point(head.line_id, head.seq, head.hash))
+        self.at = PartVersion.of(Point(head.line_id, head.seq, head.hash))
 
     @property
     def _lines(self) -> LineStore:

@@ -11,7 +11,7 @@ from weft.capabilities.history.model import Point
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.agent_context.model import PartAt
+    from weft.capabilities.history.composite_lines import PartVersion
     from weft.capabilities.history.model import Version
 
 T = TypeVar("T")
@@ -49,11 +49,11 @@ class SnapshotStore(Protocol):
 
     async def find(self, session_id: str, principal_id: str) -> PinnedContext | None: ...
 
-    async def put(self, snapshot: PinnedContext, parts: Iterable[PartAt]) -> None:
+    async def put(self, snapshot: PinnedContext, parts: Iterable[PartVersion]) -> None:
         """Let an agent hold this, and nothing of what it held before; history keeps every part of it for as long."""
         ...
 
-    async def states(self, parts: Sequence[PartAt]) -> Sequence[Sequence[Version]]:
+    async def states(self, parts: Sequence[PartVersion]) -> Sequence[Sequence[Version]]:
         """Return every entry of each of these parts, without values: of many in few statements."""
         ...
 

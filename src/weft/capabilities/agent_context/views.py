@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from weft.capabilities.agent_context.model import EntryPlace, is_metadata, metadata_key
-from weft.capabilities.history.model import VersionPruned
+from weft.capabilities.agent_context.model import EntryPlace
+from weft.capabilities.history.model import VersionPruned, is_metadata, metadata_key
 from weft.capabilities.history.three_way import state_by_key
 from weft.capabilities.object_storage.model import Pointer
 from weft.kernel.clock import from_micros
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from weft.capabilities.agent_context.model import PartAt
     from weft.capabilities.agent_context.store import SnapshotStore
+    from weft.capabilities.history.composite_lines import PartVersion
     from weft.capabilities.history.model import Version
     from weft.capabilities.history.store import LineStore
 
@@ -85,12 +85,12 @@ class _Shown(NamedTuple):
     is_pruned: bool
 
 
-async def entries_of(lines: LineStore, part: str, at: PartAt) -> list[StoredEntry]:
+async def entries_of(lines: LineStore, part: str, at: PartVersion) -> list[StoredEntry]:
     """Return every entry of a part, by key, without values."""
     return _held(part, await lines.state_at(at.line, at.seq, values=False))
 
 
-async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartAt], at_most: int) -> list[StoredEntry]:
+async def first_entries(snapshots: SnapshotStore, parts: Mapping[str, PartVersion], at_most: int) -> list[StoredEntry]:
     """Return entries of parts, by part and key, without values: so many, and more if there are more."""
     found: list[StoredEntry] = []
     names = list(parts)
@@ -109,7 +109,7 @@ def _held(part: str, versions: Sequence[Version]) -> list[StoredEntry]:
     return [StoredEntry(EntryPlace(part, key), state[key], state.get(metadata_key(key))) for key in keys]
 
 
-async def definition_at(lines: LineStore, at: PartAt | None) -> AgentDefinition:
+async def definition_at(lines: LineStore, at: PartVersion | None) -> AgentDefinition:
     if at is None:
         return AgentDefinition()
     said = state_by_key(await lines.state_at(at.line, at.seq))

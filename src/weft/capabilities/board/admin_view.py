@@ -45,7 +45,7 @@ async def _damage(board: BoardView) -> str | None:
     for line_id in (trunk, *(branch.head.line_id for branch in branches)):
         damage = await lines.verify(line_id)
         if damage is not None:
-            return damage.told
+            return damage.detail
     return None
 
 

@@ -1,4 +1,4 @@
-"""Boards and their branches as lines: what the operations on history ask of them."""
+"""History backend of boards and their branches."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from weft.capabilities.board.board_writer import ROLLBACK_CLEARANCE
+from weft.capabilities.board.model import StoreFull, ValueTooLarge
 from weft.capabilities.board.service import Boards
+from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import MAIN, branch_of, line_name, no_line
-from weft.capabilities.sessions.model import SessionNotFound, line_of, session_of
+from weft.capabilities.history.store import Rule
+from weft.capabilities.sessions.model import SessionArchived, SessionNotFound, line_of, session_of
 from weft.kernel.ids import is_name
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BoardLine:
-    """The line of a board, opened to read."""
+    """The line of a board, opened for reading."""
 
     board: BoardView
     head: Head
@@ -33,7 +36,7 @@ class BoardLine:
 
 
 class BoardLines(msgspec.Struct, frozen=True):
-    """The keeper of boards' lines."""
+    """Opens the lines of boards."""
 
     boards: Boards
 
@@ -59,11 +62,36 @@ class BoardLines(msgspec.Struct, frozen=True):
         del line_id
         return ROLLBACK_CLEARANCE
 
+    async def expire(self, line_id: str, limit: int) -> bool:
+        """Entries of a board expire by their time to live, not by retention."""
+        del line_id, limit
+        return False
+
+    async def pin_referenced(self, line_id: str) -> None:
+        """No other line refers to versions of a board."""
+
 
 def _parse(line_id: str) -> tuple[str, str]:
-    """Return the session and the branch that a line's id names; the board itself goes by the name of main."""
+    """Return session and branch of a line id; the board itself is the branch main."""
     session_id, branch = session_of(line_id), branch_of(line_id)
     well_formed = is_name(session_id) and (branch is None or is_name(branch))
     if not well_formed or branch == MAIN or line_id != line_name(line_of(session_id), branch):
         raise no_line(line_id)
     return session_id, branch or MAIN
+
+
+BOARD = LineKind(
+    prefix="board",
+    names=("session",),
+    description="Board of a session: the key-value state that its agents share.",
+    backend=BoardLines,
+    values="text",
+    retention={"board": Rule(None, None)},
+    ttl=True,
+    write_errors=(SessionArchived,),
+    size_errors=(StoreFull, ValueTooLarge),
+    item_kind="board_entry",
+    source_kind="weft_board",
+    private=False,
+    searchable_source="board",
+)

@@ -10,7 +10,7 @@ from weft.capabilities.board.board_view import BoardView
 from weft.capabilities.board.board_writer import BoardWriter
 from weft.capabilities.board.store import EntryObserver, EntryStore, ReadTally
 from weft.capabilities.history.model import MAIN, BranchNotFound, line_name
-from weft.capabilities.history.store import LineStore, SwitchStore
+from weft.capabilities.history.store import CheckoutStore, LineStore
 from weft.capabilities.sessions.model import Session, find_session, line_of, lock_active_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import Clock, to_micros
@@ -30,7 +30,7 @@ class Boards(msgspec.Struct, frozen=True):
     sessions: SessionStore
     entries: EntryStore
     lines: LineStore
-    switches: SwitchStore
+    checkouts: CheckoutStore
     outbox: Outbox
     clock: Clock
     counters: TokenCounters
@@ -60,7 +60,7 @@ class Boards(msgspec.Struct, frozen=True):
             return None
         if asked is not None:
             return asked
-        switch = await self.switches.of(line_of(session.session_id), self.actor.principal_id)
+        switch = await self.checkouts.of(line_of(session.session_id), self.actor.principal_id)
         if switch is not None and switch.gone:
             raise await self._gone(session, switch.branch, switched=True)
         return switch.branch if switch else None

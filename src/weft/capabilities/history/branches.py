@@ -1,4 +1,4 @@
-"""Branches of any line: another way on from any moment, at no cost, until it is merged or deleted."""
+"""Branches: create, list, switch and delete. A branch shares its ancestry, so creating one copies nothing."""
 
 from __future__ import annotations
 
@@ -6,51 +6,66 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from weft.capabilities.agent_context.model import HELD_IN_SESSION
-from weft.capabilities.history.line_ids import (
-    TOOL,
-    WRITE_ERRORS,
-    BranchExists,
-    BranchInUse,
-    BranchName,
-    BranchNotMerged,
-    ContextId,
-    ReviewState,
-    sort_of,
-)
-from weft.capabilities.history.merge import close_review
+from weft.capabilities.history.fields import TOOL, BranchName, ContextId
+from weft.capabilities.history.line_kinds import kind_of, write_errors
 from weft.capabilities.history.model import (
     MAIN,
     BranchLimit,
     BranchNotFound,
     Line,
     LineNotFound,
-    Point,
     VersionNotFound,
     branch_of,
     line_name,
     no_branch,
     trunk_of,
 )
+from weft.capabilities.history.reviews import ReviewState, close_review
 from weft.capabilities.history.revisions import HEAD, VersionName
-from weft.capabilities.history.service import History
+from weft.capabilities.history.service import History, head_point
+from weft.capabilities.history.store import SESSION_HOLDER
 from weft.capabilities.history.three_way import common_past
-from weft.kernel.errors import InvalidInput, PermissionDenied
+from weft.kernel.errors import Conflict, InvalidInput, PermissionDenied
 from weft.kernel.fields import Name
 from weft.kernel.identity import Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
 if TYPE_CHECKING:
     from weft.capabilities.history.line_backend import LockedLine
-    from weft.capabilities.history.model import Head
+    from weft.capabilities.history.model import Head, Point
 
-_REVIEWS_AT_ONCE = 200
-# Between a whole context and the name of a part, in the name of the part's line.
-_PART_OF = ":"
+_REVIEW_PAGE = 200
+
+
+class BranchExists(Conflict):
+    """The context already has a branch of this name."""
+
+    code = "BRANCH_EXISTS"
+    hint = "Choose another name, or work on that branch; list all with the action branches."
+    related = ("context_history",)
+
+
+class BranchInUse(Conflict):
+    """The branch is still needed: by branches that start from it, contexts that merged it, or sessions."""
+
+    code = "BRANCH_IN_USE"
+    hint = (
+        "Delete the branches in context.branches first; they share its ancestry. force deletes it although sessions "
+        "hold a version of it, or contexts in context.merged_by need it as a merge base."
+    )
+    related = ("context_history",)
+
+
+class BranchNotMerged(Conflict):
+    """The branch has changes that were not merged."""
+
+    code = "BRANCH_NOT_MERGED"
+    hint = "Merge it first with the action merge, or pass force to discard its changes."
+    related = ("context_history",)
 
 
 class MakeBranch(Request):
-    """From which moment, and what to call it."""
+    """Context, name of the branch and version to start from."""
 
     context_id: ContextId
     branch: BranchName
@@ -58,7 +73,7 @@ class MakeBranch(Request):
 
 
 class BranchInfo(Response, kw_only=True, omit_defaults=True):
-    """A branch, where it stands and where it came from."""
+    """A branch: its current version, and the context and version it started from."""
 
     branch: str
     context_id: str
@@ -69,13 +84,13 @@ class BranchInfo(Response, kw_only=True, omit_defaults=True):
 
 
 class ListBranches(Request):
-    """Whose branches."""
+    """Context whose branches to list."""
 
     context_id: ContextId
 
 
 class Branches(Response, kw_only=True, omit_defaults=False):
-    """Every branch of a line, and the one that your calls mean unless they say otherwise."""
+    """Every branch of a context, and the ``current`` one that your calls use by default."""
 
     context_id: str
     current: str
@@ -83,29 +98,29 @@ class Branches(Response, kw_only=True, omit_defaults=False):
 
 
 class SwitchBranch(Request):
-    """Which branch your calls should mean."""
+    """Branch that your calls should use by default."""
 
     context_id: ContextId
-    branch: Annotated[Name | None, msgspec.Meta(description="The branch; main or nothing for the line itself.")] = None
+    branch: Annotated[Name | None, msgspec.Meta(description="The branch; main or omitted: the context itself.")] = None
 
 
 class Switched(Response, kw_only=True, omit_defaults=False):
-    """From now on your calls mean this branch, unless they name another."""
+    """Branch that your calls use from now on, unless they name another."""
 
     context_id: str
     branch: str
 
 
 class DeleteBranch(Request):
-    """Which branch to remove for good."""
+    """Branch to delete."""
 
     context_id: ContextId
     branch: BranchName
-    force: Annotated[bool, msgspec.Meta(description="Even if what it says was not merged.")] = False
+    force: Annotated[bool, msgspec.Meta(description="Delete it even with unmerged changes.")] = False
 
 
 class BranchDeleted(Response, kw_only=True, omit_defaults=False):
-    """The branch is gone. ``version`` and ``hash`` are where it stood."""
+    """The branch is deleted. ``version`` and ``hash`` are those of its last commit."""
 
     deleted: str
     version: int
@@ -121,23 +136,29 @@ class BranchDeleted(Response, kw_only=True, omit_defaults=False):
     permission=Permission.WRITE,
     rate=RateClass.BOARD,
     effect=Effect.WRITE,
-    errors=(*WRITE_ERRORS, VersionNotFound, BranchExists, BranchLimit, PermissionDenied),
+    errors=lambda: (
+        *write_errors(),
+        VersionNotFound,
+        BranchExists,
+        BranchLimit,
+        PermissionDenied,
+    ),
 )
-async def make_branch(request: MakeBranch, timelines: History) -> BranchInfo:
-    """Start a branch from any version of a line, to try something without touching the line itself."""
+async def make_branch(request: MakeBranch, history: History) -> BranchInfo:
+    """Start a branch from any version of a context, to try something without changing the context itself."""
     if request.branch in {MAIN, HEAD}:
-        raise InvalidInput(f"branch: '{request.branch}' has a meaning already; choose another name", field="branch")
-    line = await timelines.to_write(request.context_id)
-    base = await timelines.moment(line, request.from_version)
+        raise InvalidInput(f"branch: '{request.branch}' is reserved; choose another name", field="branch")
+    line = await history.to_write(request.context_id)
+    base = await history.resolve(line, request.from_version)
     name = line_name(trunk_of(request.context_id), request.branch)
-    # Only a board has keys that expire, and which of them lie before this moment is known when it is looked.
-    next_expiry_at = timelines.now if sort_of(name) == "board" else None
-    weight = await _weight(timelines, line.head, base)
-    if not await timelines.lines.branch(name, base, weight=weight, next_expiry_at=next_expiry_at):
-        raise BranchExists(f"There is a branch '{request.branch}' already.", resource_id=request.branch)
+    # Which entries have a time to live at this version is found out by the first expiry check.
+    next_expiry_at = history.now if kind_of(name).ttl else None
+    weight = await _weight(history, line.head, base)
+    if not await history.lines.branch(name, base, weight=weight, next_expiry_at=next_expiry_at):
+        raise BranchExists(f"The context already has a branch '{request.branch}'.", resource_id=request.branch)
     await line.note_branches(1)
     await line.announce("history.branched", request.branch, {"context_id": name, "version": base.seq})
-    return _branch_info(await _found(timelines, name, request.branch))
+    return _branch_info(await _found(history, name, request.branch))
 
 
 @operation(
@@ -150,15 +171,15 @@ async def make_branch(request: MakeBranch, timelines: History) -> BranchInfo:
     effect=Effect.READ,
     errors=(LineNotFound,),
 )
-async def list_branches(request: ListBranches, timelines: History) -> Branches:
-    """List the branches of a line, and the branches of those."""
+async def list_branches(request: ListBranches, history: History) -> Branches:
+    """List the branches of a context, including branches of branches."""
     trunk = trunk_of(request.context_id)
-    await timelines.to_read(request.context_id)
-    current = await timelines.switches.of(trunk, timelines.actor.principal_id)
+    await history.to_read(request.context_id)
+    current = await history.checkouts.of(trunk, history.actor.principal_id)
     return Branches(
         context_id=trunk,
         current=current.branch if current else MAIN,
-        branches=[_branch_info(line) for line in await timelines.lines.branches(trunk)],
+        branches=[_branch_info(line) for line in await history.lines.branches(trunk)],
     )
 
 
@@ -172,15 +193,15 @@ async def list_branches(request: ListBranches, timelines: History) -> Branches:
     effect=Effect.WRITE,
     errors=(LineNotFound, BranchNotFound),
 )
-async def switch_branch(request: SwitchBranch, timelines: History) -> Switched:
-    """Work on another branch from now on. Only your own calls are meant, and those that name a branch are not."""
-    sort_of(request.context_id)
+async def switch_branch(request: SwitchBranch, history: History) -> Switched:
+    """Switch to a branch. Affects only your own calls that do not name a branch."""
+    kind_of(request.context_id)
     trunk = trunk_of(request.context_id)
-    await timelines.to_read(trunk)
+    await history.to_read(trunk)
     branch = None if request.branch == MAIN else request.branch
     if branch is not None:
-        await _found(timelines, line_name(trunk, branch), branch)
-    await timelines.switches.switch(trunk, timelines.actor.principal_id, branch)
+        await _found(history, line_name(trunk, branch), branch)
+    await history.checkouts.switch(trunk, history.actor.principal_id, branch)
     return Switched(context_id=line_name(trunk, branch), branch=branch or MAIN)
 
 
@@ -194,110 +215,104 @@ async def switch_branch(request: SwitchBranch, timelines: History) -> Switched:
     effect=Effect.WRITE,
     audience=Audience.NOT_SUBAGENTS,
     audited=True,
-    errors=(*WRITE_ERRORS, BranchInUse, BranchNotMerged, PermissionDenied),
+    errors=lambda: (*write_errors(), BranchInUse, BranchNotMerged, PermissionDenied),
 )
-async def delete_branch(request: DeleteBranch, timelines: History) -> BranchDeleted:
-    """Remove a branch for good. What was merged stays where it was merged to."""
-    sort_of(request.context_id)
+async def delete_branch(request: DeleteBranch, history: History) -> BranchDeleted:
+    """Delete a branch. Merged changes stay where they were merged."""
+    kind_of(request.context_id)
     trunk = trunk_of(request.context_id)
-    line = await timelines.to_write(trunk)
+    line = await history.to_write(trunk)
     name = line_name(trunk, request.branch)
-    if await timelines.lines.lock(name) is None:
+    if await history.lines.lock(name) is None:
         raise no_branch(request.branch)
-    found = await _found(timelines, name, request.branch)
-    children = await timelines.lines.children(name)
+    found = await _found(history, name, request.branch)
+    children = await history.lines.children(name)
     if children:
-        raise BranchInUse(f"Branches go on from '{request.branch}'.", branches=[*children])
+        raise BranchInUse(f"Other branches start from '{request.branch}'.", branches=[*children])
     if not request.force:
-        await _check_unneeded(timelines, found, request.branch)
-    await _abandon_reviews(timelines, line, name)
-    await timelines.lines.erase(name)
-    # Whoever had switched to it is told so by their next call: to go on with the line itself is theirs to decide.
+        await _check_unused(history, found, request.branch)
+    await _abandon_reviews(history, line, name)
+    await history.lines.erase(name)
+    # Checkouts stay: the next call of a principal on this branch fails instead of writing to the main line.
     await line.note_branches(-1)
     head = found.head
     await line.announce("history.branch_deleted", request.branch, {"context_id": name, "version": head.seq})
     return BranchDeleted(deleted=request.branch, version=head.seq, hash=head.hash.hex())
 
 
-async def _check_unneeded(timelines: History, branch: Line, name: str) -> None:
-    """Refuse to remove what only the branch says, and what others could no longer be told without it."""
-    if not await _is_merged(timelines, branch):
-        raise BranchNotMerged(f"The branch '{name}' says something that was not merged.")
-    holders = {pin.holder for pin in await timelines.lines.pinned(branch.head.line_id)}
-    sessions = [holder for holder in holders if holder.startswith(HELD_IN_SESSION)]
+async def _check_unused(history: History, branch: Line, name: str) -> None:
+    """Refuse to delete a branch with unmerged changes, pins of sessions, or that serves as a merge base."""
+    if not await _is_merged(history, branch):
+        raise BranchNotMerged(f"The branch '{name}' has unmerged changes.")
+    holders = {pin.holder for pin in await history.lines.pinned(branch.head.line_id)}
+    sessions = [holder for holder in holders if holder.startswith(SESSION_HOLDER)]
     if sessions:
         raise BranchInUse(f"Sessions hold a version of '{name}'.", sessions=len(sessions))
-    merged_by = await _merged_by(timelines, branch)
+    merged_by = await _merged_by(history, branch)
     if len(merged_by) > 1:
-        raise BranchInUse(f"What lines that merged '{name}' have in common is told by it.", merged_by=merged_by)
+        raise BranchInUse(f"Several contexts merged '{name}', which is their merge base.", merged_by=merged_by)
 
 
-async def _merged_by(timelines: History, branch: Line) -> list[str]:
-    """Return the lines that have merged a branch themselves."""
+async def _merged_by(history: History, branch: Line) -> list[str]:
+    """Return the lines that merged a branch themselves."""
     trunk, name = branch.trunk or "", branch.head.line_id
-    lines = [*filter(None, [await timelines.lines.find(trunk)]), *await timelines.lines.branches(trunk)]
+    lines = [*filter(None, [await history.lines.find(trunk)]), *await history.lines.branches(trunk)]
     found = []
     for line in lines:
-        moments = await timelines.lines.merged_moments(line.head.line_id, line.base_seq, line.head.seq)
-        found += [line.head.line_id for merged, _ in moments if merged == name]
+        points = await history.lines.merged_points(line.head.line_id, line.base_seq, line.head.seq)
+        found += [line.head.line_id for merged, _ in points if merged == name]
     return found
 
 
-async def _abandon_reviews(timelines: History, line: LockedLine, name: str) -> None:
-    """Close what was to be decided about a branch that will be gone, and let go of what was kept for it."""
+async def _abandon_reviews(history: History, line: LockedLine, name: str) -> None:
+    """Close the open reviews of a branch that is being deleted."""
     before = None
-    while page := await timelines.reviews.newest(before, _REVIEWS_AT_ONCE, None, ReviewState.OPEN):
+    while page := await history.reviews.newest(before, _REVIEW_PAGE, None, ReviewState.OPEN):
         for review in page:
             if _is_of_branch(review.line_id, name) or _is_of_branch(review.source_line, name):
-                await close_review(timelines, line, review, ReviewState.ABANDONED)
+                await close_review(history, line, review, ReviewState.ABANDONED)
         before = page[-1].review_id
 
 
 def _is_of_branch(line_id: str, branch: str) -> bool:
-    """Tell whether a line is a branch, or a part of a context that goes with it."""
+    """Tell whether a line is this branch, or a part of it if it is composite."""
     if branch_of(line_id) != branch_of(branch):
         return False
     whole = trunk_of(branch)
-    return trunk_of(line_id) == whole or (
-        sort_of(branch) == "context" and trunk_of(line_id).startswith(f"{whole}{_PART_OF}")
-    )
+    return trunk_of(line_id) == whole or (kind_of(branch).composite and trunk_of(line_id).startswith(f"{whole}:"))
 
 
-async def _found(timelines: History, name: str, branch: str) -> Line:
-    found = await timelines.lines.find(name)
+async def _found(history: History, name: str, branch: str) -> Line:
+    found = await history.lines.find(name)
     if found is None:
         raise no_branch(branch)
     return found
 
 
-async def _weight(timelines: History, head: Head, base: Point) -> int:
-    """Return what the line weighed at a moment; commits of long ago did not note it."""
+async def _weight(history: History, head: Head, base: Point) -> int:
+    """Return the weight of a line at a version; computed if the commit did not store it."""
     if base.seq == head.seq:
         return head.weight
-    noted = await timelines.lines.weight_at(base.line_id, base.seq)
+    noted = await history.lines.weight_at(base.line_id, base.seq)
     if noted is not None:
         return noted
-    state = await timelines.lines.state_at(base.line_id, base.seq, values=False)
+    state = await history.lines.state_at(base.line_id, base.seq, values=False)
     return sum(version.change.meta.tokens for version in state)
 
 
-async def _is_merged(timelines: History, branch: Line) -> bool:
-    """Tell whether the line a branch came from, or the trunk, knows all that the branch says."""
+async def _is_merged(history: History, branch: Line) -> bool:
+    """Tell whether the line that a branch started from, or the trunk, contains all of it."""
     ours = branch.head
     if ours.seq == branch.base_seq:
         return True
     for line_id in dict.fromkeys([branch.base_line, branch.trunk]):
-        other = await timelines.lines.find(line_id) if line_id else None
+        other = await history.lines.find(line_id) if line_id else None
         if other is None:
             continue
-        shared = await common_past(timelines.lines, _point(other.head), _point(ours))
+        shared = await common_past(history.lines, head_point(other.head), head_point(ours))
         if shared is not None and (shared.seq, shared.hash) == (ours.seq, ours.hash):
             return True
     return False
-
-
-def _point(head: Head) -> Point:
-    return Point(head.line_id, head.seq, head.hash)
 
 
 def _branch_info(line: Line) -> BranchInfo:

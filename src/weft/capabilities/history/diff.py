@@ -1,19 +1,20 @@
-"""What differs between any two moments of any two lines."""
+"""Diff: entries that differ between two versions of one or two contexts, with a text diff of their values."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+import difflib
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 
-from weft.capabilities.history.composite_lines import entries_apart, is_whole_context
-from weft.capabilities.history.line_ids import TOOL, ContextId
+from weft.capabilities.history.composite_lines import entries_apart
+from weft.capabilities.history.fields import TOOL, ContextId
+from weft.capabilities.history.line_kinds import is_composite
 from weft.capabilities.history.log import READ_ERRORS
 from weft.capabilities.history.model import Point, Version
 from weft.capabilities.history.revisions import HEAD, VersionName
-from weft.capabilities.history.service import History, seen
-from weft.capabilities.history.text_diff import TextDiff, TextDiffs
+from weft.capabilities.history.service import History, visible_state
 from weft.capabilities.history.three_way import same_content
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
@@ -25,20 +26,25 @@ if TYPE_CHECKING:
     from weft.capabilities.history.three_way import State
 
 
+_MAX_CHARACTERS = 20_000
+_MAX_LINES = 500
+_MAX_LINES_PER_RESPONSE = 5_000
+
+
 class CompareVersions(Request):
-    """Two moments: of one line, or of two."""
+    """Two versions, of one context or of two."""
 
     context_id: ContextId
     from_version: VersionName
     to_version: VersionName = HEAD
     other_context_id: Annotated[
-        ContextId | None, msgspec.Meta(description="The line that to_version belongs to; the same if left out.")
+        ContextId | None, msgspec.Meta(description="Context of to_version; default: the same context.")
     ] = None
-    text: Annotated[bool, msgspec.Meta(description="With a line by line diff of what values say.")] = True
+    text: Annotated[bool, msgspec.Meta(description="Include a line by line diff of the values.")] = True
 
 
 class KeyDiff(Response):
-    """A key that differs. ``diff`` is a unified diff of its value; ``no_diff`` says why there is none."""
+    """A key that differs. ``diff`` is a unified diff of its value; ``no_diff`` is the reason if there is none."""
 
     key: str
     from_version: int | None = None
@@ -49,7 +55,7 @@ class KeyDiff(Response):
 
 
 class Differences(Response, kw_only=True, omit_defaults=False):
-    """What changed between two moments."""
+    """Entries that differ between two versions."""
 
     from_context_id: str
     from_version: int
@@ -70,42 +76,42 @@ class Differences(Response, kw_only=True, omit_defaults=False):
     effect=Effect.OWN_TRANSACTIONS,
     errors=READ_ERRORS,
 )
-async def compare_versions(request: CompareVersions, actor: Actor, errands: Transactions[History]) -> Differences:
-    """Compare any two versions: which entries were added, removed and modified, and what their values say now."""
-    apart = await errands.read(actor, lambda timelines: _apart(request, timelines), heavy=True)
-    # Comparing texts takes time that nobody else should have to wait for.
-    return await asyncio.to_thread(_compared, request, *apart)
+async def compare_versions(request: CompareVersions, actor: Actor, transactions: Transactions[History]) -> Differences:
+    """Compare two versions: added, removed and modified entries, with a diff of their values."""
+    sides = await transactions.read(actor, lambda history: _sides(request, history), heavy=True)
+    # Text diffs are CPU work: keep them off the event loop.
+    return await asyncio.to_thread(_compare, request, *sides)
 
 
 class _Side(msgspec.Struct, frozen=True):
-    """One of two moments that are compared."""
+    """One side of the comparison."""
 
     point: Point
     state: dict[str, Version]
 
 
-async def _apart(request: CompareVersions, timelines: History) -> tuple[_Side, _Side]:
-    line = await timelines.to_read(request.context_id)
-    other = line if request.other_context_id is None else await timelines.to_read(request.other_context_id)
-    one, two = await timelines.moment(line, request.from_version), await timelines.moment(other, request.to_version)
-    before, after = await _entries(timelines, one, two, values=request.text)
-    shown_before, shown_after = await seen(line, before), await seen(other, after)
-    # A key that is hidden on one side would look as if it had come or gone.
+async def _sides(request: CompareVersions, history: History) -> tuple[_Side, _Side]:
+    line = await history.to_read(request.context_id)
+    other = line if request.other_context_id is None else await history.to_read(request.other_context_id)
+    one, two = await history.resolve(line, request.from_version), await history.resolve(other, request.to_version)
+    before, after = await _entries(history, one, two, values=request.text)
+    shown_before, shown_after = await visible_state(line, before), await visible_state(other, after)
+    # A key hidden on one side would look added or removed.
     hidden = (before.keys() - shown_before.keys()) | (after.keys() - shown_after.keys())
     return _Side(one, _without(shown_before, hidden)), _Side(two, _without(shown_after, hidden))
 
 
-async def _entries(timelines: History, one: Point, two: Point, *, values: bool) -> tuple[State, State]:
-    """Return what may differ; of a whole context the entries of its parts, not where the parts stand."""
-    if not (is_whole_context(one.line_id) and is_whole_context(two.line_id)):
-        return await timelines.states(one, two, values=values)
-    before, after = await timelines.states(one, two, values=True)
-    return await entries_apart(timelines.lines, before, after, values=values)
+async def _entries(history: History, one: Point, two: Point, *, values: bool) -> tuple[State, State]:
+    """Return the entries that may differ; of composite lines, those of their parts."""
+    if not (is_composite(one.line_id) and is_composite(two.line_id)):
+        return await history.states(one, two, values=values)
+    before, after = await history.states(one, two, values=True)
+    return await entries_apart(history.lines, before, after, values=values)
 
 
-def _compared(request: CompareVersions, before: _Side, after: _Side) -> Differences:
+def _compare(request: CompareVersions, before: _Side, after: _Side) -> Differences:
     keys = sorted(before.state.keys() | after.state.keys())
-    texts = TextDiffs() if request.text else None
+    texts = _TextDiffs() if request.text else None
     differing = [
         (old, new, _key_diff(key, old, new, texts))
         for key in keys
@@ -122,25 +128,23 @@ def _compared(request: CompareVersions, before: _Side, after: _Side) -> Differen
     )
 
 
-def _key_diff(key: str, old: Version | None, new: Version | None, texts: TextDiffs | None) -> KeyDiff:
-    text, why_none = None, None
-    if texts is not None:
-        text, why_none = _text_diff(old, new, texts)
+def _key_diff(key: str, old: Version | None, new: Version | None, texts: _TextDiffs | None) -> KeyDiff:
+    diff = _TextDiff(None) if texts is None else _text_diff(old, new, texts)
     return KeyDiff(
         key=key,
         from_version=old.change.version if old else None,
         to_version=new.change.version if new else None,
         author=new.author if new else None,
-        diff=text,
-        no_diff=why_none,
+        diff=diff.text,
+        no_diff=diff.why_none,
     )
 
 
-def _text_diff(old: Version | None, new: Version | None, texts: TextDiffs) -> TextDiff:
+def _text_diff(old: Version | None, new: Version | None, texts: _TextDiffs) -> _TextDiff:
     if old is not None and new is not None and old.change.blob_hash == new.change.blob_hash:
-        return TextDiff(None, "The value is the same; what belongs to it changed.")
+        return _TextDiff(None, "The value is the same; its ACL, expiry or metadata changed.")
     lost = next((version for version in (old, new) if version is not None and not _is_text(version)), None)
-    return TextDiff(None, _why_no_text(lost)) if lost else texts.between(_value(old), _value(new))
+    return _TextDiff(None, _why_no_text(lost)) if lost else texts.between(_value(old), _value(new))
 
 
 def _is_text(version: Version) -> bool:
@@ -149,7 +153,7 @@ def _is_text(version: Version) -> bool:
 
 def _why_no_text(version: Version) -> str:
     if version.change.meta.outside:
-        return "A value is kept outside the database; read the key at both versions."
+        return "A value is in object storage; read the key at both versions."
     return "A value was pruned."
 
 
@@ -159,3 +163,30 @@ def _value(version: Version | None) -> str | None:
 
 def _without(state: Mapping[str, Version], keys: set[str]) -> dict[str, Version]:
     return {key: version for key, version in state.items() if key not in keys}
+
+
+class _TextDiff(NamedTuple):
+    """A unified diff, or the reason why there is none."""
+
+    text: str | None
+    why_none: str | None = None
+
+
+class _TextDiffs:
+    """Text diffs of one response, limited in total size."""
+
+    def __init__(self) -> None:
+        self._room = _MAX_LINES_PER_RESPONSE
+
+    def between(self, before: str | None, after: str | None) -> _TextDiff:
+        """Return the diff of two values; None: no value."""
+        old, new = (before or "").splitlines(), (after or "").splitlines()
+        if max(len(before or ""), len(after or "")) > _MAX_CHARACTERS:
+            return _TextDiff(None, f"A value is longer than {_MAX_CHARACTERS} characters.")
+        if max(len(old), len(new)) > _MAX_LINES:
+            return _TextDiff(None, f"A value has more than {_MAX_LINES} lines.")
+        self._room -= len(old) + len(new)
+        if self._room < 0:
+            return _TextDiff(None, "The response would be too long; compare fewer versions, or read the key.")
+        # The first two lines of a unified diff name the files.
+        return _TextDiff("\n".join([*difflib.unified_diff(old, new, lineterm="")][2:]))

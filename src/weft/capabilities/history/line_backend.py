@@ -1,30 +1,33 @@
-"""What every sort of line must offer, so that log, diff, rollback, branch and merge are written once for all of them.
+"""The port that each kind of line implements, so that log, diff, rollback, branch and merge are written once.
 
-A keeper knows who may see and change its sort of line, and what must happen beside the commit: limits, entries that
-are kept ready for reading, events.
+A backend knows who may read and change its lines, and what must happen with a commit: size limits, materialised
+entries, events.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from weft.capabilities.history.line_kinds import kind_of
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from weft.capabilities.history.model import Head, Point, Version
 
 
 class RestorePoint(NamedTuple):
-    """A moment that is brought back: what it is called, and when it was."""
+    """The revision that is restored: its name and its timestamp."""
 
     name: str
     at: int
 
 
 class CommitMeta(NamedTuple):
-    """What a commit says of itself. ``merged`` is the other line's moment that it brings in.
+    """Reason, workflow step and origin of a commit.
 
-    Where an earlier moment is brought back, keys have as much time left as they had then; else they end when they end.
+    ``merged`` is the point of the other line that the commit merges. With ``restored``, entries get the time to live
+    they had left at that point; otherwise they keep their expiry.
     """
 
     reason: str
@@ -34,47 +37,69 @@ class CommitMeta(NamedTuple):
 
 
 class OpenLine(Protocol):
-    """A line, opened for one caller to read."""
+    """A line opened for reading by one caller."""
 
     @property
     def head(self) -> Head: ...
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
-        """Return those versions that the caller may read: by the rules of then and of now."""
+        """Return the versions the caller may read, by the ACL of the version and by the current one of its key."""
         ...
 
 
 class LockedLine(OpenLine, Protocol):
-    """A line that nobody else changes until the transaction ends."""
+    """A line locked for one writer until the transaction ends."""
 
     async def apply(self, state: Mapping[str, Version | None], why: CommitMeta) -> Head:
-        """Make keys say what these versions said (None: make them go), as one new commit, and tell whom it concerns.
+        """Set keys to the content of these versions (None: delete the key) as one new commit, and publish events.
 
-        Versions without a value that is still kept are refused with VersionPruned. Nothing to change is no commit,
-        but for a merge: that it took place must be known to the next one.
+        Raises VersionPruned for a version whose value is gone. No change means no commit, except for a merge: the
+        next merge has to find it.
         """
         ...
 
     async def announce(self, event_type: str, subject: str, data: Mapping[str, object]) -> None:
-        """Publish what was done to the line itself, to those who may know of it."""
+        """Publish an event about the line itself to those who may read it."""
         ...
 
     async def note_branches(self, change: int) -> None:
-        """Take note that the line has more branches than before, or fewer."""
+        """Account for new (positive) or deleted (negative) branches."""
         ...
 
 
 class LineBackend(Protocol):
-    """One sort of line."""
+    """Opens the lines of one kind."""
 
     async def to_read(self, line_id: str) -> OpenLine:
-        """Open a line; to whoever may not know of it there is none."""
+        """Open a line; raises LineNotFound if it does not exist or the caller may not read it."""
         ...
 
     async def to_write(self, line_id: str) -> LockedLine:
-        """Open a line behind its lock, for a caller who may change it."""
+        """Lock a line for a caller who may change it."""
         ...
 
     def rollback_clearance(self, line_id: str) -> int:
-        """Return the clearance that taking a line back needs."""
+        """Return the clearance that a rollback needs."""
         ...
+
+    async def expire(self, line_id: str, limit: int) -> bool:
+        """Expire up to ``limit`` live entries that are past retention; True if more may remain."""
+        ...
+
+    async def pin_referenced(self, line_id: str) -> None:
+        """Pin the versions that other lines refer to, before pruning removes values."""
+        ...
+
+
+class LineBackends:
+    """The backends of one call, by prefix; each is built when it is first needed."""
+
+    def __init__(self, build: Mapping[str, Callable[[], LineBackend]]) -> None:
+        self._build = build
+        self._built: dict[str, LineBackend] = {}
+
+    def of(self, line_id: str) -> LineBackend:
+        prefix = kind_of(line_id).prefix
+        if prefix not in self._built:
+            self._built[prefix] = self._build[prefix]()
+        return self._built[prefix]

@@ -1,4 +1,4 @@
-"""Looking back at any line: what was done, by whom and why, and what stood at any moment."""
+"""Log, single commits, state at a version, and blame."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.history.composite_lines import entries_at, entry_at
-from weft.capabilities.history.line_ids import TOOL, ContextId, HistoryKey
+from weft.capabilities.history.fields import TOOL, ContextId, HistoryKey, PageSize
+from weft.capabilities.history.line_kinds import kind_of
 from weft.capabilities.history.model import BranchNotFound, LineNotFound, Version, VersionNotFound
 from weft.capabilities.history.revisions import HEAD, VersionName, no_version
-from weft.capabilities.history.service import History, seen, seen_changes
-from weft.capabilities.history.values import PageSize, value_shown, with_room
+from weft.capabilities.history.service import History, visible_changes, visible_state
 from weft.capabilities.object_storage.model import ObjectDamaged, ObjectMissing, ObjectStorageUnavailable, Pointer
 from weft.capabilities.object_storage.staging import Staging
 from weft.kernel.clock import from_micros, optional_datetime
@@ -23,36 +23,37 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 from weft.kernel.transactions import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from weft.capabilities.history.line_backend import OpenLine
     from weft.capabilities.history.model import Point, StoredCommit
 
 READ_ERRORS = (LineNotFound, BranchNotFound, VersionNotFound)
-# How many changes of each commit a log tells; the rest is told where the commit is shown.
-_CHANGES_IN_LOG = 100
-# Commits of one key are looked through at least so many at a time, as those that may not be shown are left out.
-_LOOK_THROUGH = 200
-# And no more than so many times: a page may be short, but is never long in coming.
-_PAGES_OF_KEY = 10
+# Changes listed per commit in a log; history.show pages through all of them.
+_MAX_CHANGES_IN_LOG = 100
+# Commits scanned per page when a log is filtered by key, and the most pages per call: bounds its latency.
+_SCAN_PAGE = 200
+_MAX_SCAN_PAGES = 10
+# Total size of the values in one response; larger ones are read key by key.
+_MAX_VALUE_BYTES = 262_144
 
 
-KeyCursor = Annotated[HistoryKey | None, msgspec.Meta(description="next_cursor of the page before.")]
+KeyCursor = Annotated[HistoryKey | None, msgspec.Meta(description="next_cursor of the previous page.")]
 
 
 class ReadLog(Request):
-    """Which part of which line's log."""
+    """Context, and filters for its log."""
 
     context_id: ContextId
     key: Annotated[HistoryKey | None, msgspec.Meta(description="Only commits that changed this key.")] = None
     before_version: Annotated[
-        VersionName | None, msgspec.Meta(description="Only older commits than this one; for paging.")
+        VersionName | None, msgspec.Meta(description="Only commits older than this one; for paging.")
     ] = None
     limit: PageSize = 50
 
 
 class ChangeInfo(Response):
-    """What a commit did to one key."""
+    """Change of one key by a commit."""
 
     key: str
     act: str
@@ -62,7 +63,7 @@ class ChangeInfo(Response):
 
 
 class MergedFrom(Response):
-    """The other line's moment that a merge brought in."""
+    """The version that a merge commit merged."""
 
     context_id: str
     version: int
@@ -70,10 +71,7 @@ class MergedFrom(Response):
 
 
 class CommitInfo(Response):
-    """One step of a line, and the agent behind it.
-
-    Changes you may not see are not among them; if you may see none, it does not say why it was made either.
-    """
+    """One commit. Changes you may not read are left out; if you may read none, so are reason and step."""
 
     version: int
     hash: str
@@ -96,7 +94,7 @@ class Log(Response, kw_only=True, omit_defaults=False):
 
 
 class ShowCommit(Request):
-    """Which commit."""
+    """Commit to show."""
 
     context_id: ContextId
     version: VersionName = HEAD
@@ -105,7 +103,7 @@ class ShowCommit(Request):
 
 
 class CommitShown(Response):
-    """One commit, with the one it follows and the snapshots that name it. More changes are behind a next_cursor."""
+    """One commit with its parent and its snapshots; ``next_cursor`` is set while there are more changes."""
 
     context_id: str
     commit: CommitInfo
@@ -115,7 +113,7 @@ class CommitShown(Response):
 
 
 class ReadState(Request):
-    """Which moment of which line."""
+    """Context and version to read."""
 
     context_id: ContextId
     version: VersionName = HEAD
@@ -125,10 +123,10 @@ class ReadState(Request):
 
 
 class StoredEntry(Response, kw_only=True, omit_defaults=True):
-    """A key as it stood: a board's value is text, all others are JSON.
+    """An entry at a version: text on a board, JSON elsewhere.
 
-    ``value`` is null if it was ``pruned``, is kept ``outside`` the database or is ``truncated``, because the answer
-    was full. What is outside or truncated comes if its key is named.
+    ``value`` is null if it was ``pruned``, is in object storage (``outside``) or was ``truncated`` because the response
+    is full. Name the key to get a value that is outside or truncated.
     """
 
     key: str
@@ -147,10 +145,10 @@ class StoredEntry(Response, kw_only=True, omit_defaults=True):
     base64: str | None = None
 
 
-class LineState(Response, kw_only=True, omit_defaults=False):
-    """What stood at one moment, as far as you may see it, by key. There is more as long as there is a next_cursor.
+class ContextState(Response, kw_only=True, omit_defaults=False):
+    """State at one version, as far as you may read it, by key; ``next_cursor`` is set while there is more.
 
-    Of a whole context these are the entries of its parts, as PART/KEY.
+    For context:AGENT, these are the entries of its parts, as PART/KEY.
     """
 
     context_id: str
@@ -161,7 +159,7 @@ class LineState(Response, kw_only=True, omit_defaults=False):
 
 
 class ReadBlame(Request):
-    """Whose entries, and when."""
+    """Context, version and key to blame."""
 
     context_id: ContextId
     version: VersionName = HEAD
@@ -171,7 +169,7 @@ class ReadBlame(Request):
 
 
 class Blame(Response):
-    """Who made an entry what it was, when and why. An entry PART/KEY counts versions as its part does."""
+    """Last change of an entry: author, time and reason. ``version`` of PART/KEY counts in the part."""
 
     key: str
     author: str
@@ -184,7 +182,7 @@ class Blame(Response):
 
 
 class Blamed(Response, kw_only=True, omit_defaults=False):
-    """Every entry that stood, by key, with who made it so. There is more as long as there is a next_cursor."""
+    """Entries by key with their last change; ``next_cursor`` is set while there are more."""
 
     context_id: str
     version: int
@@ -201,28 +199,28 @@ class Blamed(Response, kw_only=True, omit_defaults=False):
     rate=RateClass.BOARD,
     effect=Effect.READ,
     errors=READ_ERRORS,
-    heavy=lambda request: request.key is not None or request.limit > _LOOK_THROUGH,
+    heavy=lambda request: request.key is not None or request.limit > _SCAN_PAGE,
 )
-async def read_log(request: ReadLog, timelines: History) -> Log:
-    """See what was done to a line, newest first: who, when, why and to which keys."""
-    line = await timelines.to_read(request.context_id)
-    before = None if request.before_version is None else await timelines.moment(line, request.before_version)
+async def read_log(request: ReadLog, history: History) -> Log:
+    """Read the commits of a context, newest first: author, time, reason and changed keys."""
+    line = await history.to_read(request.context_id)
+    before = None if request.before_version is None else await history.resolve(line, request.before_version)
     at = line.head.seq if before is None else before.seq - 1
-    commits, has_more = await _commits(timelines, line, at, request)
+    commits, has_more = await _commits(history, line, at, request)
     return Log(context_id=request.context_id, commits=commits[: request.limit], has_more=has_more)
 
 
-async def _commits(timelines: History, line: OpenLine, at: int, request: ReadLog) -> tuple[list[CommitInfo], bool]:
-    """Return at least the commits asked for, if there are as many, and whether there are more.
+async def _commits(history: History, line: OpenLine, at: int, request: ReadLog) -> tuple[list[CommitInfo], bool]:
+    """Return the commits of the page, and whether there are more.
 
-    Those of a key show something of that key. Of a key that is hidden nothing is told, not even that there is more.
+    With a key, only commits that show the caller that key count, so that a hidden key looks like a missing one.
     """
     found: list[CommitInfo] = []
-    page = request.limit + 1 if request.key is None else max(request.limit + 1, _LOOK_THROUGH)
-    for _ in range(1 if request.key is None else _PAGES_OF_KEY):
-        commits = await timelines.lines.log(line.head.line_id, at, page, request.key)
-        shown = zip(commits, await seen_changes(line, commits), strict=True)
-        found += [_logged(commit, changes) for commit, changes in shown if _concerns(changes, request.key)]
+    page = request.limit + 1 if request.key is None else max(request.limit + 1, _SCAN_PAGE)
+    for _ in range(1 if request.key is None else _MAX_SCAN_PAGES):
+        commits = await history.lines.log(line.head.line_id, at, page, request.key)
+        shown = zip(commits, await visible_changes(line, commits), strict=True)
+        found += [_log_entry(commit, changes) for commit, changes in shown if _concerns(changes, request.key)]
         if len(found) > request.limit or len(commits) < page:
             return found, len(found) > request.limit
         at = commits[-1].commit.seq - 1
@@ -239,51 +237,53 @@ async def _commits(timelines: History, line: OpenLine, at: int, request: ReadLog
     effect=Effect.READ,
     errors=READ_ERRORS,
 )
-async def show_commit(request: ShowCommit, timelines: History) -> CommitShown:
-    """Look at one commit: what it changed, and what it followed."""
-    line = await timelines.to_read(request.context_id)
-    point = await timelines.moment(line, request.version)
-    commit = await timelines.lines.commit_at(line.head.line_id, point.seq)
+async def show_commit(request: ShowCommit, history: History) -> CommitShown:
+    """Show one commit: its changes and its parent."""
+    line = await history.to_read(request.context_id)
+    point = await history.resolve(line, request.version)
+    commit = await history.lines.commit_at(line.head.line_id, point.seq)
     if commit is None:
         raise no_version(request.version)
-    (changes,) = await seen_changes(line, [commit])
+    (changes,) = await visible_changes(line, [commit])
     page, next_cursor = _page(changes, request.cursor, request.limit)
-    parent = await timelines.at(line, point.seq - 1)
-    tags = await timelines.lines.tags(commit.commit.line_id)
+    parent = await history.at(line, point.seq - 1)
+    tags = await history.lines.tags(commit.commit.line_id)
     hidden = _is_hidden(commit, changes)
     return CommitShown(
         context_id=request.context_id,
         commit=_commit_info(commit, page, hidden=hidden),
         parent=parent.hash.hex() if parent.seq else None,
-        # A name that came by itself tells the step.
+        # An automatic label contains the workflow step.
         snapshots=tuple(tag.label for tag in tags if tag.seq == point.seq and not (hidden and tag.automatic)),
         next_cursor=next_cursor,
     )
 
 
 @operation(
-    "history.read",
+    "history.state",
     tool=TOOL,
-    action="read",
+    action="state",
     http="GET /v1/history/{context_id}/state",
     permission=Permission.READ,
     rate=RateClass.BOARD,
     effect=Effect.OWN_TRANSACTIONS,
     errors=(*READ_ERRORS, ObjectStorageUnavailable, ObjectMissing, ObjectDamaged),
 )
-async def read_state(request: ReadState, actor: Actor, errands: Transactions[History], staging: Staging) -> LineState:
-    """Read a line as it stood at any version. Of a whole context these are its entries, as PART/KEY.
+async def read_state(
+    request: ReadState, actor: Actor, transactions: Transactions[History], staging: Staging
+) -> ContextState:
+    """Read the state of a context at any version. For context:AGENT, these are its entries as PART/KEY.
 
-    A value that is kept outside the database, or for which the answer has no room, comes only if its key is named.
+    Values in object storage, and those that do not fit in the response, are returned only if you name the key.
     """
     heavy = request.key is None
-    point, versions = await errands.read(actor, lambda timelines: _read(request, timelines), heavy=heavy)
+    point, versions = await transactions.read(actor, lambda history: _read(request, history), heavy=heavy)
     page, next_cursor = _page(versions, request.cursor, request.limit)
     if request.key is None:
-        entries = [_stored_entry(request.context_id, version, fits=fits) for version, fits in with_room(page)]
+        entries = [_stored_entry(request.context_id, version, fits=fits) for version, fits in _fitting(page)]
     else:
         entries = [await _fetched(request.context_id, version, actor, staging) for version in page]
-    return LineState(
+    return ContextState(
         context_id=request.context_id,
         version=point.seq,
         hash=point.hash.hex(),
@@ -303,12 +303,12 @@ async def read_state(request: ReadState, actor: Actor, errands: Transactions[His
     errors=READ_ERRORS,
     heavy=lambda request: request.key is None,
 )
-async def read_blame(request: ReadBlame, timelines: History) -> Blamed:
-    """See who made each entry what it was at a version, when, why and in which workflow step."""
-    line = await timelines.to_read(request.context_id)
-    point = await timelines.moment(line, request.version)
-    standing = await _standing(timelines, line, point, request.key, values=False)
-    page, next_cursor = _page(standing, request.cursor, request.limit)
+async def read_blame(request: ReadBlame, history: History) -> Blamed:
+    """Show who last changed each entry as of a version, when, why and in which workflow step."""
+    line = await history.to_read(request.context_id)
+    point = await history.resolve(line, request.version)
+    versions = await _visible_at(history, line, point, request.key, values=False)
+    page, next_cursor = _page(versions, request.cursor, request.limit)
     return Blamed(
         context_id=request.context_id,
         version=point.seq,
@@ -317,60 +317,70 @@ async def read_blame(request: ReadBlame, timelines: History) -> Blamed:
     )
 
 
-async def _read(request: ReadState, timelines: History) -> tuple[Point, list[Version]]:
-    line = await timelines.to_read(request.context_id)
-    point = await timelines.moment(line, request.version)
-    return point, await _standing(timelines, line, point, request.key, values=True)
+async def _read(request: ReadState, history: History) -> tuple[Point, list[Version]]:
+    line = await history.to_read(request.context_id)
+    point = await history.resolve(line, request.version)
+    return point, await _visible_at(history, line, point, request.key, values=True)
 
 
 async def _fetched(line_id: str, version: Version, actor: Actor, staging: Staging) -> StoredEntry:
-    """Return an entry with its value, wherever that is kept: JSON, or base64 if it is anything else."""
+    """Return an entry with its value, fetched from object storage if it is there: as JSON, or as base64."""
     entry = _stored_entry(line_id, version, fits=True)
     if not entry.outside or version.value is None:
         return entry
     content = await staging.fetch(actor.tenant, Pointer.decode(version.value))
     if entry.media_type is not None:
         return structs.replace(entry, base64=base64.b64encode(content).decode())
-    return structs.replace(entry, value=value_shown(line_id, content.decode()))
+    return structs.replace(entry, value=kind_of(line_id).decode(content.decode()))
 
 
-async def _standing(
-    timelines: History, line: OpenLine, point: Point, key: str | None, *, values: bool
+async def _visible_at(
+    history: History, line: OpenLine, point: Point, key: str | None, *, values: bool
 ) -> list[Version]:
-    """Return what stood at a moment, by key, or one key of it, as far as the caller may see it."""
+    """Return the state at a point, or one key of it, as far as the caller may read it, by key."""
     if key is not None:
-        found = await entry_at(timelines.lines, point.line_id, key, point.seq)
+        found = await entry_at(history.lines, point.line_id, key, point.seq)
         state = {} if found is None else {key: found}
     else:
-        state = await entries_at(timelines.lines, point, values=values)
-    shown = await seen(line, await timelines.living(state, point))
+        state = await entries_at(history.lines, point, values=values)
+    shown = await visible_state(line, await history.unexpired(state, point))
     return [version for _, version in sorted(shown.items())]
 
 
 def _page(versions: Sequence[Version], after: str | None, limit: int) -> tuple[Sequence[Version], str | None]:
-    """Return the next versions by key, and where the page behind them begins."""
+    """Return the next versions by key, and the cursor of the following page."""
     left = [version for version in versions if after is None or version.change.key > after]
     page = left[:limit]
     return page, page[-1].change.key if len(left) > limit else None
 
 
-def _logged(recorded: StoredCommit, changes: Sequence[Version]) -> CommitInfo:
-    told = _commit_info(recorded, changes[:_CHANGES_IN_LOG], hidden=_is_hidden(recorded, changes))
-    return structs.replace(told, more_changes=max(0, len(changes) - _CHANGES_IN_LOG))
+def _fitting(versions: Iterable[Version]) -> Iterator[tuple[Version, bool]]:
+    """Yield versions, each with whether its value still fits in the response."""
+    room = _MAX_VALUE_BYTES
+    for version in versions:
+        size = 0 if version.value is None else len(version.value.encode())
+        fits = size <= room
+        room -= size if fits else 0
+        yield version, fits
 
 
-def _is_hidden(recorded: StoredCommit, visible: Sequence[Version]) -> bool:
-    """Tell whether the caller may know of nothing that a commit changed."""
-    return bool(recorded.commit.changes) and not visible
+def _log_entry(stored: StoredCommit, changes: Sequence[Version]) -> CommitInfo:
+    info = _commit_info(stored, changes[:_MAX_CHANGES_IN_LOG], hidden=_is_hidden(stored, changes))
+    return structs.replace(info, more_changes=max(0, len(changes) - _MAX_CHANGES_IN_LOG))
 
 
-def _commit_info(recorded: StoredCommit, changes: Sequence[Version], *, hidden: bool) -> CommitInfo:
-    """Return a commit as it is shown; why it was made is for those who may know of something that it changed."""
-    commit = recorded.commit
+def _is_hidden(stored: StoredCommit, visible: Sequence[Version]) -> bool:
+    """Tell whether the caller may read none of a commit's changes."""
+    return bool(stored.commit.changes) and not visible
+
+
+def _commit_info(stored: StoredCommit, changes: Sequence[Version], *, hidden: bool) -> CommitInfo:
+    """Return a commit for the response; ``hidden`` leaves out reason, step and merge."""
+    commit = stored.commit
     merged = None if hidden else commit.merged
     return CommitInfo(
         version=commit.seq,
-        hash=recorded.hash.hex(),
+        hash=stored.hash.hex(),
         author=commit.author.participant,
         agent_id=commit.author.principal_id,
         at=from_micros(commit.committed_at),
@@ -402,7 +412,7 @@ def _stored_entry(line_id: str, version: Version, *, fits: bool) -> StoredEntry:
     change, meta = version.change, version.change.meta
     return StoredEntry(
         key=change.key,
-        value=None if meta.outside or not fits else value_shown(line_id, version.value),
+        value=None if meta.outside or not fits else kind_of(line_id).decode(version.value),
         key_version=change.version,
         author=version.author,
         agent_id=version.principal_id,

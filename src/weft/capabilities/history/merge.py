@@ -1,17 +1,15 @@
-"""Bringing two lines together: what is taken over, what is in conflict, and the review that a human decides."""
+"""Merge of two lines: the plan (changes to take, conflicts) and its commit."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import structs
-
-from weft.capabilities.agent_context.model import is_metadata, metadata_key
 from weft.capabilities.history.commits import tag_automatically
-from weft.capabilities.history.composite_lines import is_whole_context, merge_parts
-from weft.capabilities.history.line_ids import Review, ReviewState, Sides, UnrelatedLines
-from weft.capabilities.history.model import Point
-from weft.capabilities.history.service import present
+from weft.capabilities.history.composite_lines import merge_parts
+from weft.capabilities.history.line_kinds import is_composite
+from weft.capabilities.history.model import Point, is_metadata, metadata_key
+from weft.capabilities.history.reviews import ConflictHashes
+from weft.capabilities.history.service import head_point
 from weft.capabilities.history.three_way import (
     Merge,
     MergeBase,
@@ -22,7 +20,7 @@ from weft.capabilities.history.three_way import (
     state_by_key,
     three_way,
 )
-from weft.kernel.ids import new_ordered_id
+from weft.kernel.errors import Conflict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,163 +31,102 @@ if TYPE_CHECKING:
     from weft.capabilities.history.three_way import MergeConflict, State
 
 
+class UnrelatedContexts(Conflict):
+    """The two contexts have no common ancestor, so there is no merge base."""
+
+    code = "UNRELATED_CONTEXTS"
+    hint = "Merge a branch with the context it came from, or with another branch of that context."
+    related = ("context_history",)
+
+
 class MergePlan(NamedTuple):
-    """Two lines that are to become one again: where each stands, where they parted, and what becomes of their keys."""
+    """What a merge would do. ``current`` are our versions of the keys that may differ."""
 
     ours: Point
     theirs: Point
     base: Point
     outcome: Merge = Merge({}, ())
-    standing: Mapping[str, Version] = {}
+    current: Mapping[str, Version] = {}
 
     @property
-    def is_over(self) -> bool:
-        """Tell whether our line knows all that theirs says already."""
+    def is_merged(self) -> bool:
+        """Whether our line already contains all of theirs."""
         return (self.base.seq, self.base.hash) == (self.theirs.seq, self.theirs.hash)
 
     @property
-    def conflicts(self) -> tuple[Sides, ...]:
-        return tuple(map(_sides, self.outcome.conflicts))
+    def conflicts(self) -> tuple[ConflictHashes, ...]:
+        return tuple(map(_hashes, self.outcome.conflicts))
 
 
-async def plan_merge(timelines: History, line: OpenLine, source: OpenLine) -> MergePlan:
-    """Find out what merging a line into another would do."""
-    ours, theirs = present(line.head), present(source.head)
-    pasts = await common_pasts(timelines.lines, ours, theirs)
+async def plan_merge(history: History, line: OpenLine, source: OpenLine) -> MergePlan:
+    """Compute what merging ``source`` into ``line`` would do."""
+    ours, theirs = head_point(line.head), head_point(source.head)
+    pasts = await common_pasts(history.lines, ours, theirs)
     if not pasts:
-        raise UnrelatedLines(f"'{theirs.line_id}' and '{ours.line_id}' have no common past.")
+        raise UnrelatedContexts(f"'{theirs.line_id}' and '{ours.line_id}' have no common ancestor.")
     base = pasts[0]
-    if MergePlan(ours, theirs, base).is_over:
+    if MergePlan(ours, theirs, base).is_merged:
         return MergePlan(ours, theirs, base)
-    ground, here, there = await _three_states(timelines, pasts, ours, theirs)
-    then = ground.state
-    # What they left as it was is not in question, whatever became of it here.
-    moved = {key for key in then.keys() | there.keys() if not same_content(then.get(key), there.get(key))}
-    moved = (moved - _ran_out(then, there, timelines.now)) | ground.disputed
-    outcome = three_way(_only(then, moved), _only(here, moved), _only(there, moved), ground.disputed)
-    if is_whole_context(ours.line_id):
-        outcome = await merge_parts(timelines.lines, outcome)
-    return MergePlan(ours, theirs, base, _by_entry(outcome), here)
+    ground, here, there = await _three_states(history, pasts, ours, theirs)
+    old = ground.state
+    # Only keys that their side changed matter.
+    changed = {key for key in old.keys() | there.keys() if not same_content(old.get(key), there.get(key))}
+    changed = (changed - _expired_keys(old, there, history.now)) | ground.disputed
+    outcome = three_way(_only(old, changed), _only(here, changed), _only(there, changed), ground.disputed)
+    if is_composite(ours.line_id):
+        outcome = await merge_parts(history.lines, ours.line_id, outcome)
+    return MergePlan(ours, theirs, base, _without_metadata_conflicts(outcome), here)
 
 
 async def _three_states(
-    timelines: History, pasts: Sequence[Point], ours: Point, theirs: Point
+    history: History, pasts: Sequence[Point], ours: Point, theirs: Point
 ) -> tuple[MergeBase, State, State]:
-    """Return what was common, what is here and what is there; only what may differ, if one moment was common."""
+    """Return the base state, ours and theirs; with one merge base, only the keys that may differ."""
     if len(pasts) == 1:
-        then, there = await timelines.states(pasts[0], theirs, values=True)
-        here, _ = await timelines.states(ours, theirs, values=True)
-        return MergeBase(then, frozenset()), here, there
-    ground = await common_ground(timelines.lines, pasts)
+        old, there = await history.states(pasts[0], theirs, values=True)
+        here, _ = await history.states(ours, theirs, values=True)
+        return MergeBase(old, frozenset()), here, there
+    ground = await common_ground(history.lines, pasts)
     here, there = [
-        await timelines.living(state_by_key(await timelines.lines.state_at(side.line_id, side.seq)), side)
+        await history.unexpired(state_by_key(await history.lines.state_at(side.line_id, side.seq)), side)
         for side in (ours, theirs)
     ]
     return ground, here, there
 
 
-def _ran_out(then: Mapping[str, Version], there: Mapping[str, Version], now: int) -> set[str]:
-    """Return the keys that are gone there because their time was over, which nobody decided."""
-    gone = then.keys() - there.keys()
-    return {key for key in gone if (then[key].change.meta.expires_at or now + 1) <= now}
+def _expired_keys(old: Mapping[str, Version], there: Mapping[str, Version], now: int) -> set[str]:
+    """Return the keys that are missing there because they expired, which is not a change to merge."""
+    missing = old.keys() - there.keys()
+    return {key for key in missing if (old[key].change.meta.expires_at or now + 1) <= now}
 
 
-async def _where_it_is(timelines: History, moment: Point) -> Point:
-    """Return a moment by the line that its commit is on: a branch without commits of its own stands on another's."""
-    past = await timelines.lines.past(moment.line_id, moment.seq)
-    return Point(past[0].line_id, moment.seq, moment.hash)
+async def _on_own_line(history: History, point: Point) -> Point:
+    """Return a point by the line that holds its commit: a branch without commits shares its base's."""
+    past = await history.lines.past(point.line_id, point.seq)
+    return Point(past[0].line_id, point.seq, point.hash)
 
 
 async def apply_merge(
-    timelines: History, line: LockedLine, meeting: MergePlan, taken: Mapping[str, Version | None], why: CommitMeta
+    history: History, line: LockedLine, plan: MergePlan, taken: Mapping[str, Version | None], why: CommitMeta
 ) -> Head:
-    """Take over what was decided, as one commit that says from where; the state before it gets a name."""
+    """Commit the changes of a merge; the state before it is tagged."""
     if taken:
-        await tag_automatically(timelines.lines, line.head, "before-merge", timelines.actor.participant, timelines.now)
-    after = await line.apply(taken, why._replace(merged=await _where_it_is(timelines, meeting.theirs)))
-    told = {"context_id": line.head.line_id, "from": meeting.theirs.line_id, "version": after.seq}
-    await line.announce("history.merged", meeting.theirs.line_id, told)
+        await tag_automatically(history.lines, line.head, "before-merge", history.actor.participant, history.now)
+    after = await line.apply(taken, why._replace(merged=await _on_own_line(history, plan.theirs)))
+    data = {"context_id": line.head.line_id, "from": plan.theirs.line_id, "version": after.seq}
+    await line.announce("history.merged", plan.theirs.line_id, data)
     return after
 
 
-async def open_review(timelines: History, line: LockedLine, meeting: MergePlan, reason: str) -> Review:
-    """Have a human decide. A merge that waits for a decision already is not put up twice."""
-    known = await timelines.reviews.open_for(meeting.ours.line_id, meeting.theirs.line_id)
-    if known is not None:
-        return await refresh_review(timelines, known, meeting)
-    review = _of_meeting(
-        Review(
-            review_id=f"review_{new_ordered_id()}",
-            line_id=meeting.ours.line_id,
-            source_line=meeting.theirs.line_id,
-            state=ReviewState.OPEN,
-            ours_seq=0,
-            theirs_seq=0,
-            base_line="",
-            base_seq=0,
-            conflicts=(),
-            reason=reason,
-            opened_by=timelines.actor.participant,
-            opened_at=timelines.now,
-        ),
-        meeting,
-    )
-    await timelines.reviews.add(review)
-    await _hold(timelines, review)
-    told = {"context_id": review.line_id, "from": review.source_line, "conflicts": len(review.conflicts)}
-    await line.announce("history.review_opened", review.review_id, told)
-    return review
-
-
-async def refresh_review(timelines: History, review: Review, meeting: MergePlan) -> Review:
-    """Bring a review up to date with two lines that went on meanwhile."""
-    refreshed = _of_meeting(review, meeting)
-    await timelines.reviews.update(refreshed)
-    await timelines.lines.unpin(review.holder)
-    await _hold(timelines, refreshed)
-    return refreshed
-
-
-async def close_review(timelines: History, line: LockedLine, review: Review, state: ReviewState) -> Review:
-    """Put on record how a review ended, let go of what was kept for it, and tell those who waited."""
-    closed = structs.replace(review, state=state, decided_by=timelines.actor.participant, decided_at=timelines.now)
-    await timelines.reviews.update(closed)
-    await timelines.lines.unpin(review.holder)
-    ended = {"context_id": review.line_id, "from": review.source_line, "state": state}
-    await line.announce("history.review_closed", review.review_id, ended)
-    return closed
-
-
-async def _hold(timelines: History, review: Review) -> None:
-    """Keep what the review is about from being pruned until it is decided."""
-    for line_id, seq in (
-        (review.line_id, review.ours_seq),
-        (review.source_line, review.theirs_seq),
-        (review.base_line, review.base_seq),
-    ):
-        await timelines.lines.pin(line_id, seq, review.holder)
-
-
-def _of_meeting(review: Review, meeting: MergePlan) -> Review:
-    return structs.replace(
-        review,
-        ours_seq=meeting.ours.seq,
-        theirs_seq=meeting.theirs.seq,
-        base_line=meeting.base.line_id,
-        base_seq=meeting.base.seq,
-        conflicts=meeting.conflicts,
-    )
-
-
-def _by_entry(outcome: Merge) -> Merge:
-    """Leave out what was said about entries in conflict: it goes where its entry goes."""
+def _without_metadata_conflicts(outcome: Merge) -> Merge:
+    """Leave out the metadata of entries in conflict: it follows the decision about its entry."""
     conflicts = [conflict for conflict in outcome.conflicts if not is_metadata(conflict.key)]
     undecided = {metadata_key(conflict.key) for conflict in conflicts}
     return Merge({key: version for key, version in outcome.taken.items() if key not in undecided}, conflicts)
 
 
-def _sides(conflict: MergeConflict) -> Sides:
-    return Sides(conflict.key, *map(fingerprint, (conflict.base, conflict.ours, conflict.theirs)))
+def _hashes(conflict: MergeConflict) -> ConflictHashes:
+    return ConflictHashes(conflict.key, *map(fingerprint, (conflict.base, conflict.ours, conflict.theirs)))
 
 
 def _only(state: Mapping[str, Version], keys: set[str]) -> dict[str, Version]:

@@ -1,4 +1,4 @@
-"""Merging lines: what goes together by itself does, and what does not is put before a human."""
+"""The merge operation: takes what does not conflict, opens a review for a human otherwise."""
 
 from __future__ import annotations
 
@@ -7,26 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
+from weft.capabilities.history.fields import TOOL, ContextId
 from weft.capabilities.history.line_backend import CommitMeta
-from weft.capabilities.history.line_ids import (
-    ROOM_ERRORS,
-    TOOL,
-    WRITE_ERRORS,
-    ContextId,
-    ReviewState,
-    UnrelatedLines,
-)
-from weft.capabilities.history.merge import (
-    MergePlan,
-    apply_merge,
-    close_review,
-    open_review,
-    plan_merge,
-)
+from weft.capabilities.history.line_kinds import kind_of, size_errors, write_errors
+from weft.capabilities.history.merge import MergePlan, UnrelatedContexts, apply_merge, plan_merge
 from weft.capabilities.history.model import Version, VersionPruned
-from weft.capabilities.history.service import History, seen
+from weft.capabilities.history.reviews import ReviewState, close_review, open_review
+from weft.capabilities.history.service import History, visible_state
 from weft.capabilities.history.three_way import MergeConflict
-from weft.capabilities.history.values import value_shown
 from weft.kernel.clock import from_micros
 from weft.kernel.errors import PermissionDenied
 from weft.kernel.fields import Reason, Step
@@ -40,18 +28,18 @@ if TYPE_CHECKING:
 
 
 class MergeLine(Request):
-    """What to merge into what."""
+    """Contexts to merge."""
 
-    context_id: Annotated[ContextId, msgspec.Meta(description="The line that takes over what the other one changed.")]
-    from_context_id: Annotated[ContextId, msgspec.Meta(description="The line whose changes are brought in.")]
+    context_id: Annotated[ContextId, msgspec.Meta(description="Context that receives the changes.")]
+    from_context_id: Annotated[ContextId, msgspec.Meta(description="Context whose changes are merged.")]
     reason: Reason = None
     step: Step = None
 
 
 class Side(Response, kw_only=True, omit_defaults=True):
-    """What a key in conflict says on one side: a board's value is text, all others are JSON.
+    """One side of a conflict: text on a board, JSON elsewhere.
 
-    ``value`` is null if it was ``pruned`` or is kept ``outside`` the database.
+    ``value`` is null if it was ``pruned`` or is in object storage (``outside``).
     """
 
     value: Any
@@ -64,7 +52,7 @@ class Side(Response, kw_only=True, omit_defaults=True):
 
 
 class ConflictInfo(Response, kw_only=True, omit_defaults=False):
-    """A key that both sides changed: as it was, as it is here and as it is there. Null: it is not there."""
+    """A key that both sides changed: in the merge base, in ours and in theirs. Null: it does not exist there."""
 
     key: str
     base: Side | None
@@ -73,7 +61,7 @@ class ConflictInfo(Response, kw_only=True, omit_defaults=False):
 
 
 class Merged(Response, kw_only=True, omit_defaults=True):
-    """The lines are merged, or a human has to decide first. ``hidden_conflicts`` counts keys you may not read."""
+    """Result of a merge, or the review it waits for. ``hidden_conflicts`` counts keys you may not read."""
 
     on_record = ("merged", "version")
 
@@ -95,53 +83,59 @@ class Merged(Response, kw_only=True, omit_defaults=True):
     rate=RateClass.BOARD,
     effect=Effect.WRITE,
     audited=True,
-    errors=(*WRITE_ERRORS, UnrelatedLines, VersionPruned, PermissionDenied, *ROOM_ERRORS),
+    errors=lambda: (
+        *write_errors(),
+        UnrelatedContexts,
+        VersionPruned,
+        PermissionDenied,
+        *size_errors(),
+    ),
 )
-async def merge_line(request: MergeLine, timelines: History) -> Merged:
-    """Bring what another line changed into this one. If both changed the same keys, a human is asked to decide.
+async def merge_line(request: MergeLine, history: History) -> Merged:
+    """Merge the changes of another context into this one. If both changed the same keys, a human decides.
 
-    Works both ways: a branch into its line, and the line into its branch.
+    Works in both directions: a branch into its context, and the context into its branch.
     """
-    line = await timelines.to_write(request.context_id)
-    source = await timelines.to_read(request.from_context_id)
-    meeting = await plan_merge(timelines, line, source)
-    reason = request.reason or f"merge {meeting.theirs.line_id}"
-    if meeting.outcome.conflicts:
-        review = await open_review(timelines, line, meeting, reason)
-        conflicts = await visible_conflicts(meeting.outcome.conflicts, line, source)
+    line = await history.to_write(request.context_id)
+    source = await history.to_read(request.from_context_id)
+    plan = await plan_merge(history, line, source)
+    reason = request.reason or f"merge {plan.theirs.line_id}"
+    if plan.outcome.conflicts:
+        review = await open_review(history, line, plan, reason)
+        conflicts = await visible_conflicts(plan.outcome.conflicts, line, source)
         return Merged(
             context_id=request.context_id,
             merged=False,
-            version=meeting.ours.seq,
+            version=plan.ours.seq,
             review_id=review.review_id,
             conflicts=conflicts,
-            hidden_conflicts=len(meeting.outcome.conflicts) - len(conflicts),
+            hidden_conflicts=len(plan.outcome.conflicts) - len(conflicts),
         )
-    known = await known_keys(meeting, line, source)
+    known = await known_keys(plan, line, source)
     after = line.head
-    if not meeting.is_over:
-        after = await apply_merge(timelines, line, meeting, meeting.outcome.taken, CommitMeta(reason, request.step))
-    waiting = await timelines.reviews.open_for(meeting.ours.line_id, meeting.theirs.line_id)
+    if not plan.is_merged:
+        after = await apply_merge(history, line, plan, plan.outcome.taken, CommitMeta(reason, request.step))
+    waiting = await history.reviews.open_for(plan.ours.line_id, plan.theirs.line_id)
     if waiting is not None:
-        await close_review(timelines, line, waiting, ReviewState.SUPERSEDED)
+        await close_review(history, line, waiting, ReviewState.SUPERSEDED)
     return Merged(context_id=request.context_id, merged=True, version=after.seq, taken=tuple(known))
 
 
-async def known_keys(meeting: MergePlan, line: OpenLine, source: OpenLine) -> list[str]:
-    """Return those of the keys that go together by themselves which the caller may know of."""
-    taken = meeting.outcome.taken
+async def known_keys(plan: MergePlan, line: OpenLine, source: OpenLine) -> list[str]:
+    """Return the keys merged without conflict that the caller may read."""
+    taken = plan.outcome.taken
     brought = {key: version for key, version in taken.items() if version is not None}
-    gone = {key: meeting.standing[key] for key in taken if key not in brought and key in meeting.standing}
-    return sorted({*await seen(source, brought), *await seen(line, gone)})
+    gone = {key: plan.current[key] for key in taken if key not in brought and key in plan.current}
+    return sorted({*await visible_state(source, brought), *await visible_state(line, gone)})
 
 
 async def visible_conflicts(
     conflicts: Sequence[MergeConflict], line: OpenLine, source: OpenLine
 ) -> tuple[ConflictInfo, ...]:
     """Return the conflicts about keys that the caller may read on both sides."""
-    ours = await seen(line, {c.key: c.ours for c in conflicts if c.ours is not None})
-    theirs = await seen(source, {c.key: c.theirs for c in conflicts if c.theirs is not None})
-    before = await seen(line, {c.key: c.base for c in conflicts if c.base is not None})
+    ours = await visible_state(line, {c.key: c.ours for c in conflicts if c.ours is not None})
+    theirs = await visible_state(source, {c.key: c.theirs for c in conflicts if c.theirs is not None})
+    before = await visible_state(line, {c.key: c.base for c in conflicts if c.base is not None})
     sides = {"base": before, "ours": ours, "theirs": theirs}
     line_id = line.head.line_id
     return tuple(
@@ -158,7 +152,7 @@ def _side(line_id: str, version: Version | None) -> Side | None:
         return None
     is_outside = version.change.meta.outside
     return Side(
-        value=None if is_outside else value_shown(line_id, version.value),
+        value=None if is_outside else kind_of(line_id).decode(version.value),
         key_version=version.change.version,
         author=version.author,
         agent_id=version.principal_id,

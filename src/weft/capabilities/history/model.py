@@ -1,9 +1,9 @@
-"""A line: the history of one mutable thing, as commits that each name the one before.
+"""A line: the version history of one context, as a chain of commits (git for key-value state).
 
-A commit's hash covers its parent's hash and every change it makes; a change names its value by SHA-256. So the head
-pins the whole past: no value, author or time can be altered without every later hash failing to match.
-State is never copied into a commit. What stood at any moment is the latest change of each key up to it, which an
-index finds directly, so a write costs the same however long or wide the line has become.
+A commit's hash covers its parents' hashes and every change; a change names its value by SHA-256. So the head pins the
+whole history: no value, author or time can be altered without every later hash failing to match.
+Commits hold changes, not state. The state at a version is the latest change of each key up to it, which an index finds
+directly, so a write costs the same however long the history and however many keys.
 """
 
 from __future__ import annotations
@@ -20,71 +20,74 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EMPTY = bytes(32)
-# Between a line and the name of its branch; names hold no such sign, so only branches have it.
+# Between line id and branch name; no other name may contain it.
 BRANCH_MARK = "@"
-# What the line itself is called among its branches.
+# Name of the line itself among its branches.
 MAIN = "main"
-# Behind every commit there can be.
+# Greater than every sequence number.
 LATEST = 2**62
+# Suffix of the key that holds the metadata of another entry; keys from requests cannot contain it.
+_METADATA = "#metadata"
 _PRUNE_EVERY = 8
 _encode = msgspec.json.Encoder().encode
 
 
 class VersionConflict(Conflict):
-    """The entry has changed since the version you named."""
+    """The entry was changed after the version you expected."""
 
     code = "VERSION_CONFLICT"
-    hint = "Read the key again, merge your change into what it says now, and write with if_version = current_version."
+    hint = "Read the key again, merge your change into its current value, and write with if_version = current_version."
     related = ("shared_context", "get_memory")
 
 
 class LineNotFound(NotFound):
-    """There is no such line for you."""
+    """There is no context with this context_id, or you cannot see it."""
 
-    code = "LINE_NOT_FOUND"
-    hint = "A line is named board:SESSION, context:AGENT, context:AGENT:MEMORY_TYPE or agent:AGENT; @BRANCH follows."
-    related = ("context_history",)
-
-
-class VersionNotFound(NotFound):
-    """The line has no such version."""
-
-    code = "VERSION_NOT_FOUND"
-    hint = "Name a version by its number, by at least 6 digits of its hash or by a snapshot's label; see the log."
-    related = ("context_history",)
-
-
-class VersionPruned(Conflict):
-    """Retention has removed what this version said."""
-
-    code = "VERSION_PRUNED"
+    code = "CONTEXT_NOT_FOUND"
     hint = (
-        "Choose a later version or a snapshot: what those say is kept. The log still tells who changed what and when."
+        "A context_id is board:SESSION, context:AGENT, context:AGENT:MEMORY_TYPE or agent:AGENT; "
+        "append @BRANCH for a branch."
     )
     related = ("context_history",)
 
 
+class VersionNotFound(NotFound):
+    """The context has no such version."""
+
+    code = "VERSION_NOT_FOUND"
+    hint = "Give a version number, at least 6 digits of a hash, or a snapshot label; the action log lists versions."
+    related = ("context_history",)
+
+
+class VersionPruned(Conflict):
+    """Retention has removed the value of this version."""
+
+    code = "VERSION_PRUNED"
+    hint = "Choose a later version or a snapshot. The log still shows who changed what and when."
+    related = ("context_history",)
+
+
 class SnapshotNotFound(NotFound):
-    """No snapshot of this line has this label."""
+    """No snapshot of this context has this label."""
 
     code = "SNAPSHOT_NOT_FOUND"
-    hint = "See the labels there are with list_snapshots of shared_context, or snapshots of context_history."
+    hint = "List the labels with list_snapshots of shared_context, or snapshots of context_history."
     related = ("shared_context", "context_history")
 
 
 class SnapshotExists(Conflict):
-    """A snapshot with this label exists already."""
+    """A snapshot with this label already exists."""
 
     code = "SNAPSHOT_EXISTS"
-    hint = "Snapshots never change; choose another label, such as one with a date or a number."
+    hint = "Snapshots are immutable; choose another label, such as one with a date or a number."
     related = ("shared_context", "context_history")
 
 
 class ValueDamaged(Unavailable):
-    """A value that is kept is not what was written."""
+    """A stored value does not match its hash."""
 
     code = "VALUE_DAMAGED"
-    hint = "Read another version, or write the value anew. Whoever runs Weft can verify the line and restore a backup."
+    hint = "Read another version or write the value again. An operator can verify the context and restore a backup."
     http_status = 500
     severity = "critical"
     recoverable = False
@@ -92,18 +95,18 @@ class ValueDamaged(Unavailable):
 
 
 class BranchNotFound(NotFound):
-    """The line has no branch of this name (any more)."""
+    """The context has no branch of this name, or it was deleted."""
 
     code = "BRANCH_NOT_FOUND"
-    hint = "See the branches there are with the action branches. To go on without one, name main or switch to it."
+    hint = "List the branches with the action branches. To work on the context itself, switch to main."
     related = ("context_history",)
 
 
 class BranchLimit(Conflict):
-    """The line has as many branches as it may have."""
+    """The context has reached its maximum number of branches."""
 
     code = "BRANCH_LIMIT"
-    hint = "Merge what is finished, and delete branches that are no longer needed with the action delete_branch."
+    hint = "Merge finished branches, and delete the ones no longer needed with the action delete_branch."
     related = ("context_history",)
 
 
@@ -116,7 +119,7 @@ class ChangeKind(StrEnum):
 
 
 class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What belongs to a version beside its value; what is left out is not written down and changes no hash."""
+    """Attributes of a version besides its value; defaults are not stored and do not change hashes."""
 
     tokens: int = 0
     expires_at: int | None = None
@@ -124,15 +127,15 @@ class ChangeMeta(msgspec.Struct, frozen=True, omit_defaults=True):
     writable_by: tuple[str, ...] | None = None
     size: int = 0
     metadata_hash: str | None = None
-    # The value is kept outside the database, and what the blob holds is where.
+    # The value is in object storage; the blob holds a pointer to it.
     outside: bool = False
     media_type: str | None = None
-    # The value did not come along with an import: here the key ends, and a record says what is known of the version.
+    # The value was not imported: the key ends here, and a record describes the version.
     left_behind: bool = False
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One key's new state. ``life`` tells apart a key and its namesake created after a deletion."""
+    """New state of one key. ``life`` counts how often the key was created again after a deletion."""
 
     key: str
     life: int
@@ -143,7 +146,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Author(msgspec.Struct, frozen=True):
-    """Who made a commit: the name others see, and the principal behind it."""
+    """Author of a commit: display name and principal."""
 
     participant: str
     principal_id: str
@@ -153,7 +156,7 @@ SYSTEM = Author("system", "system")
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Where a line stands. ``weight`` is what its live keys add up to, ``step`` the workflow step last named."""
+    """Latest commit of a line. ``weight`` is the total size of its live keys, ``step`` the last workflow step."""
 
     line_id: str
     seq: int
@@ -168,7 +171,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One moment of a line: right after commit ``seq``."""
+    """A version of a line: the state right after commit ``seq``."""
 
     line_id: str
     seq: int
@@ -176,7 +179,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Commit(msgspec.Struct, frozen=True):
-    """One step of a line. ``merged`` is the other line's moment that a merge brought in."""
+    """One commit. ``merged`` is the point of the other line that a merge commit merged."""
 
     line_id: str
     seq: int
@@ -188,14 +191,14 @@ class Commit(msgspec.Struct, frozen=True):
     merged: Point | None = None
 
     def hash_after(self, *parents: bytes, weight: int | None = None) -> bytes:
-        """Return the commit's identity, given the hashes of the commits it follows and what the line weighs then."""
+        """Return the commit's hash, given the hashes of its parents and the line's weight after it."""
         return hashlib.sha256(self.content_after(*parents, weight=weight)).digest()
 
     def content_after(self, *parents: bytes, weight: int | None = None) -> bytes:
-        """Return what the hash covers.
+        """Return the bytes that are hashed.
 
-        It says what was done and after what, not on which line: a line is only a name for a commit and its past.
-        Changes count in the order of their keys, as storage does not keep the order in which they were made.
+        The line id is not part of them: a line is only a name for a commit and its ancestors.
+        Changes are sorted by key because storage does not keep their order.
         """
         content: tuple[object, ...] = (
             [parent.hex() for parent in parents],
@@ -217,14 +220,14 @@ class Commit(msgspec.Struct, frozen=True):
 
 
 class StoredCommit(msgspec.Struct, frozen=True):
-    """A commit as the log shows it. On a branch it may belong to the line that the branch came from."""
+    """A commit with its hash. On a branch it may belong to the line that the branch started from."""
 
     commit: Commit
     hash: bytes
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A change as history shows it: with its commit, and its value unless that was pruned."""
+    """A change with its commit, and its value unless that was pruned."""
 
     change: Change
     seq: int
@@ -237,7 +240,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """A named moment of a line; ``automatic`` if nobody asked for it."""
+    """A snapshot: label of a version. ``automatic`` ones were made by Weft and are pruned by retention."""
 
     label: str
     seq: int
@@ -246,20 +249,20 @@ class Tag(msgspec.Struct, frozen=True):
     automatic: bool = False
 
     def seal(self, commit_hash: bytes) -> bytes:
-        """Return what tells whether the tag is still the one that was set."""
+        """Return the hash by which verification detects a changed tag."""
         content = (self.label, self.seq, self.created_by, self.created_at, self.automatic, commit_hash.hex())
         return hashlib.sha256(_encode(content)).digest()
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """What of a line is not as it was written. ``kind`` says it without any name that not all may know."""
+    """An integrity error. ``detail`` may name keys and is for admins; ``kind`` names none."""
 
-    told: str
+    detail: str
     kind: str
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line as it is listed. A branch goes on from ``base``, a moment of another line."""
+    """A line. A branch starts from version ``base_seq`` of ``base_line``."""
 
     head: Head
     trunk: str | None = None
@@ -272,7 +275,7 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class CommitRange(msgspec.Struct, frozen=True):
-    """Commits of one line, behind ``after`` up to and with ``upto``. A branch's past is several of these."""
+    """Commits of one line: greater than ``after``, up to and including ``upto``. A branch's ancestry has several."""
 
     line_id: str
     after: int
@@ -280,13 +283,13 @@ class CommitRange(msgspec.Struct, frozen=True):
 
 
 def check_version(key: str, current: int, expected: int | None) -> None:
-    """Refuse a change meant for another version than the key is at; 0 stands for a key that does not exist."""
+    """Raise VersionConflict unless the key is at the expected version; 0: the key does not exist."""
     if expected is None or expected == current:
         return
     raise VersionConflict(
         f"The key '{key}' is at version {current}, not {expected}."
         if current
-        else f"The key '{key}' does not exist (any more), so it is not at version {expected}.",
+        else f"The key '{key}' does not exist, so it is not at version {expected}.",
         key=key,
         current_version=current,
         expected_version=expected,
@@ -294,12 +297,12 @@ def check_version(key: str, current: int, expected: int | None) -> None:
 
 
 def prune_due(life: int, version: int, keep: int) -> bool:
-    """Tell whether a key just written may have values to forget: every few versions, and when it lives again."""
+    """Tell whether to prune a key after a write: every few versions, and when it was created again."""
     return (version > keep and version % _PRUNE_EVERY == 0) or (version == 1 and life > 1)
 
 
 def line_name(trunk: str, branch: str | None) -> str:
-    """Return the id of a line's branch, or of the line itself."""
+    """Return the id of a branch, or of the line itself."""
     return trunk if branch is None else f"{trunk}{BRANCH_MARK}{branch}"
 
 
@@ -312,25 +315,34 @@ def trunk_of(line_id: str) -> str:
 
 
 def no_line(line_id: str, *, denied: bool = False) -> LineNotFound:
-    """Return the error for a line that is not there for the caller; ``denied`` if it is there for others."""
+    """Return the error for a line that the caller cannot see; ``denied`` if it exists."""
     shown = line_id[:100]
-    error = LineNotFound(f"There is no line '{shown}'.", resource_type="line", resource_id=shown)
+    error = LineNotFound(f"There is no context '{shown}'.", resource_type="context", resource_id=shown)
     error.denial = denied
     return error
 
 
 def no_branch(branch: str) -> BranchNotFound:
-    return BranchNotFound(f"There is no branch '{branch}' (any more).", resource_type="branch", resource_id=branch)
+    return BranchNotFound(f"There is no branch '{branch}'.", resource_type="branch", resource_id=branch)
 
 
-def meeting_point(ours: Sequence[CommitRange], theirs: Sequence[CommitRange]) -> CommitRange | None:
-    """Return the last stretch that two pasts, newest first, have in common; None if they share nothing."""
-    known = {stretch.line_id: stretch for stretch in theirs}
-    for stretch in ours:
-        other = known.get(stretch.line_id)
+def shared_commits(ours: Sequence[CommitRange], theirs: Sequence[CommitRange]) -> CommitRange | None:
+    """Return the newest commits that two ancestries, newest first, have in common; None if there are none."""
+    known = {commits.line_id: commits for commits in theirs}
+    for commits in ours:
+        other = known.get(commits.line_id)
         if other is not None:
-            return CommitRange(stretch.line_id, stretch.after, min(stretch.upto, other.upto))
+            return CommitRange(commits.line_id, commits.after, min(commits.upto, other.upto))
     return None
+
+
+def metadata_key(key: str) -> str:
+    """Return the key that holds the metadata of an entry."""
+    return key + _METADATA
+
+
+def is_metadata(key: str) -> bool:
+    return key.endswith(_METADATA)
 
 
 def blob_hash(value: str) -> bytes:

@@ -1,4 +1,4 @@
-"""The pruning job, step by step: each step is one transaction, and says where the next one begins."""
+"""The pruning job: applies retention to all lines, in steps of one transaction each."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.agent_context.history_backend import ContextLines
-from weft.capabilities.history.line_ids import Pruning, moment_before, rule_of, told
+from weft.capabilities.history.line_backend import LineBackends
+from weft.capabilities.history.line_kinds import kind_of
 from weft.capabilities.history.model import branch_of
-from weft.capabilities.history.operation_ports import PruningLog, RetentionRules
-from weft.capabilities.history.store import Limits, LineStore, PruneCursor
-from weft.kernel.clock import Clock, to_micros
+from weft.capabilities.history.retention_rules import Pruning, describe_rule, pruning_rule
+from weft.capabilities.history.store import Limits, LineStore, PruneCursor, PruningLog, RetentionRules
+from weft.kernel.clock import DAY_MICROS, Clock, to_micros
 from weft.kernel.events import NewEvent, Outbox
 from weft.kernel.identity import PERMISSION, Permission
 from weft.kernel.ids import new_ordered_id
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
     from weft.capabilities.history.store import Pruned, Rule
 
-_LINES_AT_ONCE = 200
-_EXPIRE_AT_ONCE = 200
+_LINE_PAGE = 200
+_EXPIRY_BATCH = 200
 _ADMINS = (f"{PERMISSION}{Permission.ADMIN}",)
 
 
 class PruneJobCursor(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where the job is: behind a line, or inside one, which then has a pruning under way."""
+    """Position of the job: after a line, or within one if ``pruning_id`` is set."""
 
     line_id: str = ""
     pruning_id: str | None = None
@@ -37,14 +37,14 @@ class PruneJobCursor(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PruneRequest(NamedTuple):
-    """What is asked for: all lines or only one, and by whom."""
+    """Scope of the job: all lines or one, and who requested it."""
 
     only: str | None
     by: str
 
 
 class PruneTotals(msgspec.Struct, frozen=True):
-    """What the job has removed so far."""
+    """What the job removed so far."""
 
     versions: int = 0
     bytes: int = 0
@@ -54,71 +54,73 @@ class PruneTotals(msgspec.Struct, frozen=True):
 
 
 class HistoryPruning(msgspec.Struct, frozen=True):
-    """What a step needs: gathered for the system, inside one tenant."""
+    """Dependencies of a step, built for the system actor in one tenant."""
 
     lines: LineStore
     rules: RetentionRules
     log: PruningLog
-    contexts: ContextLines
+    backends: LineBackends
     outbox: Outbox
     clock: Clock
 
     async def step(
-        self, spot: PruneJobCursor, tally: PruneTotals, errand: PruneRequest
+        self, cursor: PruneJobCursor, totals: PruneTotals, request: PruneRequest
     ) -> tuple[PruneJobCursor | None, PruneTotals]:
-        """Prune the next few hundred values; without a spot to go on from, all is done."""
+        """Prune the next few hundred values; returns the next cursor, None when done."""
         rules = await self.rules.rules()
-        if spot.pruning_id is None:
-            # A step of its own, so that it is on record which line fails, if one does.
-            return await self._begin(spot, rules, errand.only), tally
-        return await self._prune(spot, tally, rules, errand)
+        if cursor.pruning_id is None:
+            # A separate step, so that the stored cursor names the line if pruning it fails.
+            return await self._next_line(cursor, rules, request.only), totals
+        return await self._prune(cursor, totals, rules, request)
 
-    async def _begin(self, spot: PruneJobCursor, rules: Mapping[str, Rule], only: str | None) -> PruneJobCursor | None:
-        """Return the beginning of the next line that something is to be done about."""
+    async def _next_line(
+        self, cursor: PruneJobCursor, rules: Mapping[str, Rule], only: str | None
+    ) -> PruneJobCursor | None:
+        """Return the cursor of the next line to prune."""
         if only is not None:
             return PruneJobCursor(only, new_ordered_id())
-        page = await self.lines.page(spot.line_id, _LINES_AT_ONCE)
+        page = await self.lines.page(cursor.line_id, _LINE_PAGE)
         for line_id in page:
-            if rule_of(line_id, rules) is not None or _may_be_left_over(line_id):
+            if pruning_rule(line_id, rules) is not None or _may_be_orphan(line_id):
                 return PruneJobCursor(line_id, new_ordered_id())
-        return PruneJobCursor(page[-1]) if len(page) == _LINES_AT_ONCE else None
+        return PruneJobCursor(page[-1]) if len(page) == _LINE_PAGE else None
 
     async def _prune(
-        self, spot: PruneJobCursor, tally: PruneTotals, rules: Mapping[str, Rule], errand: PruneRequest
+        self, cursor: PruneJobCursor, totals: PruneTotals, rules: Mapping[str, Rule], request: PruneRequest
     ) -> tuple[PruneJobCursor | None, PruneTotals]:
-        """Prune the next values of one line, by the rule it follows at this moment."""
-        behind = None if errand.only is not None else PruneJobCursor(spot.line_id)
-        # Behind the lock of the whole context, so that nothing gets a name between being looked for and being removed.
-        if _is_of_context(spot.line_id) and await self.contexts.expire(spot.line_id, _EXPIRE_AT_ONCE):
-            return spot, tally
-        found = rule_of(spot.line_id, rules)
-        if found is None or await self.lines.lock(spot.line_id) is None:
-            return behind, tally
-        if _is_of_context(spot.line_id):
-            await self.contexts.hold(spot.line_id)
+        """Prune the next values of one line by its current rule."""
+        done = None if request.only is not None else PruneJobCursor(cursor.line_id)
+        backend = self.backends.of(cursor.line_id)
+        # Locks the root of a composite line, so that no snapshot appears between pinning and pruning.
+        if await backend.expire(cursor.line_id, _EXPIRY_BATCH):
+            return cursor, totals
+        found = pruning_rule(cursor.line_id, rules)
+        if found is None or await self.lines.lock(cursor.line_id) is None:
+            return done, totals
+        await backend.pin_referenced(cursor.line_id)
         subject, rule = found
         now = to_micros(self.clock.now())
-        limits = _limits(spot.line_id, rule, now)
-        await self.lines.forget_moments(spot.line_id, limits)
-        pruned = await self.lines.prune_some(spot.line_id, PruneCursor(spot.key, spot.seq), limits)
+        limits = _limits(cursor.line_id, rule, now)
+        await self.lines.delete_automatic_tags(cursor.line_id, limits)
+        pruned = await self.lines.prune_batch(cursor.line_id, PruneCursor(cursor.key, cursor.seq), limits)
         if pruned.versions:
-            of_line = (spot.pruning_id or "", spot.line_id, now, errand.by, told(subject, rule))
+            of_line = (cursor.pruning_id or "", cursor.line_id, now, request.by, describe_rule(subject, rule))
             removed = (pruned.versions, pruned.freed, pruned.first_seq, pruned.last_seq)
             await self.log.note(Pruning(*of_line, *removed))
         if pruned.reached is not None:
-            return structs.replace(spot, key=pruned.reached.key, seq=pruned.reached.seq), tally.plus(pruned)
-        await self._announce(spot)
-        return behind, tally.plus(pruned)
+            return structs.replace(cursor, key=pruned.reached.key, seq=pruned.reached.seq), totals.plus(pruned)
+        await self._announce(cursor)
+        return done, totals.plus(pruned)
 
-    async def _announce(self, spot: PruneJobCursor) -> None:
-        pruning = await self.log.find(spot.pruning_id or "")
+    async def _announce(self, cursor: PruneJobCursor) -> None:
+        pruning = await self.log.find(cursor.pruning_id or "")
         if pruning is None:
             return
         await self.outbox.publish(
             NewEvent(
                 type="history.pruned",
                 session_id=None,
-                subject=spot.line_id,
+                subject=cursor.line_id,
                 actor=pruning.pruned_by,
                 readable_by=_ADMINS,
                 data={"versions": pruning.versions, "bytes": pruning.bytes, "rule": pruning.rule},
@@ -127,16 +129,10 @@ class HistoryPruning(msgspec.Struct, frozen=True):
 
 
 def _limits(line_id: str, rule: Rule, now: int) -> Limits:
-    before = None if rule.days is None else moment_before(now, rule.days)
-    # Memory has an age: what was written too long ago is gone, whether or not it was ever replaced.
-    is_memory = line_id.startswith("context:")
-    return Limits(before, rule.versions, before if is_memory else None)
+    before = None if rule.days is None else now - rule.days * DAY_MICROS
+    return Limits(before, rule.versions, before if kind_of(line_id).max_age else None)
 
 
-def _is_of_context(line_id: str) -> bool:
-    return line_id.startswith(("context:", "agent:"))
-
-
-def _may_be_left_over(line_id: str) -> bool:
-    """Tell whether a line may be part of a context's branch that is gone."""
-    return _is_of_context(line_id) and branch_of(line_id) is not None
+def _may_be_orphan(line_id: str) -> bool:
+    """Tell whether a line may be a part of a deleted branch of a composite line."""
+    return kind_of(line_id).composite and branch_of(line_id) is not None

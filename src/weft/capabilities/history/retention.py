@@ -1,4 +1,4 @@
-"""How long old values stay, and removing those whose time is over."""
+"""Retention: rules for how long old versions are kept, pruning on demand, and the prune log."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.agent_context.model import MEMORY_RULES
-from weft.capabilities.history.line_ids import DEFAULT_RULES, TOOL, ContextId, Retained, kept_as, rule_for, sort_of
+from weft.capabilities.history.fields import TOOL, ContextId, PageCursor, PageSize
+from weft.capabilities.history.line_kinds import kind_of
 from weft.capabilities.history.model import LineNotFound, no_line
-from weft.capabilities.history.operation_ports import Pruner, PruningLog, RetentionRules
+from weft.capabilities.history.retention_rules import (
+    StoredRule,
+    default_rules,
+    kind_of_subject,
+    rule_for,
+    subject_of,
+)
 from weft.capabilities.history.service import History
-from weft.capabilities.history.store import Rule
+from weft.capabilities.history.store import Pruner, PruningLog, RetentionRules, Rule
 from weft.kernel.clock import from_micros, optional_datetime
 from weft.kernel.errors import InvalidInput
-from weft.kernel.fields import Name
 from weft.kernel.identity import Actor, Permission
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 from weft.kernel.transactions import Transactions
@@ -27,8 +32,8 @@ if TYPE_CHECKING:
 SnapshotFrom = Annotated[
     Annotated[int, msgspec.Meta(ge=0, le=1_000)] | None,
     msgspec.Meta(
-        description="For memory: a push that changes so many entries or more first names the state before it; "
-        "0: none does; as it is if left out."
+        description="For persistent memory: a push that changes at least this many entries is preceded by an automatic "
+        "snapshot; 0: never; default: unchanged."
     ),
 ]
 
@@ -38,28 +43,29 @@ Subject = Annotated[
     msgspec.Meta(
         min_length=1,
         max_length=400,
-        description=f"A sort of line ({', '.join(DEFAULT_RULES)}) or one line's id.",
+        description="A kind of context, such as board, agent or work_artifacts (the action retention lists them), or a "
+        "context_id.",
     ),
 ]
 
 
 class SetRetention(Request):
-    """How long old values stay, and of what."""
+    """Subject and limits of a retention rule."""
 
     subject: Subject
     days: Annotated[
         Literal[30, 90, 365, "indefinite"] | None,
-        msgspec.Meta(description="Every state of so many days can be read; as it is if left out."),
+        msgspec.Meta(description="Keep every state of this many days; default: unchanged."),
     ] = None
     versions: Annotated[
         Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None,
-        msgspec.Meta(description="Only so many versions of each key are kept; 0: all; as it is if left out."),
+        msgspec.Meta(description="Keep this many versions of each key; 0: all; default: unchanged."),
     ] = None
     snapshot_from: SnapshotFrom = None
 
 
 class RetentionRule(Response, kw_only=True, omit_defaults=False):
-    """How long old values stay. What a snapshot, a branch or a session needs stays in any case."""
+    """A retention rule. Versions that a snapshot, a branch or a session needs are always kept."""
 
     subject: str
     days: int | Literal["indefinite"]
@@ -70,13 +76,13 @@ class RetentionRule(Response, kw_only=True, omit_defaults=False):
 
 
 class ClearRetention(Request):
-    """Which rule to take back."""
+    """Subject whose rule to delete."""
 
     subject: Subject
 
 
 class RetentionCleared(Response, kw_only=True, omit_defaults=False):
-    """The rule is gone, if there was one. What holds now was set for ``follows``, or is how Weft begins."""
+    """Whether there was a rule; the limits that apply now, and the subject they come from (``follows``)."""
 
     subject: str
     cleared: bool
@@ -86,23 +92,23 @@ class RetentionCleared(Response, kw_only=True, omit_defaults=False):
 
 
 class ReadRetention(Request):
-    """Everything that was set."""
+    """No parameters."""
 
 
 class RetentionRuleList(Response):
-    """The rule for each sort of line, and those for single lines, which go first."""
+    """The rule of each kind of context, and those of single contexts, which take precedence."""
 
     rules: list[RetentionRule]
 
 
 class PruneHistory(Request):
-    """What to prune."""
+    """Context to prune."""
 
-    context_id: Annotated[ContextId | None, msgspec.Meta(description="This line only; all lines if left out.")] = None
+    context_id: Annotated[ContextId | None, msgspec.Meta(description="Only this context; default: all.")] = None
 
 
 class HistoryPruned(Response, kw_only=True, omit_defaults=False):
-    """What was removed. If it is not finished it goes on by itself; if it was not started, it is under way already."""
+    """What was removed. Unfinished runs continue in the background; ``started`` is false if one is already running."""
 
     started: bool
     finished: bool
@@ -110,16 +116,16 @@ class HistoryPruned(Response, kw_only=True, omit_defaults=False):
     bytes: int
 
 
-class ListPrunings(Request):
-    """Which prunings."""
+class ReadPruneLog(Request):
+    """Filters for the prune log."""
 
-    context_id: Annotated[ContextId | None, msgspec.Meta(description="Of this line only.")] = None
-    cursor: Annotated[Name | None, msgspec.Meta(description="next_cursor of the page before.")] = None
-    limit: Annotated[int, msgspec.Meta(ge=1, le=1_000, description="At most this many.")] = 50
+    context_id: Annotated[ContextId | None, msgspec.Meta(description="Only of this context.")] = None
+    cursor: PageCursor = None
+    limit: PageSize = 50
 
 
 class PruningInfo(Response, kw_only=True, omit_defaults=False):
-    """What retention removed from a line: how many old values, of which versions, and by which rule."""
+    """What retention removed from a context: number of values, range of versions, and the rule."""
 
     pruning_id: str
     context_id: str
@@ -132,8 +138,8 @@ class PruningInfo(Response, kw_only=True, omit_defaults=False):
     last_version: int
 
 
-class Prunings(Response):
-    """Prunings, newest first. There are more as long as there is a next_cursor."""
+class PruneLog(Response):
+    """Prunings, newest first; ``next_cursor`` is set while there are more."""
 
     prunings: list[PruningInfo]
     next_cursor: str | None = None
@@ -151,18 +157,19 @@ class Prunings(Response):
     audited=True,
     errors=(LineNotFound,),
 )
-async def set_retention(request: SetRetention, timelines: History, rules: RetentionRules) -> RetentionRule:
-    """Say how long old values of a line, or of a sort of lines, are kept. What is left out stays as it is."""
+async def set_retention(request: SetRetention, history: History, rules: RetentionRules) -> RetentionRule:
+    """Set how long old versions of a context, or of a kind of context, are kept. Omitted limits stay unchanged."""
     if request.days is None and request.versions is None and request.snapshot_from is None:
-        raise InvalidInput("days: say days, versions or snapshot_from; indefinite days have no end", field="days")
-    if request.subject not in DEFAULT_RULES:
-        await _check_line(request.subject, timelines)
-    if request.snapshot_from is not None and kept_as(request.subject) not in MEMORY_RULES:
-        raise InvalidInput("snapshot_from: is for what agents remember", field="snapshot_from")
-    rule = _changed(request, await rules.rules())
-    retained = Retained(request.subject, rule, timelines.actor.participant, timelines.now)
-    await rules.set(retained)
-    return _rule(retained)
+        raise InvalidInput("days: give days, versions or snapshot_from; indefinite sets no limit", field="days")
+    if request.subject not in default_rules():
+        await _check_line(request.subject, history)
+    kind = kind_of_subject(request.subject)
+    if request.snapshot_from is not None and not (kind and kind.snapshot_on_push):
+        raise InvalidInput("snapshot_from: only for persistent memory", field="snapshot_from")
+    rule = _updated(request, await rules.rules())
+    stored = StoredRule(request.subject, rule, history.actor.participant, history.now)
+    await rules.set(stored)
+    return _stored_rule(stored)
 
 
 @operation(
@@ -178,10 +185,10 @@ async def set_retention(request: SetRetention, timelines: History, rules: Retent
     errors=(LineNotFound,),
 )
 async def clear_retention(request: ClearRetention, rules: RetentionRules) -> RetentionCleared:
-    """Take back a rule, so that a line follows its sort again, and a sort of lines what holds without a rule."""
+    """Delete a rule, so that a context follows its kind again, and a kind the default."""
     cleared = await rules.clear(request.subject)
-    # A rule may outlive its line; where there is neither, the name may be a mistake.
-    if not cleared and request.subject not in DEFAULT_RULES:
+    # A rule may outlive its context; with neither, the subject is probably misspelt.
+    if not cleared and request.subject not in default_rules():
         raise no_line(request.subject)
     follows, rule = rule_for(request.subject, await rules.rules())
     return RetentionCleared(
@@ -202,13 +209,13 @@ async def clear_retention(request: ClearRetention, rules: RetentionRules) -> Ret
     rate=RateClass.BOARD,
     effect=Effect.READ,
 )
-async def read_retention(request: ReadRetention, timelines: History, rules: RetentionRules) -> RetentionRuleList:
-    """See how long old values are kept."""
+async def read_retention(request: ReadRetention, history: History, rules: RetentionRules) -> RetentionRuleList:
+    """List the retention rules."""
     del request
-    defaults = {subject: _shown(subject, rule) for subject, rule in DEFAULT_RULES.items()}
-    known = {retained.subject: _rule(retained) for retained in await rules.listed()}
-    # Whose lines there are is not for everyone to know.
-    shown = {subject: rule for subject, rule in known.items() if subject in defaults or timelines.actor.is_admin}
+    defaults = {subject: _retention_rule(subject, rule) for subject, rule in default_rules().items()}
+    known = {stored.subject: _stored_rule(stored) for stored in await rules.listed()}
+    # Ids of single contexts are for admins only.
+    shown = {subject: rule for subject, rule in known.items() if subject in defaults or history.actor.is_admin}
     return RetentionRuleList(rules=[*{**defaults, **shown}.values()])
 
 
@@ -224,34 +231,34 @@ async def read_retention(request: ReadRetention, timelines: History, rules: Rete
     errors=(LineNotFound,),
 )
 async def prune_history(
-    request: PruneHistory, actor: Actor, errands: Transactions[History], pruner: Pruner
+    request: PruneHistory, actor: Actor, transactions: Transactions[History], pruner: Pruner
 ) -> HistoryPruned:
-    """Remove old values whose time is over now, instead of waiting for the daily run.
+    """Apply retention now instead of waiting for the daily run.
 
-    What a snapshot, a branch or a session needs is never removed, and that a value existed stays on record.
+    Values that a snapshot, a branch or a session needs are never removed, and the log keeps every version.
     """
-    # The job runs for the system; whoever asks for it must still have access when it begins.
-    await errands.read(actor, lambda timelines: _check_line(request.context_id, timelines))
+    # The job runs as the system, so the caller's access is checked first.
+    await transactions.read(actor, lambda history: _check_line(request.context_id, history))
     return HistoryPruned(**(await pruner.prune(actor, request.context_id))._asdict())
 
 
 @operation(
-    "history.prunings",
+    "history.prune_log",
     tool=TOOL,
-    action="prunings",
-    http="GET /v1/history-prunings",
+    action="prune_log",
+    http="GET /v1/history-prune-log",
     permission=Permission.ADMIN,
     rate=RateClass.ADMIN,
     effect=Effect.READ,
     errors=(LineNotFound,),
 )
-async def list_prunings(request: ListPrunings, log: PruningLog) -> Prunings:
-    """See what retention has removed, newest first."""
+async def read_prune_log(request: ReadPruneLog, log: PruningLog) -> PruneLog:
+    """Read what retention removed, newest first."""
     if request.context_id is not None:
-        sort_of(request.context_id)
+        kind_of(request.context_id)
     page = await log.newest(request.cursor, request.limit + 1, request.context_id)
     more = len(page) > request.limit
-    return Prunings(
+    return PruneLog(
         prunings=[
             PruningInfo(
                 pruning_id=pruning.pruning_id,
@@ -270,38 +277,39 @@ async def list_prunings(request: ListPrunings, log: PruningLog) -> Prunings:
     )
 
 
-async def _check_line(line_id: str | None, timelines: History) -> None:
-    """Refuse a line that is not there, or that keeps no old values anyway; None stands for all there are."""
+async def _check_line(line_id: str | None, history: History) -> None:
+    """Refuse a line that does not exist or is never pruned; None: all lines."""
     if line_id is None:
         return
-    sort_of(line_id)
-    if await timelines.lines.find(line_id) is None:
+    kind_of(line_id)
+    if await history.lines.find(line_id) is None:
         raise no_line(line_id)
-    if kept_as(line_id) is None:
+    if subject_of(line_id) is None:
         raise InvalidInput(
-            "This line names what others hold, or keeps no values; set a rule for those it is made of.", field="subject"
+            "This context has no retention: it keeps no old values, or only refers to its parts, which have rules.",
+            field="subject",
         )
 
 
-def _changed(request: SetRetention, rules: Mapping[str, Rule]) -> Rule:
-    """Return the rule that holds now, with what is to be changed about it."""
-    own = {**DEFAULT_RULES, **rules}.get(request.subject)
-    _, now = rule_for(request.subject, rules)
+def _updated(request: SetRetention, rules: Mapping[str, Rule]) -> Rule:
+    """Return the current rule with the requested changes."""
+    own = {**default_rules(), **rules}.get(request.subject)
+    _, current = rule_for(request.subject, rules)
     days = None if request.days == "indefinite" else request.days
     return Rule(
-        days=now.days if request.days is None else days,
-        versions=now.versions if request.versions is None else request.versions or None,
-        # Left unsaid for one line, it is what is said for all lines of the sort, also when that changes.
+        days=current.days if request.days is None else days,
+        versions=current.versions if request.versions is None else request.versions or None,
+        # None for a single context: it follows its kind, also when that changes later.
         snapshot_from=own.snapshot_from if own and request.snapshot_from is None else request.snapshot_from,
     )
 
 
-def _rule(retained: Retained) -> RetentionRule:
-    shown = _shown(retained.subject, retained.rule)
-    return structs.replace(shown, updated_by=retained.updated_by, updated_at=optional_datetime(retained.updated_at))
+def _stored_rule(stored: StoredRule) -> RetentionRule:
+    shown = _retention_rule(stored.subject, stored.rule)
+    return structs.replace(shown, updated_by=stored.updated_by, updated_at=optional_datetime(stored.updated_at))
 
 
-def _shown(subject: str, rule: Rule) -> RetentionRule:
+def _retention_rule(subject: str, rule: Rule) -> RetentionRule:
     return RetentionRule(
         subject=subject,
         days=rule.days or "indefinite",

@@ -1,4 +1,4 @@
-"""Which moment of a line a caller means."""
+"""Resolve the revision that a caller names: number, snapshot label, hash prefix or head."""
 
 from __future__ import annotations
 
@@ -15,38 +15,35 @@ if TYPE_CHECKING:
     from weft.capabilities.history.store import LineStore
 
 HEAD = "head"
-HEADS = frozenset({HEAD, "latest"})
+_HEAD_NAMES = frozenset({HEAD, "latest"})
 _NUMBER = re.compile(r"[0-9]{1,16}\Z")
-# As people write it, and as the log shows it.
-_NUMBER_WITH_A_LETTER = re.compile(r"v([0-9]{1,16})\Z")
+_V_NUMBER = re.compile(r"v([0-9]{1,16})\Z")
 _HASH = re.compile(r"[0-9a-f]{6,64}\Z")
 
 VersionName = Annotated[
     Annotated[str, msgspec.Meta(min_length=1, max_length=100)] | Annotated[int, msgspec.Meta(ge=0, le=LARGEST)],
     msgspec.Meta(
-        description="A version's number (12 or v12; 0: the beginning), a snapshot's label, 6 or more digits of its "
+        description="Version number (12 or v12; 0 is the empty state), snapshot label, 6 or more digits of the "
         "hash, or head.",
     ),
 ]
 
 
 async def resolve_revision(lines: LineStore, head: Point, name: str | int) -> Point:
-    """Return the moment that a caller means: by its number, a snapshot's label, vNUMBER or its hash, in this order.
-
-    A label goes before vNUMBER: whoever named a state v2 means that state.
-    """
-    said = str(name)
-    if said in HEADS:
+    """Return the point of a revision: head, number, snapshot label, vNUMBER or hash prefix, tried in this order."""
+    text = str(name)
+    if text in _HEAD_NAMES:
         return head
-    if _NUMBER.match(said) and int(said) <= head.seq:
-        return await point_at(lines, head, int(said))
-    labelled = await _labelled(lines, head, said) if is_name(said) else None
+    if _NUMBER.match(text) and int(text) <= head.seq:
+        return await point_at(lines, head, int(text))
+    labelled = await _seq_of_label(lines, head, text) if is_name(text) else None
     if labelled is not None:
         return await point_at(lines, head, labelled)
-    numbered = _NUMBER_WITH_A_LETTER.match(said)
+    # After labels: a snapshot may be called v2.
+    numbered = _V_NUMBER.match(text)
     if numbered and int(numbered[1]) <= head.seq:
         return await point_at(lines, head, int(numbered[1]))
-    return await _hashed(lines, head, said)
+    return await _point_of_hash(lines, head, text)
 
 
 async def point_at(lines: LineStore, head: Point, seq: int) -> Point:
@@ -56,11 +53,11 @@ async def point_at(lines: LineStore, head: Point, seq: int) -> Point:
 
 def no_version(name: str | int) -> VersionNotFound:
     shown = str(name)[:100]
-    return VersionNotFound(f"The line has no version '{shown}'.", resource_type="version", resource_id=shown)
+    return VersionNotFound(f"The context has no version '{shown}'.", resource_type="version", resource_id=shown)
 
 
-async def _labelled(lines: LineStore, head: Point, label: str) -> int | None:
-    # A branch knows its own snapshots, even before its first commit, and those of the past it shares.
+async def _seq_of_label(lines: LineStore, head: Point, label: str) -> int | None:
+    # A branch has its own snapshots, even before its first commit, and those of the shared ancestry.
     past = await lines.past(head.line_id, head.seq)
     for line_id, upto in {head.line_id: head.seq, **{each.line_id: each.upto for each in past}}.items():
         tag = await lines.find_tag(line_id, label)
@@ -69,12 +66,12 @@ async def _labelled(lines: LineStore, head: Point, label: str) -> int | None:
     return None
 
 
-async def _hashed(lines: LineStore, head: Point, name: str) -> Point:
+async def _point_of_hash(lines: LineStore, head: Point, name: str) -> Point:
     prefix = name.lower()
     found = await lines.commits_by_hash(head.line_id, prefix) if _HASH.match(prefix) else ()
     if len(found) > 1:
         raise VersionNotFound(
-            f"More than one version has a hash that begins with '{prefix}'.",
+            f"More than one version has a hash that starts with '{prefix}'.",
             hint="Give more digits of the hash, or the version's number.",
             resource_id=prefix,
         )

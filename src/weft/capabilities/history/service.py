@@ -1,4 +1,4 @@
-"""Lines of every sort, opened for one caller, and the moments that callers name."""
+"""History: opens lines of every kind for one caller and resolves the revisions that callers name."""
 
 from __future__ import annotations
 
@@ -6,112 +6,95 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.agent_context.history_backend import ContextLines
-from weft.capabilities.board.history_backend import BoardLines
-from weft.capabilities.history.line_ids import sort_of
+from weft.capabilities.history.line_backend import LineBackends
 from weft.capabilities.history.model import Point, Version
-from weft.capabilities.history.operation_ports import ReviewStore
 from weft.capabilities.history.revisions import point_at, resolve_revision
-from weft.capabilities.history.store import LineStore, SwitchStore
+from weft.capabilities.history.store import CheckoutStore, LineStore, ReviewStore
 from weft.capabilities.history.three_way import states_apart
-from weft.capabilities.memory.history_backend import MemoryLines
 from weft.kernel.clock import Clock, to_micros
 from weft.kernel.identity import Actor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from weft.capabilities.history.line_backend import LineBackend, LockedLine, OpenLine
+    from weft.capabilities.history.line_backend import LockedLine, OpenLine
     from weft.capabilities.history.model import Head, StoredCommit
     from weft.capabilities.history.three_way import State
 
 
-class Present(Point, frozen=True):
-    """The last moment of a line, which lasts until now."""
+class HeadPoint(Point, frozen=True):
+    """The head of a line: its entries expire by the clock. At any older point they expire by the commit time."""
 
 
 class History(msgspec.Struct, frozen=True):
-    """Everything that looking at and changing lines needs, gathered for the caller of one operation."""
+    """What the history operations need, built for the caller of one operation."""
 
     actor: Actor
     lines: LineStore
-    switches: SwitchStore
+    checkouts: CheckoutStore
     reviews: ReviewStore
-    boards: BoardLines
-    contexts: ContextLines
-    memories: MemoryLines
+    backends: LineBackends
     clock: Clock
 
     @property
     def now(self) -> int:
         return to_micros(self.clock.now())
 
-    def keeper(self, line_id: str) -> LineBackend:
-        """Return who keeps lines of this sort."""
-        keepers: dict[str, LineBackend] = {
-            "board": self.boards,
-            "agent": self.contexts,
-            "context": self.contexts,
-            "memory": self.memories,
-        }
-        return keepers[sort_of(line_id)]
-
     async def to_read(self, line_id: str) -> OpenLine:
-        return await self.keeper(line_id).to_read(line_id)
+        return await self.backends.of(line_id).to_read(line_id)
 
     async def to_write(self, line_id: str) -> LockedLine:
-        return await self.keeper(line_id).to_write(line_id)
+        return await self.backends.of(line_id).to_write(line_id)
 
-    async def moment(self, line: OpenLine, name: str | int) -> Point:
-        """Return the moment of a line that a caller means."""
-        return await resolve_revision(self.lines, present(line.head), name)
+    async def resolve(self, line: OpenLine, revision: str | int) -> Point:
+        return await resolve_revision(self.lines, head_point(line.head), revision)
 
     async def at(self, line: OpenLine, seq: int) -> Point:
-        return await point_at(self.lines, present(line.head), seq)
+        return await point_at(self.lines, head_point(line.head), seq)
 
     async def states(self, one: Point, other: Point, *, values: bool) -> tuple[State, State]:
-        """Return of two moments those keys that may differ, without what had expired by then."""
+        """Return the keys that may differ between two points, without those expired at each point."""
         before, after = await states_apart(self.lines, one, other, values=values)
-        return await self.living(before, one), await self.living(after, other)
+        return await self.unexpired(before, one), await self.unexpired(after, other)
 
-    async def living(self, state: Mapping[str, Version], at: Point) -> State:
-        """Leave out what had expired at a moment, whether or not anybody had noticed."""
+    async def unexpired(self, state: Mapping[str, Version], at: Point) -> State:
+        """Return the entries that had not expired at a point, whether or not their expiry was committed."""
         if all(version.change.meta.expires_at is None for version in state.values()):
             return dict(state)
-        then = await self._when(at)
-        return {key: version for key, version in state.items() if not _expired(version, then)}
+        until = await self._timestamp(at)
+        return {key: version for key, version in state.items() if not _expired(version, until)}
 
-    async def _when(self, at: Point) -> int:
-        """Return until when a moment lasted. Whoever names a version always gets the same; only the present goes on."""
-        if isinstance(at, Present):
+    async def _timestamp(self, at: Point) -> int:
+        """Return the time by which entries of a point expire. A numbered version always has the same content."""
+        if isinstance(at, HeadPoint):
             return self.now
         commit = await self.lines.commit_at(at.line_id, at.seq)
         return commit.commit.committed_at if commit else 0
 
 
-def present(head: Head) -> Present:
-    return Present(head.line_id, head.seq, head.hash)
+def head_point(head: Head) -> HeadPoint:
+    return HeadPoint(head.line_id, head.seq, head.hash)
 
 
-async def seen(line: OpenLine, state: Mapping[str, Version]) -> State:
-    """Return what of a state the caller may read."""
+async def visible_state(line: OpenLine, state: Mapping[str, Version]) -> State:
+    """Return the part of a state that the caller may read."""
     return {version.change.key: version for version in await line.visible(state.values())}
 
 
-async def seen_changes(line: OpenLine, commits: Sequence[StoredCommit]) -> list[list[Version]]:
-    """Return, for each commit, those of its changes that the caller may know of."""
+async def visible_changes(line: OpenLine, commits: Sequence[StoredCommit]) -> list[list[Version]]:
+    """Return, for each commit, the changes that the caller may read."""
     versions = [[_version(commit, place) for place in range(len(commit.commit.changes))] for commit in commits]
     visible = await line.visible(version for of_commit in versions for version in of_commit)
     known = {(version.seq, version.change.key) for version in visible}
     return [[version for version in group if (version.seq, version.change.key) in known] for group in versions]
 
 
-def names(versions: Iterable[Version]) -> list[str]:
+def sorted_keys(versions: Iterable[Version]) -> list[str]:
     return sorted(version.change.key for version in versions)
 
 
-def _version(recorded: StoredCommit, place: int) -> Version:
-    commit = recorded.commit
+def _version(stored: StoredCommit, place: int) -> Version:
+    commit = stored.commit
     return Version(
         commit.changes[place],
         commit.seq,

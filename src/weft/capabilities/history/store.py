@@ -1,4 +1,4 @@
-"""What history needs of storage."""
+"""Ports that history needs: line storage, checkouts, reviews, retention rules and the pruning job."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ if TYPE_CHECKING:
         Tag,
         Version,
     )
+    from weft.capabilities.history.retention_rules import Pruning, StoredRule
+    from weft.capabilities.history.reviews import Review, ReviewState
+    from weft.kernel.identity import Actor
+
+# Prefix of the pin holders of sessions.
+SESSION_HOLDER = "session:"
 
 
 class Limits(NamedTuple):
-    """Which old values may go: replaced, or written, before a moment, or behind so many newer ones. None: no limit."""
+    """Which values pruning may remove: replaced before a time, older than N versions, written before a time."""
 
     replaced_before: int | None
     versions: int | None
@@ -29,10 +35,10 @@ class Limits(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How long old values of a line stay: for so many days, or so many versions of each key. None sets no limit.
+    """Retention rule: keep old values for ``days``, or ``versions`` of each key. None sets no limit.
 
-    A push that changes ``snapshot_from`` entries or more first gives the state before it a name; 0: no push does.
-    None leaves that to what is said for all lines of the sort.
+    A push that changes ``snapshot_from`` entries or more is preceded by an automatic snapshot; 0: never; None: as the
+    rule for all lines of the subject says.
     """
 
     days: int | None
@@ -41,14 +47,14 @@ class Rule(NamedTuple):
 
 
 class PruneCursor(NamedTuple):
-    """How far pruning got in a line."""
+    """Position of pruning within a line."""
 
     key: str
     seq: int
 
 
 class Pruned(NamedTuple):
-    """What one step of pruning removed, and where the next one begins; None at the end of the line."""
+    """What one pruning batch removed, and the position to continue at; None at the end of the line."""
 
     versions: int
     freed: int
@@ -58,14 +64,14 @@ class Pruned(NamedTuple):
 
 
 class Pin(NamedTuple):
-    """A moment that is kept for as long as its holder needs it."""
+    """A version protected from pruning, and its holder."""
 
     seq: int
     holder: str
 
 
 class ChangeRef(NamedTuple):
-    """Where one commit changed one key."""
+    """The change of one key by one commit."""
 
     line_id: str
     key: str
@@ -73,202 +79,283 @@ class ChangeRef(NamedTuple):
 
 
 class LineStore(Protocol):
-    """Lines, their commits and tags, and the values they name.
+    """Lines with their commits, tags and values.
 
-    A branch is a line that goes on from a moment of another. Whatever is asked of it covers the past it shares.
+    A branch is a line that starts from a version of another. Queries on it include the shared ancestry.
     """
 
     async def create(self, line_id: str) -> None:
-        """Start an empty line, unless there is one already."""
+        """Create an empty line, if it does not exist."""
         ...
 
     async def branch(self, line_id: str, base: Point, *, weight: int, next_expiry_at: int | None) -> bool:
-        """Start a line that goes on from a moment of another, sharing all before it; False if there is one already."""
+        """Create a line that starts from a point of another; False if it exists already. Copies nothing."""
         ...
 
     async def lock(self, line_id: str) -> Head | None:
-        """Return the head, keeping other writers of this line waiting until the transaction ends."""
+        """Return the head, and block other writers of this line until the transaction ends."""
         ...
 
     async def find(self, line_id: str) -> Line | None: ...
 
     async def branches(self, trunk: str) -> Sequence[Line]:
-        """Return the branches of a line, and the branches of those."""
+        """Return the branches of a line, including branches of branches."""
         ...
 
     async def page(self, after: str, limit: int) -> Sequence[str]:
-        """Return ids of lines behind another, in an order of the database's own."""
+        """Return the next line ids, in the database's order."""
         ...
 
     async def children(self, line_id: str) -> Sequence[str]:
-        """Return the lines that go on from this one."""
+        """Return the lines that start from this one."""
         ...
 
     async def put_blob(self, blob_hash: bytes, content: str, *, outside: str | None = None) -> None:
-        """Keep a value under its hash; keeping it twice is keeping it once. ``outside`` is where it points to."""
+        """Store a value under its hash; idempotent. ``outside`` is the object that a pointer refers to."""
         ...
 
-    async def put_blobs(self, contents: Mapping[bytes, str]) -> None:
-        """Keep many values under their hashes."""
-        ...
+    async def put_blobs(self, contents: Mapping[bytes, str]) -> None: ...
 
     async def append(self, head: Head, commit: Commit, *, weight: int, next_expiry_at: int | None) -> Head:
-        """Add a commit behind ``head`` and return the new head."""
+        """Append a commit after ``head`` and return the new head."""
         ...
 
     async def append_all(self, head: Head, commits: Sequence[tuple[Commit, int]]) -> Head:
-        """Add many commits behind ``head``, each with what the line weighs then, and return the new head."""
+        """Append commits, each with the line's weight after it, and return the new head."""
         ...
 
     async def set_next_expiry(self, line_id: str, next_expiry_at: int | None) -> None:
-        """Note when the next key of a line expires, where no commit does it."""
+        """Set when the next key of a line expires, without a commit."""
         ...
 
     async def last_life(self, line_id: str, key: str) -> int:
-        """Return the number of the key's latest life, 0 if it never lived."""
+        """Return the latest incarnation of a key; 0 if it never existed."""
         ...
 
     async def versions(self, line_id: str, key: str, life: int, limit: int) -> Sequence[Version]:
-        """Return the changes of one life of a key, newest first."""
+        """Return the changes of one incarnation of a key, newest first."""
         ...
 
-    async def versions_at(self, spots: Sequence[ChangeRef]) -> Mapping[ChangeRef, Version]:
-        """Return what commits made of keys: many, of any lines, in few statements."""
+    async def versions_at(self, refs: Sequence[ChangeRef]) -> Mapping[ChangeRef, Version]:
+        """Return many changes, of any lines, in few statements."""
         ...
 
-    async def versions_of(self, moments: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
-        """Return everything that commits, named by line and number, changed: by key and without values."""
+    async def versions_of(self, commits: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
+        """Return all changes of commits, given as line and number: by key, without values."""
         ...
 
-    async def numbered(self, line_id: str, key: str, life: int, version: int) -> Sequence[Version]:
-        """Return the changes that bear a version's number: its writing, and its end if it is gone."""
+    async def changes_of_version(self, line_id: str, key: str, life: int, version: int) -> Sequence[Version]:
+        """Return the changes with a version's number: its write and, if it was deleted, the deletion."""
         ...
 
-    async def changes_behind(self, line_id: str, after: int, limit: int) -> Sequence[Version]:
-        """Return what the next commits of a line itself changed, oldest first: whole commits, of about ``limit``."""
+    async def changes_after(self, line_id: str, after: int, limit: int) -> Sequence[Version]:
+        """Return the next changes of a line itself, oldest first: whole commits, about ``limit`` changes."""
         ...
 
     async def past(self, line_id: str, at: int) -> Sequence[CommitRange]:
-        """Return the stretches that lead up to commit ``at``, newest first: one, but for a branch."""
+        """Return the ancestry of commit ``at``, newest first: one range, several for a branch."""
         ...
 
     async def latest(self, line_id: str, key: str, at: int) -> Version | None:
-        """Return what commit ``at`` or the last before it made of a key, if it was live then."""
+        """Return a key as of commit ``at``; None if it did not exist then."""
         ...
 
     async def state_at(
         self, line_id: str, seq: int, touched: Iterable[CommitRange] | None = None, *, values: bool = True
     ) -> Sequence[Version]:
-        """Return every key that was live right after commit ``seq``, or those of them that some stretch changed.
+        """Return every key that existed right after commit ``seq``, or those that the ``touched`` commits changed.
 
-        Without ``values`` only what they say is left out, which is quicker.
+        Faster without ``values``.
         """
         ...
 
     async def log(self, line_id: str, at: int, limit: int, key: str | None = None) -> Sequence[StoredCommit]:
-        """Return commits from ``at`` backwards, newest first; those that changed one key if it is given."""
+        """Return commits from ``at`` backwards, newest first; only those that changed ``key`` if given."""
         ...
 
     async def commit_at(self, line_id: str, seq: int) -> StoredCommit | None: ...
 
     async def weight_at(self, line_id: str, seq: int) -> int | None:
-        """Return what a line weighed after a commit; None if that was not noted."""
+        """Return the line's weight after a commit; None if it was not stored."""
         ...
 
     async def commits_by_hash(self, line_id: str, prefix: str) -> Sequence[StoredCommit]:
-        """Return the first two commits whose hash begins so, in hexadecimal."""
+        """Return the first two commits whose hash starts with these hexadecimal digits."""
         ...
 
-    async def merged_moments(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
-        """Return, for each line that commits of a stretch brought in, how far; a line that is gone is left out."""
+    async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
+        """Return, for each line merged by these commits, up to which version; deleted lines are left out."""
         ...
 
     async def prune(self, line_id: str, key: str, keep: int) -> None:
-        """Forget the values behind a key's newest ``keep``, unless something needs them; that they existed stays.
+        """Remove a key's values beyond the newest ``keep``, unless pinned; the versions themselves stay.
 
-        Meant to be called every few versions: it looks at the next several only.
+        Call it every few versions: it handles only the next several.
         """
         ...
 
-    async def prune_some(self, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
-        """Forget what may go among the next several hundred changes, whatever their keys."""
+    async def prune_batch(self, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
+        """Remove values beyond the limits among the next several hundred changes."""
         ...
 
     async def pin(self, line_id: str, seq: int, holder: str) -> None:
-        """Keep what stood at a moment from being pruned for as long as the holder needs it."""
+        """Protect the state at a version from pruning until its holder unpins it."""
         ...
 
     async def unpin(self, holder: str) -> None: ...
 
-    async def pinned(self, line_id: str) -> Sequence[Pin]:
-        """Return which moments of a line are kept, and for whom."""
-        ...
+    async def pinned(self, line_id: str) -> Sequence[Pin]: ...
 
     async def tag(self, line_id: str, tag: Tag) -> bool:
-        """Name a moment; False if the label is taken."""
+        """Add a tag; False if the label is taken."""
         ...
 
-    async def forget_moments(self, line_id: str, limits: Limits) -> None:
-        """Forget names that came by themselves: given too long ago, or behind so many newer ones."""
+    async def delete_automatic_tags(self, line_id: str, limits: Limits) -> None:
+        """Delete automatic tags beyond the limits."""
         ...
 
     async def untag(self, line_id: str, label: str) -> bool:
-        """Forget a name; False if there is none."""
+        """Delete a tag; False if there is none."""
         ...
 
     async def tags(self, line_id: str) -> Sequence[Tag]:
         """Return all tags of a line, oldest first."""
         ...
 
-    async def find_tag(self, line_id: str, label: str) -> Tag | None:
-        """Return the tag with this label."""
-        ...
+    async def find_tag(self, line_id: str, label: str) -> Tag | None: ...
 
     async def verify(self, line_id: str) -> Damage | None:
-        """Recompute every hash; return what does not match, or None. A branch answers for its own commits."""
+        """Recompute every hash; return the first mismatch. Of a branch, only its own commits are checked."""
         ...
 
     async def pointers(self, line_id: str, after: bytes, limit: int) -> Sequence[tuple[bytes, str]]:
-        """Return what stands for those values of a line that are kept outside, by hash, behind another."""
+        """Return the next pointers to values in object storage, by blob hash."""
         ...
 
     async def sweep(self) -> None:
-        """Drop values that were in someone else's hands when they were last forgotten."""
+        """Delete unreferenced values that a concurrent transaction still used when they were released."""
         ...
 
     async def erase(self, line_id: str, sparing: Collection[bytes] = ()) -> None:
-        """Remove a line with everything only it refers to, but for values that a commit is about to refer to.
-
-        What was decided about a branch goes with its line.
-        """
+        """Delete a line, its reviews and every value only it refers to, except values a commit is about to use."""
         ...
 
 
-class RetentionStore(Protocol):
-    """The rules a tenant has set for how long old values stay."""
-
-    async def rules(self) -> Mapping[str, Rule]:
-        """Return the rules by what they are for: a sort of line, or one line, whose own rule goes first."""
-        ...
-
-
-class Switch(NamedTuple):
-    """The branch that someone works on. ``gone``: it was deleted since, even if another has its name by now."""
+class Checkout(NamedTuple):
+    """The branch that a principal works on. ``gone``: it was deleted, even if a new one has its name."""
 
     branch: str
     gone: bool = False
 
 
-class SwitchStore(Protocol):
-    """Who works on which branch of what. To whoever is not in it, a line means the line itself.
+class CheckoutStore(Protocol):
+    """Which branch each principal has switched to; without an entry, the line itself.
 
-    A switch outlives its branch: whoever made it must be told, not find themselves on the line itself.
+    A checkout outlives its branch, so that its owner gets an error instead of working on the main line unnoticed.
     """
 
-    async def of(self, trunk: str, principal_id: str) -> Switch | None:
-        """Return what a principal has switched to, whether or not it is still there."""
-        ...
+    async def of(self, trunk: str, principal_id: str) -> Checkout | None: ...
 
     async def switch(self, trunk: str, principal_id: str, branch: str | None) -> None:
-        """Have a principal work on a branch from now on; None: on the line itself."""
+        """Set the branch of a principal; None: the line itself."""
+        ...
+
+
+class IndexedSnapshot(NamedTuple):
+    """A snapshot in the index of all lines."""
+
+    line_id: str
+    label: str
+    seq: int
+    created_by: str
+    created_at: int
+    automatic: bool
+
+
+class SnapshotPosition(NamedTuple):
+    """Cursor of the snapshot index."""
+
+    created_at: int
+    line_id: str
+    label: str
+
+
+class SnapshotIndex(Protocol):
+    """The snapshots of all lines of a tenant."""
+
+    async def newest(
+        self, before: SnapshotPosition | None, limit: int, line_id: str | None
+    ) -> Sequence[IndexedSnapshot]:
+        """Return snapshots before a position, newest first; of one line if given."""
+        ...
+
+
+class ReviewStore(Protocol):
+    """Merge reviews."""
+
+    async def add(self, review: Review) -> None: ...
+
+    async def find(self, review_id: str) -> Review | None: ...
+
+    async def open_for(self, line_id: str, source_line: str) -> Review | None:
+        """Return the open review of a merge of these lines."""
+        ...
+
+    async def update(self, review: Review) -> None: ...
+
+    async def newest(
+        self, before: str | None, limit: int, line_id: str | None, state: ReviewState | None
+    ) -> Sequence[Review]:
+        """Return reviews older than ``before``, newest first."""
+        ...
+
+
+class RetentionStore(Protocol):
+    """The retention rules of a tenant."""
+
+    async def rules(self) -> Mapping[str, Rule]:
+        """Return the rules by subject: a kind of line, or one line, whose rule takes precedence."""
+        ...
+
+
+class RetentionRules(RetentionStore, Protocol):
+    """The retention rules of a tenant, to list and change."""
+
+    async def listed(self) -> Sequence[StoredRule]: ...
+
+    async def set(self, rule: StoredRule) -> None: ...
+
+    async def clear(self, subject: str) -> bool:
+        """Delete a rule; False if there is none."""
+        ...
+
+
+class PruningLog(Protocol):
+    """What retention removed."""
+
+    async def note(self, pruning: Pruning) -> None:
+        """Add a removal, summed up with earlier ones of the same pruning."""
+        ...
+
+    async def find(self, pruning_id: str) -> Pruning | None: ...
+
+    async def newest(self, before: str | None, limit: int, line_id: str | None) -> Sequence[Pruning]:
+        """Return prunings older than ``before``, newest first."""
+        ...
+
+
+class PruningRun(NamedTuple):
+    """Result of a pruning run. ``started`` is False while another process runs it."""
+
+    started: bool
+    finished: bool
+    versions: int
+    bytes: int
+
+
+class Pruner(Protocol):
+    """The pruning job, run on demand."""
+
+    async def prune(self, actor: Actor, line_id: str | None) -> PruningRun:
+        """Prune one line, or all lines of the tenant, within the time a caller should wait."""
         ...

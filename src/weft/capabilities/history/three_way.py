@@ -1,4 +1,4 @@
-"""What differs between two states of a line, and what becomes of two that went apart from a third."""
+"""Three-way merge of states, and the merge base of two lines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import structs
 
-from weft.capabilities.history.model import EMPTY, Point, meeting_point
+from weft.capabilities.history.model import EMPTY, Point, shared_commits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,16 +21,8 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 
 
-class Difference(NamedTuple):
-    """Keys whose state differs: there only after, there only before, there in both but not alike."""
-
-    added: Sequence[str]
-    removed: Sequence[str]
-    modified: Sequence[str]
-
-
 class MergeConflict(NamedTuple):
-    """A key that both sides changed, each in its own way. None stands for a key that is not there."""
+    """A key that both sides changed differently. None: the key does not exist."""
 
     key: str
     base: Version | None
@@ -39,7 +31,7 @@ class MergeConflict(NamedTuple):
 
 
 class Merge(NamedTuple):
-    """What to take over from their side, by key (None: remove it), and what nobody but a human can decide."""
+    """Changes to take from their side, by key (None: delete it), and conflicts for a human."""
 
     taken: Mapping[str, Version | None]
     conflicts: Sequence[MergeConflict]
@@ -49,31 +41,22 @@ State = dict[str, "Version"]
 
 
 class MergeBase(NamedTuple):
-    """What two lines have in common, and the keys of which that cannot be said."""
+    """The common state of two lines, and keys whose common state is ambiguous."""
 
     state: State
     disputed: frozenset[str]
 
 
 def same_content(one: Version | None, other: Version | None) -> bool:
-    """Tell whether two versions say the same to the same readers and writers for the same time."""
+    """Tell whether two versions have the same value, ACLs, expiry and metadata."""
     if one is None or other is None:
         return one is other
-    return _said(one.change) == _said(other.change)
+    return _content(one.change) == _content(other.change)
 
 
 def fingerprint(version: Version | None) -> str | None:
-    """Return what tells a version from every other that is not alike; None for one that is not there."""
-    return None if version is None else hashlib.sha256(_encode(_said(version.change))).hexdigest()
-
-
-def difference(before: Mapping[str, Version], after: Mapping[str, Version]) -> Difference:
-    both = before.keys() & after.keys()
-    return Difference(
-        added=sorted(after.keys() - before.keys()),
-        removed=sorted(before.keys() - after.keys()),
-        modified=sorted(key for key in both if not same_content(before[key], after[key])),
-    )
+    """Return a hash of what ``same_content`` compares; None for a missing version."""
+    return None if version is None else hashlib.sha256(_encode(_content(version.change))).hexdigest()
 
 
 def three_way(
@@ -82,9 +65,9 @@ def three_way(
     theirs: Mapping[str, Version],
     disputed: frozenset[str] = frozenset(),
 ) -> Merge:
-    """Merge two states that went apart from a common one. What only one side changed is not in question.
+    """Merge two states with a common base. Changes of one side only are taken; the rest are conflicts.
 
-    Of disputed keys nobody knows what they said before, so nobody knows who changed them.
+    Disputed keys have no usable base, so any difference in them is a conflict.
     """
     taken: dict[str, Version | None] = {}
     conflicts: list[MergeConflict] = []
@@ -102,11 +85,11 @@ def three_way(
 
 
 async def states_apart(lines: LineStore, one: Point, other: Point, *, values: bool) -> tuple[State, State]:
-    """Return of both moments those keys that may differ: what either did since their pasts were the same."""
+    """Return the states of the keys that may differ between two points: those changed since the shared ancestry."""
     ours, theirs = await lines.past(one.line_id, one.seq), await lines.past(other.line_id, other.seq)
-    met = meeting_point(ours, theirs)
+    met = shared_commits(ours, theirs)
     shared = met.upto if met else 0
-    touched = [*_behind(ours, shared), *_behind(theirs, shared)]
+    touched = [*_after(ours, shared), *_after(theirs, shared)]
     return (
         state_by_key(await lines.state_at(one.line_id, one.seq, touched, values=values)),
         state_by_key(await lines.state_at(other.line_id, other.seq, touched, values=values)),
@@ -114,16 +97,13 @@ async def states_apart(lines: LineStore, one: Point, other: Point, *, values: bo
 
 
 async def common_past(lines: LineStore, ours: Point, theirs: Point) -> Point | None:
-    """Return the last moment that both sides know of, the latest if there are several; None if they never met."""
+    """Return the merge base of two points, the latest if there are several; None if they are unrelated."""
     pasts = await common_pasts(lines, ours, theirs)
     return pasts[0] if pasts else None
 
 
 async def common_pasts(lines: LineStore, ours: Point, theirs: Point) -> list[Point]:
-    """Return the last moments that both sides know of, counting what merges brought over, the latest first.
-
-    Where merges went both ways at once there are several, none before another.
-    """
+    """Return all merge bases of two points, latest first. Criss-cross merges leave several."""
     known_to_us, known_to_them = await _known(lines, ours), await _known(lines, theirs)
     both = known_to_us.keys() & known_to_them.keys()
     shared = {line_id: min(known_to_us[line_id], known_to_them[line_id]) for line_id in both}
@@ -136,9 +116,9 @@ async def common_pasts(lines: LineStore, ours: Point, theirs: Point) -> list[Poi
 
 
 async def common_ground(lines: LineStore, pasts: Sequence[Point]) -> MergeBase:
-    """Return the state that two lines went apart from: of the one moment they share, or of several put together.
+    """Return the base state of a merge: of the one merge base, or of several merged recursively.
 
-    What those several say in different ways, nobody knows to have been common.
+    Keys in conflict between several merge bases are disputed.
     """
     first, *others = pasts
     state = state_by_key(await lines.state_at(first.line_id, first.seq))
@@ -158,23 +138,23 @@ def state_by_key(versions: Sequence[Version]) -> State:
 
 
 async def _known(lines: LineStore, point: Point) -> dict[str, int]:
-    """Return how far each line is part of a moment's past, by descent or by merges."""
+    """Return up to which commit each line is an ancestor of a point, by branching or by merges."""
     known: dict[str, int] = {}
-    # The latest first, so that what lies before them is known by the time it is looked at.
+    # Breadth first, newest first: older commits of a line are mostly covered when they are reached.
     waiting = deque([(point.line_id, point.seq)])
     while waiting:
         line_id, seq = waiting.popleft()
-        for stretch in await lines.past(line_id, seq):
-            reached = known.get(stretch.line_id, -1)
-            if reached >= stretch.upto:
+        for commits in await lines.past(line_id, seq):
+            reached = known.get(commits.line_id, -1)
+            if reached >= commits.upto:
                 continue
-            known[stretch.line_id] = stretch.upto
-            waiting += await lines.merged_moments(stretch.line_id, max(reached, stretch.after), stretch.upto)
+            known[commits.line_id] = commits.upto
+            waiting += await lines.merged_points(commits.line_id, max(reached, commits.after), commits.upto)
     return known
 
 
 async def _furthest(lines: LineStore, found: Sequence[StoredCommit]) -> list[StoredCommit]:
-    """Return the moments that are not part of another's past; clocks alone cannot tell which came first."""
+    """Return the commits that are no ancestors of another; timestamps alone cannot tell the order."""
     if len(found) == 1:
         return [*found]
     pasts = {one.commit.line_id: await _known(lines, _point(one)) for one in found}
@@ -192,10 +172,10 @@ def _point(recorded: StoredCommit) -> Point:
     return Point(recorded.commit.line_id, recorded.commit.seq, recorded.hash)
 
 
-def _behind(past: Sequence[CommitRange], seq: int) -> list[CommitRange]:
-    return [structs.replace(stretch, after=max(stretch.after, seq)) for stretch in past if stretch.upto > seq]
+def _after(past: Sequence[CommitRange], seq: int) -> list[CommitRange]:
+    return [structs.replace(commits, after=max(commits.after, seq)) for commits in past if commits.upto > seq]
 
 
-def _said(change: Change) -> tuple[object, ...]:
+def _content(change: Change) -> tuple[object, ...]:
     meta = change.meta
     return change.blob_hash, meta.readable_by, meta.writable_by, meta.expires_at, meta.metadata_hash

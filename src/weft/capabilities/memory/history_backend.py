@@ -1,4 +1,4 @@
-"""Private memory as lines: its owner sees when each entry changed, and nobody sees what it said."""
+"""History backend of private memory: its owner sees when each entry changed; earlier values are not kept."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NoReturn
 import msgspec
 from msgspec import structs
 
+from weft.capabilities.history.line_kinds import LineKind
 from weft.capabilities.history.model import BRANCH_MARK, Head, Version, no_line
 from weft.capabilities.history.store import LineStore
 from weft.capabilities.memory.model import scope_of
@@ -19,16 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class MemoryForgets(Conflict):
-    """Private memory keeps no earlier values, so it cannot be taken back, branched or merged."""
+class HistoryNotKept(Conflict):
+    """Private memory keeps no earlier values, so it cannot be rolled back, branched or merged."""
 
-    code = "MEMORY_FORGETS"
-    hint = "Set the entry again with set_memory. What must be kept in versions belongs in push_context or on a board."
+    code = "HISTORY_NOT_KEPT"
+    hint = "Set the entry again with set_memory. Use push_context or a board for data that needs versions."
     related = ("set_memory",)
 
 
 class MemoryLines(msgspec.Struct, frozen=True):
-    """The keeper of private memory."""
+    """Opens the lines of private memory."""
 
     actor: Actor
     sessions: SessionStore
@@ -42,12 +43,19 @@ class MemoryLines(msgspec.Struct, frozen=True):
 
     async def to_write(self, line_id: str) -> NoReturn:
         await self.to_read(line_id)
-        raise MemoryForgets
+        raise HistoryNotKept
 
     def rollback_clearance(self, line_id: str) -> int:
-        """Return a clearance that lets everyone on, to be told why it is no use."""
+        """Return 0, so that every caller gets HistoryNotKept instead of a missing clearance."""
         del line_id
         return 0
+
+    async def expire(self, line_id: str, limit: int) -> bool:
+        del line_id, limit
+        return False
+
+    async def pin_referenced(self, line_id: str) -> None:
+        """Private memory is never pruned."""
 
     async def _is_own(self, line_id: str) -> bool:
         scope = scope_of(line_id)
@@ -61,10 +69,22 @@ class MemoryLines(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class MemoryLine:
-    """What changed in a memory, as its owner sees it."""
+    """A line of private memory, opened by its owner."""
 
     head: Head
 
     async def visible(self, versions: Iterable[Version]) -> list[Version]:
-        """Return all of them, without what they said."""
+        """Return all versions without values."""
         return [structs.replace(version, value=None) for version in versions]
+
+
+PRIVATE_MEMORY = LineKind(
+    prefix="memory",
+    names=("agent", "session?"),
+    description="Private memory of an agent: global, or of one session. Changes are logged without values.",
+    backend=MemoryLines,
+    write_errors=(HistoryNotKept,),
+    item_kind="memory_entry",
+    source_kind="weft_memory",
+    searchable_source="memory",
+)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import UNSET, structs
 
+from weft.capabilities.history.line_kinds import line_kinds, names_in, prefix_of
 from weft.capabilities.history.model import ChangeKind, Version
 from weft.capabilities.records.model import ContextItem, ContextSourceRef, ContextSurface, Freshness, Producer
 from weft.capabilities.records.record_ids import EngineSourceId, MessageItemId, VersionId
 from weft.capabilities.records.refs import Link
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
-from weft.capabilities.sessions.model import session_of
 from weft.kernel.clock import from_micros
 from weft.kernel.identity import ANYONE, EVERYONE, PRINCIPAL
 from weft.kernel.json_input import passed_on
@@ -29,19 +29,7 @@ if TYPE_CHECKING:
 Sensitivity = Literal["internal", "restricted", "private"]
 # Larger content is referenced by its digest; a bundle carries it in a separate entry.
 INLINE_BYTES = 2_048
-_ITEM_KINDS = {
-    "board": "board_entry",
-    "memory": "memory_entry",
-    "context": "persistent_memory",
-    "agent": "agent_definition",
-}
-_SOURCE_KINDS = {
-    "board": "weft_board",
-    "session": "weft_transcript",
-    "memory": "weft_memory",
-    "context": "weft_persistent_memory",
-    "agent": "weft_agent_definition",
-}
+_TRANSCRIPT_SOURCE = "weft_transcript"
 
 
 class EngineItem(NamedTuple):
@@ -58,19 +46,19 @@ def digest_of(text: str) -> str:
 def version_item(line_id: str, version: Version) -> EngineItem:
     """Return a key version as an item. Deleted, pruned and object-stored versions have no content."""
     change, meta = version.change, version.change.meta
-    kind = line_id.partition(":")[0]
+    kind = line_kinds()[prefix_of(line_id)]
     removed = change.act is not ChangeKind.WRITE
     readers = ANYONE if meta.readable_by is None else meta.readable_by
     name = VersionId(line_id, change.key, change.life, change.version, removed)
-    sensitivity = sensitivity_of(readers) if kind == "board" else "private"
+    sensitivity = "private" if kind.private else sensitivity_of(readers)
     item = ContextItem(
         schema_version=SCHEMA_VERSION,
         item_id=str(name),
-        context_kind=_ITEM_KINDS[kind],
+        context_kind=kind.item_kind or kind.prefix,
         content_mode="opaque",
         visibility=readers,
         title=change.key,
-        mime_type=meta.media_type or ("text/plain" if kind == "board" else "application/json"),
+        mime_type=meta.media_type or ("text/plain" if kind.values == "text" else "application/json"),
         source_refs=(str(source_of(line_id)),),
         token_estimate=meta.tokens or UNSET,
         byte_size=meta.size or UNSET,
@@ -141,17 +129,14 @@ def sources_in(session_id: str) -> tuple[EngineSourceId, ...]:
 
 def source_of(line_id: str) -> EngineSourceId:
     """Return the source of a line's versions: a board (of any branch), or one line of an agent."""
-    kind, _, owner = line_id.partition(":")
-    if kind == "board":
-        return EngineSourceId("board", session_of(line_id))
-    return EngineSourceId("agent", owner.partition(":")[0].partition("@")[0], kind)
+    kind, owner = line_kinds()[prefix_of(line_id)], names_in(line_id)[0]
+    return EngineSourceId(kind.prefix, owner) if kind.of_session else EngineSourceId("agent", owner, kind.prefix)
 
 
 def source_record(name: EngineSourceId) -> ContextSourceRef:
-    uri = str(name)
-    return ContextSourceRef(
-        schema_version=SCHEMA_VERSION, source_id=uri, uri=uri, source_kind=_SOURCE_KINDS[name.part or name.place]
-    )
+    uri, kind = str(name), line_kinds().get(name.part or name.place)
+    source_kind = kind.source_kind if kind and kind.source_kind else _TRANSCRIPT_SOURCE
+    return ContextSourceRef(schema_version=SCHEMA_VERSION, source_id=uri, uri=uri, source_kind=source_kind)
 
 
 def by_reference(item: ContextItem, text: str) -> ContextItem:

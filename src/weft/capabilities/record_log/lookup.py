@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from weft.capabilities.agent_context.model import DEFINITION, PartAt, is_metadata
+from weft.capabilities.agent_context.model import DEFINITION
 from weft.capabilities.agent_context.service import ContextAt
 from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.events.model import EventFilter, EventStore
-from weft.capabilities.history.model import LATEST, ChangeKind, Point
+from weft.capabilities.history.composite_lines import PartVersion
+from weft.capabilities.history.line_kinds import SESSION, name_in
+from weft.capabilities.history.model import LATEST, ChangeKind, Point, is_metadata
 from weft.capabilities.history.service import History
 from weft.capabilities.history.store import ChangeRef, LineStore
-from weft.capabilities.memory.model import scope_of
 from weft.capabilities.messages.model import audiences_of
 from weft.capabilities.messages.store import MessageStore
 from weft.capabilities.record_log.engine_items import (
@@ -53,7 +54,7 @@ from weft.capabilities.records.refs import Link
 from weft.capabilities.records.store import RecordStore
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
 from weft.capabilities.redaction.masker import Masker
-from weft.capabilities.sessions.model import find_session, session_of
+from weft.capabilities.sessions.model import find_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.kernel.clock import from_micros, to_micros
 from weft.kernel.errors import NotFound
@@ -197,7 +198,7 @@ class RecordLookup:
         items: Mapping[object, EngineItem | _Forbidden],
         stored: Mapping[StoredRecordId, StoredRecord],
         redaction: Redaction | None,
-        parts: Mapping[PullOrigin, Mapping[str, PartAt]],
+        parts: Mapping[PullOrigin, Mapping[str, PartVersion]],
     ) -> FoundRecord | None:
         match named.origin:
             case VersionOrigin() | MessageItemId():
@@ -260,7 +261,7 @@ class RecordLookup:
         return self._lines[line_id]
 
     async def _opened(self, line_id: str) -> OpenLine | None:
-        session_id = session_of_line(line_id)
+        session_id = name_in(line_id, SESSION)
         if session_id is not None and await self.session(session_id) is None:
             return None
         try:
@@ -286,7 +287,7 @@ class RecordLookup:
         shown = await redact_quotes([kept for kept in found if await self.may_read(kept)], self.finder.records)
         return {StoredRecordId(kept.type, kept.record_id): kept for kept in shown}
 
-    async def _parts(self, pulls: set[PullOrigin]) -> dict[PullOrigin, Mapping[str, PartAt]]:
+    async def _parts(self, pulls: set[PullOrigin]) -> dict[PullOrigin, Mapping[str, PartVersion]]:
         """Return the parts that each pull read; none if its branch was deleted since."""
         points = {(pull.context_id, pull.name.version) for pull in pulls}
         at = {
@@ -324,16 +325,8 @@ async def numbered_here(name: VersionId, lines: LineStore) -> list[Version]:
     Versions inherited from a parent line have other ids, under which redactions and ACLs apply.
     """
     base = (await lines.past(name.line_id, LATEST))[0].after
-    changes = await lines.numbered(name.line_id, name.key, name.life, name.version)
+    changes = await lines.changes_of_version(name.line_id, name.key, name.life, name.version)
     return [change for change in changes if change.seq > base]
-
-
-def session_of_line(line_id: str) -> str | None:
-    """Return the session of a line, if it has one."""
-    if line_id.startswith("board:"):
-        return session_of(line_id)
-    memory = scope_of(line_id)
-    return None if memory is None else memory.session_id
 
 
 def _shown(
@@ -376,7 +369,7 @@ def _is_version(version: Version, wanted: VersionOrigin) -> bool:
 def _parts_in(named: Sequence[Version], texts: Mapping[bytes, str]) -> list[BulkCommit]:
     """Return the commits of the parts that a commit of the whole context refers to."""
     encoded = [texts.get(version.change.blob_hash or b"") for version in named]
-    at = [msgspec.json.decode(text, type=PartAt) for text in encoded if text is not None]
+    at = [msgspec.json.decode(text, type=PartVersion) for text in encoded if text is not None]
     return [BulkCommit(part.line, part.seq) for part in at]
 
 
@@ -389,7 +382,7 @@ def _entry(name: VersionId, seq: int, until: int) -> RecordRef:
     return RecordRef("context_item", str(name), VersionOrigin(name, seq, until))
 
 
-def _pulled(named: RecordRef, pull: PullOrigin, parts: Mapping[str, PartAt]) -> ContextAssembly | ContextInjection:
+def _pulled(named: RecordRef, pull: PullOrigin, parts: Mapping[str, PartVersion]) -> ContextAssembly | ContextInjection:
     name = pull.name
     at, owner = from_micros(name.at), f"{PRINCIPAL}{name.owner}"
     native = {"weft": {"context_id": pull.context_id, "version": name.version, "session_id": name.session_id}}
@@ -418,7 +411,7 @@ def _pulled(named: RecordRef, pull: PullOrigin, parts: Mapping[str, PartAt]) -> 
     )
 
 
-def _block(part: str, at: PartAt) -> Block:
+def _block(part: str, at: PartVersion) -> Block:
     """Return a context part as a block that refers to its version; the commit hash covers all commits before it."""
     kind = "agent_definition" if part == DEFINITION else "persistent_memory"
     return Block(

@@ -12,8 +12,9 @@ import msgspec
 
 from weft.capabilities.board.model import intersect_acls
 from weft.capabilities.board.read_acl import last_words
+from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in, prefix_of
 from weft.capabilities.indexing.collections.store import CollectionStore
-from weft.capabilities.record_log.lookup import RecordFinder, session_of_line
+from weft.capabilities.record_log.lookup import RecordFinder
 from weft.capabilities.record_log.model import TOOL, OfSession, RecordId
 from weft.capabilities.record_log.redacted_records import QUOTING
 from weft.capabilities.records.model import ContextItem
@@ -185,9 +186,9 @@ class Redactions(msgspec.Struct, frozen=True):
         """Return the readers of the event: the current readers of the item, and the caller."""
         own, version = f"{PRINCIPAL}{self.actor.principal_id}", VersionId.parse(item_id)
         readers = found.stored.readable_by if found.stored is not None else _item(found.body).visibility
-        if version is not None and version.line_id.startswith("board:"):
+        if version is not None and not line_kinds()[prefix_of(version.line_id)].private:
             name = (version.line_id, version.key, version.life, version.version)
-            versions = (await self.finder.lines.numbered(*name))[:1]
+            versions = (await self.finder.lines.changes_of_version(*name))[:1]
             words = await last_words(self.finder.lines, version.line_id, versions)
             readers = intersect_acls(readers, *(said for of_version in words for said in of_version))
         elif version is not None:
@@ -250,7 +251,7 @@ def _session_of(found: FoundRecord, item_id: str) -> str | None:
     message, version = MessageItemId.parse(item_id), VersionId.parse(item_id)
     if message is not None:
         return message.session_id
-    return None if version is None else session_of_line(version.line_id)
+    return None if version is None else name_in(version.line_id, SESSION)
 
 
 def _owner_of(line_id: str) -> str:

@@ -237,7 +237,7 @@ async def _entry(session_id: str, key: str, query: dict[str, str], look: RecordL
             standing = found is not None and (found.change.meta.expires_at or LATEST) > timelines.now
             return await _named(line_id, found, look) if found is not None and standing else None
         life = await lines.last_life(line_id, key)
-        changes = await lines.numbered(line_id, key, life, int(query["version"]))
+        changes = await lines.changes_of_version(line_id, key, life, int(query["version"]))
         return await _named(line_id, changes[0], look) if changes else None
     return None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.capabilities.history.line_kinds import AGENT, is_composite, line_kinds, prefix_of
 from weft.capabilities.history.model import LATEST, line_name, trunk_of
 from weft.capabilities.records.model import RECORD_TYPES
 from weft.capabilities.sessions.model import line_of, session_of
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from weft.kernel.events import Event, StoredEvent
 
 _SURFACE = "session:"
-_SOURCE = re.compile(r"(?:(board|session)://([^/?#]+)|(agent)://([^/?#]+)/(memory|context|agent))\Z")
+_SOURCE = re.compile(r"([a-z]+)://([^/?#]+)(?:/([a-z]+))?\Z")
+_TRANSCRIPT = "session"
 _PULL = "pull:"
 _INJECTION = "/injection"
 # Prefix of the event ids of every Weft installation.
@@ -28,8 +30,6 @@ _SESSION_TYPES = frozenset({"session.created", "session.imported", "session.arch
 _REMOVALS = frozenset({"deleted", "expired"})
 # Change many entries of a line with one event.
 _BULK_CHANGES = frozenset({"history.rolled_back", "history.merged"})
-# Kinds of lines whose versions are context items.
-SORTS = frozenset({"board", "memory", "context", "agent"})
 _DIGITS = len(str(LARGEST))
 
 
@@ -52,7 +52,8 @@ class VersionId(NamedTuple):
         line_id, _, rest = body.partition("/")
         key, _, numbers = rest.rpartition("/")
         life, _, version = numbers.partition(".")
-        if line_id.partition(":")[0] not in SORTS or not (key and is_number(life) and is_number(version)):
+        kind = line_kinds().get(prefix_of(line_id))
+        if kind is None or kind.item_kind is None or not (key and is_number(life) and is_number(version)):
             return None
         return cls(line_id, key, int(life), int(version), removed)
 
@@ -127,7 +128,16 @@ class EngineSourceId(NamedTuple):
     @classmethod
     def parse(cls, source_id: str) -> EngineSourceId | None:
         found = _SOURCE.match(source_id)
-        return None if found is None else cls(*(part for part in found.groups() if part))
+        return None if found is None or not _is_source(found[1], found[3]) else cls(found[1], found[2], found[3])
+
+
+def _is_source(place: str, part: str | None) -> bool:
+    """Tell whether a session's line or transcript (no part), or one of an agent's lines, is a source."""
+    if part is None:
+        kind = line_kinds().get(place)
+        return place == _TRANSCRIPT or (kind is not None and kind.of_session)
+    kind = line_kinds().get(part)
+    return place == AGENT and kind is not None and kind.names[0] == AGENT
 
 
 class StoredRecordId(NamedTuple):
@@ -193,7 +203,7 @@ class BulkCommit(NamedTuple):
     @property
     def is_composite(self) -> bool:
         """Whether it commits a whole agent context, whose parts have commits of their own."""
-        return self.line_id.startswith("context:") and self.line_id.count(":") == 1
+        return is_composite(self.line_id)
 
 
 def records_of_event(recorded: StoredEvent) -> list[RecordRef]:

@@ -11,14 +11,15 @@ import msgspec
 from msgspec import UNSET, structs
 
 from weft.capabilities.events.model import EventQuery
-from weft.capabilities.history.line_ids import ReviewNotFound
+from weft.capabilities.history.line_kinds import SESSION, name_in
 from weft.capabilities.history.model import trunk_of
+from weft.capabilities.history.reviews import ReviewNotFound
 from weft.capabilities.record_log.engine_items import digest_of
 from weft.capabilities.records.model import Block, ContextAssembly, ContextEnvelope, ContextInjection, Producer
 from weft.capabilities.records.recorder import Recorder
 from weft.capabilities.records.refs import Id, Link
 from weft.capabilities.records.vocabulary import SCHEMA_VERSION
-from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_session, session_of
+from weft.capabilities.sessions.model import SessionId, SessionNotFound, find_session, lock_session
 from weft.capabilities.sessions.store import SessionStore
 from weft.capabilities.transfer.bundle_format import (
     FORMAT,
@@ -42,7 +43,7 @@ from weft.kernel.operation import Effect, RateClass, Request, Response, operatio
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from weft.capabilities.history.line_ids import Review
+    from weft.capabilities.history.reviews import Review
     from weft.capabilities.sessions.model import Session
     from weft.capabilities.transfer.bundle_format import BundleSnapshot
     from weft.capabilities.transfer.export_collector import ExportedItem, ExportSink
@@ -492,8 +493,7 @@ def _producer() -> Producer:
 
 
 def _session_of(review: Review) -> str | None:
-    """Return the session of a review on a board; reviews on other lines have none."""
-    return session_of(review.line_id) if review.line_id.startswith("board:") else None
+    return name_in(review.line_id, SESSION)
 
 
 def _id(session: Session | None) -> str | None:

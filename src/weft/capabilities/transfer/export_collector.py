@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from weft.capabilities.history.line_backend import OpenLine
-    from weft.capabilities.history.line_ids import Review
     from weft.capabilities.history.model import Version
+    from weft.capabilities.history.reviews import Review
     from weft.capabilities.messages.model import Message
     from weft.capabilities.records.record_ids import RecordRef
     from weft.capabilities.records.refs import Maybe
@@ -188,7 +188,7 @@ class ExportCollector:
         for line_id in (board, *(branch.head.line_id for branch in branches)):
             await self.sources.timelines.to_read(line_id)
             after = 0
-            while page := await self.sources.timelines.lines.changes_behind(line_id, after, PAGE):
+            while page := await self.sources.timelines.lines.changes_after(line_id, after, PAGE):
                 after = page[-1].seq
                 await self._versions(line_id, page)
 

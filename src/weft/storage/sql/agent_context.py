@@ -18,7 +18,7 @@ from weft.storage.sql.history_rows import VERSION, version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from weft.capabilities.agent_context.model import PartAt
+    from weft.capabilities.history.composite_lines import PartVersion
     from weft.capabilities.history.model import Point, Version
     from weft.storage.sql.database import Transaction
 
@@ -78,7 +78,7 @@ class SqlSnapshotStore:
         )
         return None if row is None else PinnedContext(*row)
 
-    async def put(self, snapshot: PinnedContext, parts: Iterable[PartAt]) -> None:
+    async def put(self, snapshot: PinnedContext, parts: Iterable[PartVersion]) -> None:
         holder = holder_in(snapshot.session_id, snapshot.principal_id)
         await self._tx.run("DELETE FROM pins WHERE tenant = $1 AND holder = $2", self._tenant, holder)
         points = [(snapshot.held_line, snapshot.version), *((at.line, at.seq) for at in parts)]
@@ -112,7 +112,7 @@ class SqlSnapshotStore:
             known.line_id,
         )
 
-    async def states(self, parts: Sequence[PartAt]) -> Sequence[Sequence[Version]]:
+    async def states(self, parts: Sequence[PartVersion]) -> Sequence[Sequence[Version]]:
         found = {
             at.line: await SqlLineStore(self._tx).state_at(at.line, at.seq, values=False)
             for at in parts
@@ -129,7 +129,7 @@ class SqlSnapshotStore:
         return await SqlBlobs(self._tx).read(blob_hashes)
 
 
-def _shares_a_past(at: PartAt) -> bool:
+def _shares_a_past(at: PartVersion) -> bool:
     """Tell whether a part is on a branch, whose state is to be had from several lines."""
     return BRANCH_MARK in at.line
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.history.store import Switch
+from weft.capabilities.history.store import Checkout
 
 if TYPE_CHECKING:
     from weft.storage.sql.database import Transaction
 
 
-class SqlSwitchStore:
+class SqlCheckoutStore:
     """Switches, as rows of one tenant."""
 
     __slots__ = ("_tx",)
@@ -18,14 +18,14 @@ class SqlSwitchStore:
     def __init__(self, transaction: Transaction) -> None:
         self._tx = transaction
 
-    async def of(self, trunk: str, principal_id: str) -> Switch | None:
+    async def of(self, trunk: str, principal_id: str) -> Checkout | None:
         row = await self._tx.one(
             "SELECT branch, gone FROM switches WHERE tenant = $1 AND line_id = $2 AND principal_id = $3",
             self._tx.tenant,
             trunk,
             principal_id,
         )
-        return None if row is None else Switch(row[0], bool(row[1]))
+        return None if row is None else Checkout(row[0], bool(row[1]))
 
     async def switch(self, trunk: str, principal_id: str, branch: str | None) -> None:
         if branch is None:

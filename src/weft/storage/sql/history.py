@@ -314,14 +314,14 @@ class SqlLineStore:
     async def versions_of(self, moments: Sequence[tuple[str, int]]) -> Mapping[tuple[str, int], Sequence[Version]]:
         return await versions_of(self._tx, moments)
 
-    async def numbered(self, line_id: str, key: str, life: int, version: int) -> Sequence[Version]:
+    async def changes_of_version(self, line_id: str, key: str, life: int, version: int) -> Sequence[Version]:
         found: list[Version] = []
         for stretch in await self._whole_past(line_id):
             changes = await versions_numbered(self._tx, stretch.line_id, key, life, version)
             found += [change for change in changes if change.seq <= stretch.upto]
         return found
 
-    async def changes_behind(self, line_id: str, after: int, limit: int) -> Sequence[Version]:
+    async def changes_after(self, line_id: str, after: int, limit: int) -> Sequence[Version]:
         page = await self._tx.all(_BEHIND, self._tenant, line_id, after, limit)
         if not page:
             return []
@@ -419,7 +419,7 @@ class SqlLineStore:
                 found += await self.log(stretch.line_id, row[0], 1)
         return found[:2]
 
-    async def merged_moments(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
+    async def merged_points(self, line_id: str, after: int, upto: int) -> Sequence[tuple[str, int]]:
         # A branch of the same name may be another by now, which the hash tells.
         rows = await self._tx.all(
             """
@@ -439,7 +439,7 @@ class SqlLineStore:
     async def prune(self, line_id: str, key: str, keep: int) -> None:
         await prune_key(self._tx, line_id, key, keep)
 
-    async def prune_some(self, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
+    async def prune_batch(self, line_id: str, begin: PruneCursor, limits: Limits) -> Pruned:
         return await prune_some(self._tx, line_id, begin, limits)
 
     async def pin(self, line_id: str, seq: int, holder: str) -> None:
@@ -482,7 +482,7 @@ class SqlLineStore:
         )
         return added > 0
 
-    async def forget_moments(self, line_id: str, limits: Limits) -> None:
+    async def delete_automatic_tags(self, line_id: str, limits: Limits) -> None:
         await forget_moments(self._tx, line_id, limits)
 
     async def untag(self, line_id: str, label: str) -> bool:

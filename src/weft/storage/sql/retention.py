@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from weft.capabilities.history.line_ids import Pruning, Retained
+from weft.capabilities.history.retention_rules import Pruning, StoredRule
 from weft.capabilities.history.store import Rule
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class SqlRetentionRules:
     async def rules(self) -> Mapping[str, Rule]:
         return {retained.subject: retained.rule for retained in await self.listed()}
 
-    async def listed(self) -> Sequence[Retained]:
+    async def listed(self) -> Sequence[StoredRule]:
         rows = await self._tx.all(
             """
             SELECT subject, days, versions, snapshot_from, updated_by, updated_at FROM retention
@@ -39,9 +39,9 @@ class SqlRetentionRules:
             """,
             self._tenant,
         )
-        return [Retained(subject, Rule(*limits), by, at) for subject, *limits, by, at in rows]
+        return [StoredRule(subject, Rule(*limits), by, at) for subject, *limits, by, at in rows]
 
-    async def set(self, retained: Retained) -> None:
+    async def set(self, retained: StoredRule) -> None:
         await self._tx.run(
             """
             INSERT INTO retention (tenant, subject, days, versions, snapshot_from, updated_by, updated_at)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from weft.capabilities.history.line_ids import NamedMoment, Review, ReviewState, Sides
 from weft.capabilities.history.model import BRANCH_MARK
+from weft.capabilities.history.reviews import ConflictHashes, Review, ReviewState
+from weft.capabilities.history.store import IndexedSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.history.operation_ports import SnapshotPosition
+    from weft.capabilities.history.store import SnapshotPosition
     from weft.storage.sql.database import Row, Transaction
 
 _REVIEW = """
@@ -27,7 +28,7 @@ _SNAPSHOT = "SELECT line_id, label, seq, created_by, created_at, automatic FROM 
 _LAST_ID = "zzzz"
 _LAST_MOMENT = 2**62
 _encode = msgspec.json.Encoder().encode
-_conflicts = msgspec.json.Decoder(tuple[Sides, ...])
+_conflicts = msgspec.json.Decoder(tuple[ConflictHashes, ...])
 
 
 class SqlReviewStore:
@@ -126,7 +127,9 @@ class SqlSnapshotIndex:
         self._tx = transaction
         self._tenant = transaction.tenant
 
-    async def newest(self, before: SnapshotPosition | None, limit: int, line_id: str | None) -> Sequence[NamedMoment]:
+    async def newest(
+        self, before: SnapshotPosition | None, limit: int, line_id: str | None
+    ) -> Sequence[IndexedSnapshot]:
         position = before or (_LAST_MOMENT, "", "")
         if line_id is None:
             rows = await self._tx.all(
@@ -151,7 +154,7 @@ class SqlSnapshotIndex:
                 *position,
                 limit,
             )
-        return [NamedMoment(*row)._replace(automatic=bool(row[-1])) for row in rows]
+        return [IndexedSnapshot(*row)._replace(automatic=bool(row[-1])) for row in rows]
 
 
 async def erase_reviews(transaction: Transaction, trunk: str) -> None:

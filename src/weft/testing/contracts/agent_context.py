@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from weft.capabilities.agent_context.model import PartAt
 from weft.capabilities.agent_context.store import PinnedContext
+from weft.capabilities.history.composite_lines import PartVersion
 from weft.capabilities.history.model import SYSTEM, Change, ChangeKind, ChangeMeta, Commit, Head, Point, blob_hash
 from weft.testing.contracts.stores import ContractStores
 
@@ -54,7 +54,7 @@ class SnapshotStoreContract:
             head = Head.of_new_line(line_id)
             for seq, keys in enumerate((("a", "b"), ("a",), ("later",)), 1):
                 head = await stores.lines.append(head, _commit(head, seq, keys), weight=0, next_expiry_at=None)
-            parts.append(PartAt(line_id, 2, ""))
+            parts.append(PartVersion(line_id, 2, ""))
         await stores.snapshots.put(HELD, parts)
         assert await stores.snapshots.states([]) == []
         found = await stores.snapshots.states(parts)

@@ -136,7 +136,7 @@ class LineStoreContract:
         await commit(stores)
         await commit(stores, deleted("a", 2))
         await commit(stores, written("other", "1"), line="agent:other")
-        pages = [await stores.lines.changes_behind(LINE, after, 2) for after in (0, 2, 4)]
+        pages = [await stores.lines.changes_after(LINE, after, 2) for after in (0, 2, 4)]
         told = [[(v.seq, v.change.key, v.value) for v in sorted(page, key=lambda v: v.change.key)] for page in pages]
         assert sorted(told[0]) == [(1, "a", "1"), (2, "a", "2"), (2, "b", "1"), (2, "c", "1")]
         assert told[1:] == [[(4, "a", None)], []]
@@ -345,10 +345,10 @@ class LineStoreContract:
         await write(stores, "a", "2", 2)
         await commit(stores, deleted("a", 2))
         await commit(stores, written("a", "again", 1, life=2), values=("again",))
-        assert [said(found) for found in await stores.lines.numbered(LINE, "a", 1, 1)] == ["1"]
-        assert [found.change.act for found in await stores.lines.numbered(LINE, "a", 1, 2)] == [
+        assert [said(found) for found in await stores.lines.changes_of_version(LINE, "a", 1, 1)] == ["1"]
+        assert [found.change.act for found in await stores.lines.changes_of_version(LINE, "a", 1, 2)] == [
             ChangeKind.WRITE,
             ChangeKind.DELETE,
         ]
-        assert [said(found) for found in await stores.lines.numbered(LINE, "a", 2, 1)] == ["again"]
-        assert await stores.lines.numbered(LINE, "a", 3, 1) == []
+        assert [said(found) for found in await stores.lines.changes_of_version(LINE, "a", 2, 1)] == ["again"]
+        assert await stores.lines.changes_of_version(LINE, "a", 3, 1) == []

@@ -75,7 +75,7 @@ class BranchContract:
         await write(stores, "a", "trunk", 2)
         await write(stores, "a", "draft", 2, line=DRAFT)
         numbered = {
-            (line, number): await stores.lines.numbered(line, "a", 1, number)
+            (line, number): await stores.lines.changes_of_version(line, "a", 1, number)
             for line in (LINE, DRAFT)
             for number in (1, 2)
         }
@@ -163,14 +163,14 @@ class BranchContract:
         merged = Point(DRAFT, theirs.seq, theirs.hash)
         await commit(stores, written("b", "2"), merged=merged)
         await write(stores, "c", "3")
-        assert list(await stores.lines.merged_moments(LINE, 0, LATEST)) == [(DRAFT, theirs.seq)]
-        assert list(await stores.lines.merged_moments(LINE, 0, 1)) == []
-        assert list(await stores.lines.merged_moments(LINE, 2, LATEST)) == []
+        assert list(await stores.lines.merged_points(LINE, 0, LATEST)) == [(DRAFT, theirs.seq)]
+        assert list(await stores.lines.merged_points(LINE, 0, 1)) == []
+        assert list(await stores.lines.merged_points(LINE, 2, LATEST)) == []
         logged = await stores.lines.commit_at(LINE, 2)
         assert logged is not None
         assert (logged.commit.merged, logged.commit.changes[0].act) == (merged, ChangeKind.WRITE)
         await branch(stores, DEEPER, 3)
-        assert list(await stores.lines.merged_moments(DEEPER, 3, LATEST)) == []
+        assert list(await stores.lines.merged_points(DEEPER, 3, LATEST)) == []
         assert await stores.lines.verify(LINE) is None
 
     async def test_a_merged_line_that_is_gone_or_another_is_not_named(self, stores: ContractStores) -> None:
@@ -179,10 +179,10 @@ class BranchContract:
         theirs = await write(stores, "b", "2", line=DRAFT)
         await commit(stores, written("b", "2"), merged=Point(DRAFT, theirs.seq, theirs.hash))
         await stores.lines.erase(DRAFT)
-        assert list(await stores.lines.merged_moments(LINE, 0, LATEST)) == []
+        assert list(await stores.lines.merged_points(LINE, 0, LATEST)) == []
         await branch(stores, DRAFT, 1)
         await write(stores, "b", "another", line=DRAFT)
-        assert list(await stores.lines.merged_moments(LINE, 0, LATEST)) == []
+        assert list(await stores.lines.merged_points(LINE, 0, LATEST)) == []
 
     async def test_an_erased_branch_takes_nothing_of_its_base_with_it(self, stores: ContractStores) -> None:
         await write(stores, "a", "1")

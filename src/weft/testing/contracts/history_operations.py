@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from weft.capabilities.history.line_ids import Pruning, Retained, Review, ReviewState, Sides
 from weft.capabilities.history.model import Tag
-from weft.capabilities.history.operation_ports import SnapshotPosition
-from weft.capabilities.history.store import Rule
+from weft.capabilities.history.retention_rules import Pruning, StoredRule
+from weft.capabilities.history.reviews import ConflictHashes, Review, ReviewState
+from weft.capabilities.history.store import Rule, SnapshotPosition
 from weft.kernel.jobs import Progress
 from weft.testing.contracts.stores import ContractStores
 
@@ -22,7 +22,7 @@ REVIEW = Review(
     theirs_seq=4,
     base_line=LINE,
     base_seq=2,
-    conflicts=(Sides("goal", "aa", None, "bb"),),
+    conflicts=(ConflictHashes("goal", "aa", None, "bb"),),
     reason="merge",
     opened_by="orchestrator",
     opened_at=1_000,
@@ -100,15 +100,15 @@ class RetentionRulesContract:
 
     async def test_the_last_rule_counts(self, stores: ContractStores, elsewhere: ContractStores) -> None:
         assert await stores.retention.rules() == {}
-        await stores.retention.set(Retained("board", Rule(30, None), "human:admin", 1))
-        await stores.retention.set(Retained(LINE, Rule(None, 5, 3), "human:admin", 2))
-        await stores.retention.set(Retained("board", Rule(None, None), "human:other", 3))
+        await stores.retention.set(StoredRule("board", Rule(30, None), "human:admin", 1))
+        await stores.retention.set(StoredRule(LINE, Rule(None, 5, 3), "human:admin", 2))
+        await stores.retention.set(StoredRule("board", Rule(None, None), "human:other", 3))
         assert await stores.retention.rules() == {"board": Rule(None, None), LINE: Rule(None, 5, 3)}
-        assert next(iter(await stores.retention.listed())) == Retained("board", Rule(None, None), "human:other", 3)
+        assert next(iter(await stores.retention.listed())) == StoredRule("board", Rule(None, None), "human:other", 3)
         assert await elsewhere.retention.rules() == {}
 
     async def test_a_rule_is_taken_back_once(self, stores: ContractStores, elsewhere: ContractStores) -> None:
-        await stores.retention.set(Retained("board", Rule(30, None), "human:admin", 1))
+        await stores.retention.set(StoredRule("board", Rule(30, None), "human:admin", 1))
         assert not await elsewhere.retention.clear("board")
         assert await stores.retention.clear("board")
         assert not await stores.retention.clear("board")

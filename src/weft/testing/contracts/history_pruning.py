@@ -21,7 +21,7 @@ async def kept(stores: ContractStores, key: str = "a", line: str = LINE) -> list
 async def prune(
     stores: ContractStores, *, before: int | None = None, versions: int | None = None, line: str = LINE
 ) -> Pruned:
-    return await stores.lines.prune_some(line, BEGIN, Limits(before, versions))
+    return await stores.lines.prune_batch(line, BEGIN, Limits(before, versions))
 
 
 async def five_versions(stores: ContractStores) -> None:
@@ -139,7 +139,7 @@ class PruningContract:
             await commit(stores, *changes, values=values)
         steps, place = [], BEGIN
         while True:
-            steps.append(await stores.lines.prune_some(LINE, place, Limits(None, 1)))
+            steps.append(await stores.lines.prune_batch(LINE, place, Limits(None, 1)))
             if steps[-1].reached is None:
                 break
             place = steps[-1].reached

@@ -10,8 +10,14 @@ from weft.capabilities.agent_context.store import SnapshotStore
 from weft.capabilities.board.store import ConventionStore, EntryStore
 from weft.capabilities.events.model import EventImport, EventStore
 from weft.capabilities.events.webhooks.store import WebhookStore
-from weft.capabilities.history.operation_ports import PruningLog, RetentionRules, ReviewStore, SnapshotIndex
-from weft.capabilities.history.store import LineStore, SwitchStore
+from weft.capabilities.history.store import (
+    CheckoutStore,
+    LineStore,
+    PruningLog,
+    RetentionRules,
+    ReviewStore,
+    SnapshotIndex,
+)
 from weft.capabilities.indexing.collections.store import CollectionStore
 from weft.capabilities.indexing.embeddings.store import TenantModelStore, VectorStore
 from weft.capabilities.indexing.model_migration.model import ModelMigrationStore
@@ -56,7 +62,7 @@ class ContractStores(Protocol):
     snapshot_index: SnapshotIndex
     sources: SourceStore
     snapshots: SnapshotStore
-    switches: SwitchStore
+    checkouts: CheckoutStore
     tenant_models: TenantModelStore
     vectors: VectorStore
     webhooks: WebhookStore

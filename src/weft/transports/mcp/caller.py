@@ -18,6 +18,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from msgspec import structs
 
 from weft.app.dispatch import CallContext
+from weft.capabilities.history.line_kinds import SESSION, line_kinds, name_in
 from weft.capabilities.sessions.model import SessionNotFound
 from weft.kernel.correlation import UNRELATED
 from weft.kernel.errors import NotFound, WeftError
@@ -37,8 +38,6 @@ R = TypeVar("R")
 
 _log = logging.getLogger("weft.mcp")
 _RESOURCE_NOT_FOUND = -32002
-# Lines of a session have its id last, behind so many names: board:SESSION, memory:AGENT:SESSION.
-_NAMES_OF_SESSION_LINES = {"board": 1, "memory": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +81,12 @@ class McpCaller:
 
     def _line(self, named: str) -> str:
         line, mark, branch = named.partition("@")
-        if line == "board":
-            return f"board:{self.session_id}{mark}{branch}"
-        sort, *names = line.split(":")
-        if names and _NAMES_OF_SESSION_LINES.get(sort) == len(names):
-            self.check(names[-1])
+        kind = line_kinds().get(line)
+        if kind is not None and kind.of_session:
+            return f"{line}:{self.session_id}{mark}{branch}"
+        session_id = name_in(line, SESSION)
+        if session_id is not None:
+            self.check(session_id)
         return named
 
     def resource(self, uri: str) -> Resource:

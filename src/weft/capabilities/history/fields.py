@@ -1,0 +1,32 @@
+"""Request fields that several history operations share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from weft.kernel.fields import Name
+
+TOOL = "context_history"
+
+ContextId = Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1,
+        max_length=400,
+        description="The context: board:SESSION, agent:AGENT, context:AGENT or context:AGENT:MEMORY_TYPE; "
+        "append @BRANCH for a branch.",
+        extra_json_schema={"examples": ["board:session_a1b2c3d4e5f60718"]},
+    ),
+]
+HistoryKey = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"^[A-Za-z0-9_:/-][A-Za-z0-9_.:/#-]{0,399}\Z",
+        description="Only this key.",
+    ),
+]
+BranchName = Annotated[Name, msgspec.Meta(description="Name of the branch, such as try_postgres.")]
+PageSize = Annotated[int, msgspec.Meta(ge=1, le=1_000, description="Maximum number of results.")]
+PageCursor = Annotated[Name | None, msgspec.Meta(description="next_cursor of the previous page.")]
