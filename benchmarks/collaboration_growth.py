@@ -100,7 +100,7 @@ async def _add_message(tenant: Tenant, turn: int) -> None:
 
 
 async def _search(tenant: Tenant, turn: int) -> None:
-    await tenant.call("search.context", session_id=tenant.session(turn, _SEARCHED), query=query(turn))
+    await tenant.call("message.search", session_id=tenant.session(turn, _SEARCHED), query=query(turn))
 
 
 async def _set_memory(tenant: Tenant, turn: int) -> None:
@@ -275,7 +275,7 @@ async def _median_millis(tenant: Tenant, where: Callable[[int], dict[str, int]])
 async def _searches(tenant: Tenant) -> list[Row]:
     """Measure the first search, which builds the index, and more, which use it if it was cached."""
     # Warm-up: modules that any first search loads are not counted.
-    await tenant.call("search.context", session_id="template", query=query(0))
+    await tenant.call("message.search", session_id="template", query=query(0))
     before = _resident_megabytes("VmRSS")
     _forget_peak()
     build = await _search_millis(tenant, 0)
@@ -292,7 +292,7 @@ async def _searches(tenant: Tenant) -> list[Row]:
 
 async def _search_millis(tenant: Tenant, turn: int) -> float:
     before = time.process_time()
-    await tenant.call("search.context", session_id="s_0", query=query(turn))
+    await tenant.call("message.search", session_id="s_0", query=query(turn))
     return (time.process_time() - before) * _MILLIS
 
 

@@ -63,7 +63,7 @@ _BUILDING = {"weft-index", "weft-vector index"}
 _EXTRAPOLATED = 10_000_000
 _DOCUMENT = """
 INSERT INTO documents (tenant, domain, document_id, version, content_version, state, digest, fingerprint, bytes,
-    media_type, title, metadata, pinned, importance, moment, added_by, created_at, updated_at, indexed_version,
+    media_type, title, metadata, pinned, importance, timestamp, added_by, created_at, updated_at, indexed_version,
     indexed_content, indexed_at, chunks, chunks_done, chunks_total, error, cut, queued_at, holder, lease_until)
 VALUES ($1, $2, $3, 1, 1, 'indexed', '', '', 0, 'text/plain', '', '{{}}', 0, NULL, 0, 'human:admin', 0, 0, 1, 1, 0, 0,
     0, 0, NULL, '', 0, NULL, 0)
@@ -137,7 +137,7 @@ class Stuff:
             terms=" ".join(self._terms[words]),
             digest=b"",
             tokens=100,
-            moment=number,
+            timestamp=number,
             text=" ".join(self._words[words[:12]]),
         )
 
@@ -169,7 +169,7 @@ class Grown:
         arrival = CallContext(Local(self.tenants[number % len(self.tenants)], "admin"))
         raw = {"query": self.stuff.question(), "top_k": _NEAREST}
         started = time.perf_counter()
-        await self.app.call(self.app.registry["search.everything"], raw, arrival)
+        await self.app.call(self.app.registry["search.query"], raw, arrival)
         return (time.perf_counter() - started) * 1_000
 
     async def view(self, tenant: str) -> View:

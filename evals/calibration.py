@@ -17,7 +17,7 @@ from evals.results import Row
 from evals.retrieval_runs import BEST, runs_over
 from evals.retrieval_sets import is_right
 from weft.capabilities.search.calibration import SURE, relevance
-from weft.capabilities.search.model import DEFAULT_FLOOR
+from weft.capabilities.search.model import DEFAULT_MIN_SCORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ def _relevance(samples: Sequence[Sample]) -> Iterator[Row]:
     """Two meanings of a score: how much a floor of 0.7 loses, and how sure 0.9 is."""
     right = [_scores_of_right(sample.own) for sample in samples]
     wrong = [_best_scores(sample.foreign) for sample in samples]
-    lost = fmean(float(np.mean(scores < DEFAULT_FLOOR)) for scores in right)
+    lost = fmean(float(np.mean(scores < DEFAULT_MIN_SCORE)) for scores in right)
     yield _row("relevance.lost_below_0.7", lost, "of what answers", f"<= {_MOST_LOST}", met=lost <= _MOST_LOST)
     yes = fmean(float(np.mean(scores >= _SURELY)) for scores in right)
     no = fmean(float(np.mean(scores >= _SURELY)) for scores in wrong)
@@ -128,7 +128,7 @@ def _widening(answers: Sequence[Answer]) -> Iterator[Row]:
 
 
 def _narrow(answer: Answer) -> list[int]:
-    return [each.number - 1 for each in answer.ranking.ranked[:BEST] if each.score >= DEFAULT_FLOOR]
+    return [each.number - 1 for each in answer.ranking.ranked[:BEST] if each.score >= DEFAULT_MIN_SCORE]
 
 
 def _row(name: str, value: float, unit: str, target: str, *, met: bool) -> Row:

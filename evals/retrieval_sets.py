@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _DOMAIN = "eval"
 _SAID_AT = "%I:%M %p on %d %B, %Y"
-# What came without a time was said on some day; what was put in as a document, at one moment.
+# What came without a time was said on some day; what was put in as a document, at one timestamp.
 _SOME_DAY = datetime(2026, 1, 1, tzinfo=UTC)
 _CUT_SHORT = ChunkingOptions(chunk_tokens=285, overlap_tokens=0)
 
@@ -108,8 +108,8 @@ class Corpus:
 
     @cached_property
     def asked_at(self) -> int:
-        """Return a moment a day after the last of it was said."""
-        return max(chunk.moment for chunk in self.chunks) + DAY_MICROS
+        """Return a timestamp a day after the last of it was said."""
+        return max(chunk.timestamp for chunk in self.chunks) + DAY_MICROS
 
 
 @dataclass
@@ -218,7 +218,7 @@ def _characters(spans: Sequence[Span], chunks: Sequence[NewChunk]) -> float:
 
 def _message(turn: dict[str, Any]) -> list[NewChunk]:
     session = f"{turn['conv']}-{turn['session']}"
-    said = ItemText(text=_said(turn), version=1, moment=_moment(turn), speaker=turn["speaker"])
+    said = ItemText(text=_said(turn), version=1, timestamp=_moment(turn), speaker=turn["speaker"])
     return chunks_of_said(IndexItem(source="message", place=session, item=str(turn["turn"])), said)
 
 
@@ -251,7 +251,7 @@ def _document_chunk(name: str, heading: str, text: str, ordinal: int = 0, start:
         terms=terms_of(text, heading),
         digest=b"",
         tokens=approximate_tokens(text),
-        moment=to_micros(_SOME_DAY),
+        timestamp=to_micros(_SOME_DAY),
         heading=heading,
         text=text,
     )
@@ -280,7 +280,7 @@ def _standing(number: int, chunk: NewChunk, vector: bytes) -> IndexedChunk:
         version=chunk.version,
         ordinal=chunk.ordinal,
         speaker=chunk.speaker,
-        moment=chunk.moment,
+        timestamp=chunk.timestamp,
         tokens=chunk.tokens,
         importance=chunk.importance,
         pinned=chunk.pinned,

@@ -48,7 +48,7 @@ async def ask_in_your_own_words(weft: Weft, assistant: Weft) -> None:
     await weft.knowledge.add_document("handbook", "leave.md", text=LEAVE)
     await weft.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
     await indexed(weft, "handbook")
-    found = await assistant.search.everything("How long may I be on holiday?", domain="handbook", top_k=1, floor=0)
+    found = await assistant.search.query("How long may I be on holiday?", domain="handbook", top_k=1, min_score=0)
     best = found.results[0]
     print(f"found in {best.document_id}, under '{best.heading}'")
     print("says:", last_line(best.text))
@@ -63,7 +63,7 @@ async def change_what_is_known(weft: Weft, assistant: Weft) -> None:
     put = await weft.knowledge.add_document("handbook", "leave.md", text=LEAVE.replace("thirty", "thirty-two"))
     print(f"leave.md is at version {put.version} now")
     await indexed(weft, "handbook")
-    found = await assistant.search.everything("vacation days a year", domain="handbook", top_k=1, floor=0)
+    found = await assistant.search.query("vacation days a year", domain="handbook", top_k=1, min_score=0)
     print("says:", last_line(found.results[0].text))
     again = await weft.knowledge.add_document("handbook", "travel.md", text=TRAVEL)
     print("travel.md, put again as it was, is unchanged:", again.unchanged)
@@ -75,12 +75,12 @@ async def keep_some_of_it_apart(weft: Weft, assistant: Weft) -> None:
     await weft.knowledge.create_domain("salaries", clearance=4)
     await weft.knowledge.add_document("salaries", "bands.txt", text=SALARIES)
     await indexed(weft, "salaries")
-    mine = await weft.search.everything("Where does band four begin?", top_k=1, floor=0)
+    mine = await weft.search.query("Where does band four begin?", top_k=1, min_score=0)
     print("an admin finds:", mine.results[0].text)
-    theirs = await assistant.search.everything("Where does band four begin?", floor=0)
+    theirs = await assistant.search.query("Where does band four begin?", min_score=0)
     print("the assistant finds something of it:", any("Band" in result.text for result in theirs.results))
     try:
-        await assistant.search.everything("Where does band four begin?", domain="salaries")
+        await assistant.search.query("Where does band four begin?", domain="salaries")
     except DomainNotFound as refused:
         print("and if it asks there:", refused.message)
 

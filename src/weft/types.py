@@ -124,8 +124,8 @@ from weft.capabilities.memory.admin_view import (
 from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryInfo, MemoryListed, MemorySet
 from weft.capabilities.messages.operations import MessageAdded, MessageInfo, Messages, VisibilityChanged
 from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime, TimeRange
-from weft.capabilities.messages.search.operations import SearchResults
-from weft.capabilities.messages.search.searcher import SearchResult
+from weft.capabilities.messages.search.operations import MessageSearchResponse
+from weft.capabilities.messages.search.searcher import MessageMatch
 from weft.capabilities.messages.session_overview import (
     SessionFound,
     SessionOverview,
@@ -182,8 +182,8 @@ from weft.capabilities.records.refs import (
     WebAnnotationMapping,
     XPath,
 )
-from weft.capabilities.search.operations import Citation, ContextGathered, EverythingFound, SimilarFound
-from weft.capabilities.search.results import FoundPassage, PendingItems
+from weft.capabilities.search.operations import Citation, ContextResponse, SearchResponse, SimilarResponse
+from weft.capabilities.search.results import PassageInfo, PendingItems
 from weft.capabilities.search.session_indexing.reindex import DomainLeft, ReindexingShown
 from weft.capabilities.sessions.model import SessionConfig
 from weft.capabilities.sessions.operations import (
@@ -240,7 +240,7 @@ __all__ = [
     "ContextCopied",
     "ContextEntry",
     "ContextExported",
-    "ContextGathered",
+    "ContextResponse",
     "ContextImported",
     "ContextPulled",
     "ContextPushed",
@@ -275,9 +275,9 @@ __all__ = [
     "EntryWritten",
     "Event",
     "Events",
-    "EverythingFound",
+    "SearchResponse",
     "Forgotten",
-    "FoundPassage",
+    "PassageInfo",
     "Guidance",
     "History",
     "HistoryPruned",
@@ -368,8 +368,8 @@ __all__ = [
     "ReviewResolved",
     "Reviews",
     "RolledBack",
-    "SearchResult",
-    "SearchResults",
+    "MessageMatch",
+    "MessageSearchResponse",
     "SessionArchivedAt",
     "SessionConfig",
     "SessionCreated",
@@ -381,7 +381,7 @@ __all__ = [
     "SessionResourceInfo",
     "SessionStatistics",
     "Side",
-    "SimilarFound",
+    "SimilarResponse",
     "SnapshotDeleted",
     "SnapshotInfo",
     "SnapshotList",

@@ -148,7 +148,7 @@ def test_what_most_people_look_for_comes_first_and_is_said_whole(cli: CommandLin
 def test_help_of_a_group_shows_what_is_meant_where_no_command_is_named(cli: CommandLine) -> None:
     shown = cli.run("search", "--help").stdout
     assert shown.startswith("Usage: weft search [OPTIONS] QUERY\n   or: weft search COMMAND [ARGS]...\n")
-    assert "QUERY  A question, or words that should be there." in shown
+    assert "QUERY  A question or keywords." in shown
     assert "--top-k" in shown
     assert "find-similar" in shown
     assert "WEFT_SESSION" not in shown

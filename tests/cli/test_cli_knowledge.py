@@ -108,15 +108,15 @@ def test_the_session_one_works_in_does_not_narrow_what_is_found(cli: CommandLine
     assert [each["chunk_id"] for each in cli.json("search", "vacation")["results"]] == [
         each["chunk_id"] for each in everything
     ]
-    assert cli.run("gather", "vacation").stdout.startswith("[1]")
+    assert cli.run("get-context", "vacation").stdout.startswith("[1]")
     cli.run("similar", everything[0]["chunk_id"])
-    for command in (["search", "vacation"], ["gather", "vacation"], ["similar", everything[0]["chunk_id"]]):
+    for command in (["search", "vacation"], ["get-context", "vacation"], ["similar", everything[0]["chunk_id"]]):
         assert "SESSION_NOT_FOUND" in cli.run(*command, "--session", "nowhere", code=1).stderr
 
 
 def test_nothing_waiting_is_said_as_such(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
-    assert cli.json("search", "vacation")["pending"] == {"documents": 0, "events": 0, "in_part": False}
+    assert cli.json("search", "vacation")["pending"] == {"documents": 0, "events": 0, "partial": False}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_a_refusal_says_what_to_do(command: list[str], said: str, cli: CommandLi
 
 def test_context_is_gathered_and_what_is_similar_found(cli: CommandLine, docs: Path) -> None:
     cli.run("knowledge", "add", "handbook", str(docs), "--create")
-    gathered = cli.run("gather", "How many days of vacation?", "--max-tokens", "300").stdout
+    gathered = cli.run("get-context", "How many days of vacation?", "--max-tokens", "300").stdout
     assert gathered.startswith("[1]")
     assert "thirty days of vacation" in gathered
     chunk = cli.json("search", "vacation", "--top-k", "1")["results"][0]["chunk_id"]

@@ -32,7 +32,7 @@ def line(tmp_path: Path) -> Iterator[CommandLine]:
 
 
 def searched(line: CommandLine) -> Any:
-    found: Any = line.json("search", "everything", QUERY)
+    found: Any = line.json("search", "query", QUERY)
     return found
 
 

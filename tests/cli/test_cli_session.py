@@ -121,7 +121,7 @@ def test_what_is_left_out_is_left_to_weft(launch: CommandLine) -> None:
     updated = launch.json("agent", "update", "planner", "--disabled")
     assert (updated["disabled"], updated["permissions"]) == (True, ["read", "write"])
     assert launch.json("agent", "update", "planner", "--no-disabled")["disabled"] is False
-    assert launch.json("agent", "update", "planner", "--relevance-floor", "0")["relevance_floor"] == 0.0
+    assert launch.json("agent", "update", "planner", "--min-score", "0")["min_score"] == 0.0
 
 
 @pytest.mark.req("SC-10")

@@ -176,9 +176,9 @@ async def test_what_a_caller_does_to_an_answer_concerns_nobody_else(tmp_path: Pa
         page = await weft.message.list(session)
         page.messages[0].metadata["by"] = "somebody else"
         page.messages.clear()
-        found = await weft.search.context(session, "build")
+        found = await weft.message.search(session, "build")
         found.results.clear()
         (message,) = (await weft.message.list(session)).messages
         assert message.metadata == {"by": "ci"}
-        again = await weft.search.context(session, "build")
+        again = await weft.message.search(session, "build")
         assert (again.cache_hit, len(again.results)) == (True, 1)

@@ -57,7 +57,7 @@ async def told(world: World) -> list[str]:
 
 
 def names(view: Any) -> list[str]:
-    return [file.name for file in view._moment.files]
+    return [file.name for file in view._snapshot.files]
 
 
 def flip(path: Path, place: int) -> None:
@@ -230,7 +230,7 @@ async def test_a_disk_that_takes_nothing_leaves_searches_as_they_are(
     await librarian.check()
     await settle(librarian.indexes)
     view = await librarian.check()
-    assert view._moment.in_memory == 0
+    assert view._snapshot.in_memory == 0
 
 
 async def test_only_admins_are_told(world: World, librarian: Librarian, folder: Path) -> None:
@@ -250,7 +250,7 @@ async def test_a_list_damaged_under_way_is_noticed_by_the_next_search(
     await settle(librarian.indexes)
     async with opened(world, folder) as librarian.indexes:
         view = await librarian.check()
-        assert view._moment.files
+        assert view._snapshot.files
     assert await told(world) == [COLLECTION]
 
 
@@ -272,7 +272,7 @@ async def test_a_list_damaged_while_a_file_is_written_is_noticed(
     monkeypatch.setattr(SegmentStore, "build", build)
     await librarian.check()
     await settle(librarian.indexes)
-    assert (await librarian.check())._moment.in_memory == 0
+    assert (await librarian.check())._snapshot.in_memory == 0
     assert await told(world) == [COLLECTION]
 
 
@@ -323,7 +323,7 @@ async def test_damage_that_nothing_tells_of_is_found_in_time(
             await settle(indexes)
         await librarian.check()
         await settle(indexes)
-        assert (await librarian.check())._moment.in_memory == 0
+        assert (await librarian.check())._snapshot.in_memory == 0
         assert await told(world) == [COLLECTION]
 
 
@@ -337,7 +337,7 @@ async def test_a_file_that_another_process_has_dropped_is_not_damaged(librarian:
     assert file.rounds == 1
 
 
-@pytest.mark.parametrize("is_behind", [True, False], ids=["behind", "at the last moment"])
+@pytest.mark.parametrize("is_behind", [True, False], ids=["behind", "at the last snapshot"])
 async def test_a_file_cut_short_is_handed_out_to_nobody(
     world: World,
     librarian: Librarian,

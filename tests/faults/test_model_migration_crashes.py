@@ -49,7 +49,7 @@ async def expect_served(world: World, chunks: int) -> None:
     """Make sure that every chunk has a vector of the model that searches use."""
     listed = (await world.admin.call("knowledge.list_models"))["models"]
     assert (await vectors(world)).get(listed[0]["model"]) == chunks
-    found = await world.planner.call("search.everything", query="Fact number 3 is that room", domain=HANDBOOK, floor=0)
+    found = await world.planner.call("search.query", query="Fact number 3 is that room", domain=HANDBOOK, min_score=0)
     assert found["results"]
 
 

@@ -60,7 +60,7 @@ async def rows(world: World, table: str) -> int:
 
 
 async def found(world: World, query: str) -> list[str]:
-    answer = await world.planner.call("search.everything", query=query, floor=0.0)
+    answer = await world.planner.call("search.query", query=query, min_score=0.0)
     return [result["chunk_id"] for result in answer["results"]]
 
 

@@ -79,7 +79,7 @@ async def test_files_are_taken_up_again_after_a_restart(world: World, librarian:
     await librarian.remove(first[20:25])
     async with opened(world, tmp_path / "index") as librarian.indexes:
         view = await librarian.check()
-        assert view._moment.files, "read from rows instead"
+        assert view._snapshot.files, "read from rows instead"
 
 
 async def test_files_are_few_however_much_comes(librarian: Librarian, tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ async def test_files_are_taken_up_though_the_database_was_away_when_they_were_op
             with pytest.raises(SystemUnavailable):
                 await librarian.check()
         view = await librarian.check()
-        assert [each.name for each in view._moment.files] == [file.name]
-        assert view._moment.in_memory == 0
+        assert [each.name for each in view._snapshot.files] == [file.name]
+        assert view._snapshot.in_memory == 0
 
 
 async def test_what_is_removed_leaves_the_files_when_they_are_written_anew(
@@ -245,7 +245,7 @@ async def test_files_that_count_no_more_are_let_go(librarian: Librarian) -> None
     await librarian.add(40)
     await librarian.check()
     await settle(librarian.indexes)
-    first = [weakref.ref(file) for file in (await librarian.check())._moment.files]
+    first = [weakref.ref(file) for file in (await librarian.check())._snapshot.files]
     await librarian.add(400)
     await librarian.check()
     await settle(librarian.indexes)
@@ -306,7 +306,7 @@ async def test_a_process_leaves_what_another_has_made_of_a_collection_that_was_p
         librarian.indexes = others
         view = await librarian.check()
         assert files_in(tmp_path / "index") == made
-        assert [file.name for file in view._moment.files] == [file.name for file in made]
+        assert [file.name for file in view._snapshot.files] == [file.name for file in made]
         assert damages == []
         librarian.indexes = ours
 
@@ -385,7 +385,7 @@ async def test_files_that_missed_what_is_forgotten_are_made_anew(
         await librarian.add(40)
         await librarian.check()
         await settle(librarian.indexes)
-        assert (await librarian.check())._moment.files
+        assert (await librarian.check())._snapshot.files
 
 
 @pytest.mark.usefixtures("short_memory")
@@ -402,7 +402,7 @@ async def test_a_file_is_written_anew_before_what_it_missed_is_forgotten(
         await world.app.collections.sweep()
         async with opened(world, tmp_path / "index") as restarted:
             view = await restarted.open(world.tenant, CollectionQuery(COLLECTION), ANN, MODEL)
-            assert view._moment.files
+            assert view._snapshot.files
     await librarian.check()
 
 
@@ -411,14 +411,14 @@ async def test_an_answer_tells_that_it_is_of_a_part_only(world: World, monkeypat
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.followed()
     monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
-    asked = {"query": "when is tea served", "floor": 0.0}
-    part = await world.planner.call("search.everything", **asked)
+    asked = {"query": "when is tea served", "min_score": 0.0}
+    part = await world.planner.call("search.query", **asked)
     indexes = world.app.collections._indexes
     assert indexes is not None
     await settle(indexes)
     monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", 60.0)
-    everything = await world.planner.call("search.everything", **asked)
-    assert [answer["pending"].get("in_part", False) for answer in (part, everything)] == [True, False]
+    everything = await world.planner.call("search.query", **asked)
+    assert [answer["pending"].get("partial", False) for answer in (part, everything)] == [True, False]
     assert part["searched"] < everything["searched"] == 40
     assert part["confidence"] < everything["confidence"]
     assert part["widened"]
@@ -430,8 +430,8 @@ async def test_nobody_is_told_that_nothing_was_found_in_a_part(world: World, mon
     await world.followed()
     monkeypatch.setattr("weft.app.search.replica._PATIENCE_SECONDS", -1.0)
     bare = {"recency_weight": 0, "importance_weight": 0}
-    found = await world.planner.call("search.everything", query="zebra crossing", floor=1.0, **bare)
-    assert (found["fallback"], found["pending"]["in_part"]) == ("recency", True)
+    found = await world.planner.call("search.query", query="zebra crossing", min_score=1.0, **bare)
+    assert (found["fallback"], found["pending"]["partial"]) == ("recency", True)
     events = (await world.admin.events())["events"]
     assert "search.low_relevance" not in [event["type"] for event in events]
     assert world.app.collections._indexes is not None

@@ -206,14 +206,14 @@ async def test_a_version_that_is_being_written_changes_nothing_in_what_is_found(
     await put(library.planner, "a.md", TEXT)
     await put(library.planner, "b.md", "Something else.")
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    before = await library.planner.call("search.everything", query="Something", domains=[HANDBOOK])
+    before = await library.planner.call("search.query", query="Something", domains=[HANDBOOK])
     await put(library.planner, "a.md", "Something of each. " * 60)
     written = []
     embed = library.app.embeddings.of_passages
 
     async def looking(tenant: str, texts: Any, model: str, **how: Any) -> Any:
         written.append(len([chunk for chunk in await chunks(library, "a.md") if chunk.version > 1]))
-        found = await library.planner.call("search.everything", query="Something", domains=[HANDBOOK])
+        found = await library.planner.call("search.query", query="Something", domains=[HANDBOOK])
         assert (found["results"], found["searched"]) == (before["results"], before["searched"])
         return await embed(tenant, texts, model, **how)
 
@@ -221,7 +221,7 @@ async def test_a_version_that_is_being_written_changes_nothing_in_what_is_found(
         patched.setattr(library.app.embeddings, "of_passages", looking)
         await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     assert written[:2] == [0, 1]
-    after = await library.planner.call("search.everything", query="Something", domains=[HANDBOOK])
+    after = await library.planner.call("search.query", query="Something", domains=[HANDBOOK])
     assert after["results"] != before["results"]
 
 
@@ -641,9 +641,9 @@ async def test_a_time_in_a_text_that_utc_does_not_know_is_passed_over(library: W
     for name, text in (("talk.txt", turns), ("server.log", lines), ("rows.jsonl", rows)):
         await put(library.planner, name, text)
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    found = await library.planner.call("search.everything", query="turn", floor=0.0, top_k=50)
+    found = await library.planner.call("search.query", query="turn", min_score=0.0, top_k=50)
     assert {result["document_id"] for result in found["results"]} == {"talk.txt", "server.log", "rows.jsonl"}
-    assert {result["moment"] for result in found["results"]} == {library.clock.now().isoformat().replace("+00:00", "Z")}
+    assert {result["timestamp"] for result in found["results"]} == {library.clock.now().isoformat().replace("+00:00", "Z")}
 
 
 def packed_pdf(pages: int) -> bytes:

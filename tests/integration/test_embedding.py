@@ -137,7 +137,7 @@ async def test_what_one_agent_asked_is_no_use_to_another(world: World, monkeypat
         asker = caller.at(app)
         for _ in range(2):
             await asker.call("search.find_similar", text="we close the plant in March")
-            await asker.call("search.everything", query="when does the plant close")
+            await asker.call("search.query", query="when does the plant close")
     assert quick.embedded == ["we close the plant in March", "when does the plant close"] * 2
 
 

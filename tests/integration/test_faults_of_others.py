@@ -62,9 +62,9 @@ async def test_no_search_shows_what_is_not_for_the_searcher(world: World, secret
         found = await world.analysis.found(query, search_scope=scope, fuzzy_threshold=0, limit=100)
         assert set(found) <= {"for all"}
     for sender in ("admin", "planner", "%", "*", "analysis"):
-        assert set(await texts(world.analysis, "search.by_sender", sender=sender)) <= {"for all"}
+        assert set(await texts(world.analysis, "message.search_by_sender", sender=sender)) <= {"for all"}
     everything = {"start_time": "1970-01-01", "end_time": "9999-12-31"}
-    assert await texts(world.analysis, "search.by_timerange", **everything) == ["for all"]
+    assert await texts(world.analysis, "message.search_by_timerange", **everything) == ["for all"]
 
 
 @pytest.mark.req("MS-04")
@@ -150,7 +150,7 @@ async def test_agents_of_one_type_reach_each_other_by_every_way_of_reading(world
         assert await caller.heard() == expected
         assert await caller.heard(visibility_filter="agent_only") == expected
         assert await caller.found("quokka") == expected
-        assert await texts(caller, "search.by_sender", sender="analysis") == expected
+        assert await texts(caller, "message.search_by_sender", sender="analysis") == expected
         assert await texts(caller, "session.overview") == expected
         told = (await caller.events(session_id=SESSION, types=["message.*"]))["events"]
         assert [event["subject"] for event in told] == [str(number)] * len(expected)
@@ -183,7 +183,7 @@ async def test_equal_texts_keep_their_own_ids_everywhere(world: World) -> None:
     assert [message["id"] for message in (await world.review.messages())["messages"]] == ids
     results = (await world.review.search("build green"))["results"]
     assert sorted(result["message"]["id"] for result in results) == ids
-    sent = await world.review.call("search.by_sender", session_id=SESSION, sender="planner")
+    sent = await world.review.call("message.search_by_sender", session_id=SESSION, sender="planner")
     assert [message["id"] for message in sent["messages"]] == [3, 1]
     told = (await world.review.events(session_id=SESSION, types=["message.*"]))["events"]
     assert [event["subject"] for event in told] == ["1", "2", "3"]
@@ -198,8 +198,8 @@ async def test_the_first_of_more_than_a_thousand_messages_is_found_every_way(wor
     clock.advance(minutes=1)
     await asyncio.gather(*(world.analysis.say(f"routine report {number}") for number in range(1_100)))
     assert await world.review.found("quoka enclosure") == [first]
-    assert await texts(world.review, "search.by_sender", sender="planner") == [first]
-    assert await texts(world.review, "search.by_timerange", start_time=start, end_time=start) == [first]
+    assert await texts(world.review, "message.search_by_sender", sender="planner") == [first]
+    assert await texts(world.review, "message.search_by_timerange", start_time=start, end_time=start) == [first]
     assert await world.review.heard(limit=1) == [first]
 
 

@@ -142,7 +142,7 @@ async def test_no_score_is_below_the_threshold_and_none_beyond_the_limit(world: 
 )
 async def test_a_search_that_cannot_be_meant_is_refused(world: World, bad: dict[str, object]) -> None:
     with refused("INVALID_INPUT_FORMAT"):
-        await world.review.call("search.context", **{"session_id": "s1", "query": "x", **bad})
+        await world.review.call("message.search", **{"session_id": "s1", "query": "x", **bad})
 
 
 @pytest.mark.req("MS-05")
@@ -363,12 +363,12 @@ async def test_a_senders_messages_are_found_newest_first(world: World) -> None:
     for number in range(25):
         await world.planner.say(f"p{number}")
         await world.review.say(f"r{number}")
-    answer = await world.analysis.call("search.by_sender", session_id="s1", sender="planner")
+    answer = await world.analysis.call("message.search_by_sender", session_id="s1", sender="planner")
     assert [m["content"] for m in answer["messages"]] == [f"p{number}" for number in range(24, 4, -1)]
     assert (answer["sender"], answer["count"], answer["has_more"]) == ("planner", 20, True)
-    rest = await world.analysis.call("search.by_sender", session_id="s1", sender="planner", offset=20)
+    rest = await world.analysis.call("message.search_by_sender", session_id="s1", sender="planner", offset=20)
     assert [m["content"] for m in rest["messages"]] == ["p4", "p3", "p2", "p1", "p0"]
-    nobody = await world.analysis.call("search.by_sender", session_id="s1", sender="nobody' OR 1=1")
+    nobody = await world.analysis.call("message.search_by_sender", session_id="s1", sender="nobody' OR 1=1")
     assert (nobody["messages"], nobody["count"]) == ([], 0)
 
 
@@ -379,7 +379,7 @@ async def test_a_span_of_time_means_the_same_in_every_zone(world: World, clock: 
         clock.advance(minutes=30)
 
     async def found(start: str, end: str) -> list[str]:
-        answer = await world.review.call("search.by_timerange", session_id="s1", start_time=start, end_time=end)
+        answer = await world.review.call("message.search_by_timerange", session_id="s1", start_time=start, end_time=end)
         assert answer["count"] == len(answer["messages"])
         return [message["content"] for message in answer["messages"]]
 
@@ -394,7 +394,7 @@ async def test_a_span_of_time_means_the_same_in_every_zone(world: World, clock: 
 @pytest.mark.req("MS-06")
 async def test_a_span_of_time_comes_back_in_utc(world: World) -> None:
     span = {"start_time": "2025-01-15T11:00:00+01:00", "end_time": "2025-01-15T11:00:00Z"}
-    answer = await world.review.call("search.by_timerange", session_id="s1", **span)
+    answer = await world.review.call("message.search_by_timerange", session_id="s1", **span)
     assert answer["timerange"] == {"start": "2025-01-15T10:00:00Z", "end": "2025-01-15T11:00:00Z"}
 
 
@@ -411,4 +411,4 @@ async def test_a_span_of_time_comes_back_in_utc(world: World) -> None:
 )
 async def test_a_span_of_time_that_is_none_is_refused(world: World, start: str, end: str) -> None:
     with refused("INVALID_INPUT_FORMAT"):
-        await world.review.call("search.by_timerange", session_id="s1", start_time=start, end_time=end)
+        await world.review.call("message.search_by_timerange", session_id="s1", start_time=start, end_time=end)

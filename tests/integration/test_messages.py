@@ -301,5 +301,5 @@ async def test_a_page_far_behind_is_read_apart_and_reads_alike(world: World) -> 
     await world.planner.say("mine", visibility="private")
     assert await world.review.heard(offset=5_001) == []
     assert await world.planner.heard(offset=5_001) == []
-    answer = await world.review.call("search.by_sender", session_id="s1", sender="analysis", offset=6_000)
+    answer = await world.review.call("message.search_by_sender", session_id="s1", sender="analysis", offset=6_000)
     assert (answer["count"], answer["has_more"]) == (0, False)

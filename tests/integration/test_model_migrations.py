@@ -107,7 +107,7 @@ async def test_searches_find_the_same_all_the_while(world: World, app: App, serv
         nonlocal searches
         while not stop.is_set():
             for name, query in asked.items():
-                found = await world.planner.at(app).call("search.everything", query=query, domain=HANDBOOK)
+                found = await world.planner.at(app).call("search.query", query=query, domain=HANDBOOK)
                 assert found["results"][0]["document_id"] == f"{name}.txt"
                 assert found["model"] is not None
                 models.add(found["model"])

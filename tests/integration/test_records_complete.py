@@ -140,7 +140,7 @@ async def on_records(do: Callable[..., Awaitable[Any]], world: World) -> None:
     await do(planner, "records.redact", item_id="board:s1/a/1.1", state="removed", reason="a name")
     gap = await do(planner, "missing.report", session_id="s1", question="Who decides?")
     await do(planner, "missing.request", missing_id=gap["missing_id"], form="user_question")
-    await do(planner, "search.context", session_id="s1", query="hello", record=True)
+    await do(planner, "message.search", session_id="s1", query="hello", record=True)
     await do(planner, "missing.resolve", missing_id=gap["missing_id"], answer="Dana")
 
 

@@ -141,8 +141,8 @@ async def test_everything_that_is_searched_is_indexed_anew(world: World, embedde
     begun = await world.admin.call("knowledge.reindex_all")
     assert begun["domains"] == [{"domain": HANDBOOK, "to_reindex": 3}]
     assert begun["events"] > 40
-    pending = await world.planner.call("search.everything", query="goal")
-    assert pending["pending"] == {"documents": 0, "events": 0, "in_part": False}
+    pending = await world.planner.call("search.query", query="goal")
+    assert pending["pending"] == {"documents": 0, "events": 0, "partial": False}
     await world.planner.say("said meanwhile")
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     await world.followed()

@@ -36,7 +36,7 @@ A password has at least sixteen characters and is kept in the vault, never in a 
 
 
 async def searched(caller: Caller, query: str, **how: Any) -> Any:
-    return await caller.call("search.everything", query=query, **how)
+    return await caller.call("search.query", query=query, **how)
 
 
 async def texts(caller: Caller, query: str, **how: Any) -> list[str]:
@@ -68,7 +68,7 @@ async def test_everything_that_a_caller_may_see_is_searched_at_once(world: World
     await world.planner.write("decision", "Passwords expire after ninety days.")
     await world.planner.remember("note", "Ask Dana which password manager is allowed.")
     await world.followed()
-    found = await searched(world.planner, "password rules", floor=0.1)
+    found = await searched(world.planner, "password rules", min_score=0.1)
     assert {result["source"] for result in found["results"]} == {"document", "message", "board", "memory"}
     by_source = {result["source"]: result for result in found["results"]}
     assert by_source["document"]["document_id"] == "rules.md"
@@ -95,7 +95,7 @@ async def test_every_result_explains_its_score(world: World) -> None:
 
 async def test_a_question_is_understood_without_a_word_in_common(world: World) -> None:
     await documented(world)
-    best = (await searched(world.planner, "holiday entitlement", floor=0.0))["results"][0]
+    best = (await searched(world.planner, "holiday entitlement", min_score=0.0))["results"][0]
     assert "vacation" in best["text"]
     assert best["signals"]["semantic"] > 0
 
@@ -129,7 +129,7 @@ async def test_nothing_relevant_gives_the_most_recent_and_is_told(world: World, 
     clock.advance(seconds=60)
     await world.planner.say("The latest thing that was said.")
     await world.followed()
-    found = await searched(world.planner, "xylophone quartz", recency_weight=0, importance_weight=0, floor=1.0)
+    found = await searched(world.planner, "xylophone quartz", recency_weight=0, importance_weight=0, min_score=1.0)
     assert (found["fallback"], found["results"][0]["text"]) == ("recency", "The latest thing that was said.")
     told = [event for event in (await world.planner.events())["events"] if event["type"] == "search.low_relevance"]
     assert len(told) == 1
@@ -229,7 +229,7 @@ async def test_filters_leave_what_they_name(world: World, filters: dict[str, Any
     await world.planner.write("secrets", "Every password is in the vault.")
     await world.planner.remember("secrets", "My password hint is a song.")
     await world.followed()
-    found = (await searched(world.planner, "password", floor=0.0, **filters))["results"]
+    found = (await searched(world.planner, "password", min_score=0.0, **filters))["results"]
     assert {result["source"] for result in found} == sources
 
 
@@ -241,9 +241,9 @@ async def test_who_names_a_session_means_no_other_one(world: World) -> None:
         await where.remember("falcon", f"The falcon is remembered in {where.session}.", session_id=where.session)
     await world.planner.remember("falcon", "The falcon is remembered for good.")
     await world.followed()
-    everything = await searched(world.planner, "falcon", floor=0.0)
+    everything = await searched(world.planner, "falcon", min_score=0.0)
     assert len(everything["results"]) == 7
-    here = await searched(world.planner, "falcon", floor=0.0, session_id=SESSION)
+    here = await searched(world.planner, "falcon", min_score=0.0, session_id=SESSION)
     assert len(here["results"]) == 4
     assert "elsewhere" not in str(here)
     hidden = next(result for result in everything["results"] if result.get("session_id") == "elsewhere")
@@ -258,8 +258,8 @@ async def test_a_span_of_time_leaves_what_was_said_in_it(world: World, clock: Fr
     clock.advance(days=3)
     await world.planner.say("The release is in June.")
     await world.followed()
-    assert await texts(world.planner, "release", since=between, floor=0.0) == ["The release is in June."]
-    assert await texts(world.planner, "release", until=between, floor=0.0) == ["The release is in May."]
+    assert await texts(world.planner, "release", since=between, min_score=0.0) == ["The release is in June."]
+    assert await texts(world.planner, "release", until=between, min_score=0.0) == ["The release is in May."]
 
 
 @pytest.mark.req("CE-F40")
@@ -268,9 +268,9 @@ async def test_a_domain_needs_clearance_and_is_for_its_agents(world: World) -> N
     await world.admin.call("knowledge.create_domain", domain="for-review", agents=["subagent:review:*"])
     await put(world, "The merger is called Falcon.", "board-room")
     await put(world, "The merger is reviewed by Falconers.", "for-review")
-    assert await texts(world.planner, "merger", floor=0.0) == ["The merger is called Falcon."]
-    assert await texts(world.review, "merger", floor=0.0) == ["The merger is reviewed by Falconers."]
-    assert await texts(world.analysis, "merger", floor=0.0) == []
+    assert await texts(world.planner, "merger", min_score=0.0) == ["The merger is called Falcon."]
+    assert await texts(world.review, "merger", min_score=0.0) == ["The merger is reviewed by Falconers."]
+    assert await texts(world.analysis, "merger", min_score=0.0) == []
     for domain in ("board-room", "no-such-domain"):
         with refused("DOMAIN_NOT_FOUND") as caught:
             await searched(world.analysis, "merger", domain=domain)
@@ -289,13 +289,13 @@ async def test_deleted_and_overwritten_is_found_no_more_before_any_worker_looks(
     await world.planner.write("drink", "We drink tea.")
     await world.planner.remember("drink", "I like tea.")
     await world.followed()
-    assert len(await texts(world.planner, "tea", floor=0.0)) == 3
+    assert len(await texts(world.planner, "tea", min_score=0.0)) == 3
     await world.planner.write("drink", "We drink coffee.")
     await world.planner.forget("drink")
     await world.admin.call("knowledge.delete_document", domain="handbook", document_id="rules.md")
-    assert await texts(world.planner, "tea", floor=0.0) == []
+    assert await texts(world.planner, "tea", min_score=0.0) == []
     await world.followed()
-    assert await texts(world.planner, "coffee", floor=0.0) == ["We drink coffee."]
+    assert await texts(world.planner, "coffee", min_score=0.0) == ["We drink coffee."]
 
 
 async def test_the_next_best_takes_the_place_of_what_is_gone(world: World) -> None:
@@ -304,7 +304,7 @@ async def test_the_next_best_takes_the_place_of_what_is_gone(world: World) -> No
     await world.followed()
     for number in range(3):
         await world.planner.delete(f"key{number}")
-    assert len(await texts(world.planner, "when is tea served", top_k=3, floor=0.0)) == 3
+    assert len(await texts(world.planner, "when is tea served", top_k=3, min_score=0.0)) == 3
 
 
 async def test_where_all_that_was_relevant_is_gone_the_most_recent_comes(world: World) -> None:
@@ -312,7 +312,7 @@ async def test_where_all_that_was_relevant_is_gone_the_most_recent_comes(world: 
     await world.planner.say("The train leaves at noon.")
     await world.followed()
     await world.planner.delete("drink")
-    found = await searched(world.planner, "drink tea in the garden", floor=1.0, top_k=1, **BARE)
+    found = await searched(world.planner, "drink tea in the garden", min_score=1.0, top_k=1, **BARE)
     assert (found["fallback"], [r["text"] for r in found["results"]]) == ("recency", ["The train leaves at noon."])
 
 
@@ -321,19 +321,19 @@ async def test_the_floor_of_a_call_goes_before_the_one_of_its_agent_and_that_bef
     await world.planner.write("drink", "We drink tea in the garden.")
     await world.followed()
 
-    async def floor(**how: Any) -> float:
+    async def min_score(**how: Any) -> float:
         found = await searched(world.planner, "Where do we drink tea?", **how)
-        return (2 if found["widened"] else 1) * found["floor"]
+        return (2 if found["widened"] else 1) * found["min_score"]
 
-    assert await floor() == pytest.approx(0.7)
-    told = await world.admin.call("agent.update", agent_id="planner", relevance_floor=0.0)
-    assert (told["relevance_floor"], await floor(), await floor(floor=0.2)) == (0.0, 0.0, 0.2)
+    assert await min_score() == pytest.approx(0.7)
+    told = await world.admin.call("agent.update", agent_id="planner", min_score=0.0)
+    assert (told["min_score"], await min_score(), await min_score(min_score=0.2)) == (0.0, 0.0, 0.2)
     kept = await world.admin.call("agent.update", agent_id="planner", clearance=2)
-    assert kept["relevance_floor"] == 0.0
-    born = await world.admin.call("agent.create", agent_id="strict", relevance_floor=1.0)
-    assert born["relevance_floor"] == 1.0
+    assert kept["min_score"] == 0.0
+    born = await world.admin.call("agent.create", agent_id="strict", min_score=1.0)
+    assert born["min_score"] == 1.0
     with refused("PERMISSION_DENIED"):
-        await world.planner.call("agent.update", agent_id="planner", relevance_floor=1.0)
+        await world.planner.call("agent.update", agent_id="planner", min_score=1.0)
 
 
 @pytest.mark.req("CE-O", part="tunable similarity threshold")
@@ -343,7 +343,7 @@ async def test_the_floor_of_an_agent_decides_what_it_finds_and_gathers(world: Wo
     await world.followed()
     question = "We drink tea in the garden at noon, or not?"
     found = await texts(world.planner, question, **BARE)
-    await world.admin.call("agent.update", agent_id="planner", relevance_floor=1.0)
+    await world.admin.call("agent.update", agent_id="planner", min_score=1.0)
     strict = await searched(world.planner, question, **BARE)
     assert (found[0], strict["fallback"]) == ("We drink tea in the garden.", "recency")
     assert (await gathered(world.planner, query=question, **BARE))["fallback"] == "recency"
@@ -351,7 +351,7 @@ async def test_the_floor_of_an_agent_decides_what_it_finds_and_gathers(world: Wo
 
 async def test_until_a_new_version_is_indexed_filters_judge_the_old_one(world: World) -> None:
     async def found(**filters: Any) -> list[tuple[str, str]]:
-        results = (await searched(world.planner, "gate", domain="handbook", floor=0.0, **filters))["results"]
+        results = (await searched(world.planner, "gate", domain="handbook", min_score=0.0, **filters))["results"]
         return [(result["title"], result["text"]) for result in results]
 
     old, new = ("First", "The gate is at the north."), ("Second", "<p>The gate is at the south.</p>")
@@ -383,25 +383,25 @@ async def test_until_a_new_version_is_indexed_the_old_one_is_found(world: World)
     await world.admin.call(
         "knowledge.add_document", domain="handbook", document_id="rules.md", text="The gate is at the south."
     )
-    found = await searched(world.planner, "gate", floor=0.0)
+    found = await searched(world.planner, "gate", min_score=0.0)
     assert ([r["text"] for r in found["results"]], found["pending"]) == (
         ["The gate is at the north."],
-        {"documents": 1, "events": 0, "in_part": False},
+        {"documents": 1, "events": 0, "partial": False},
     )
     await world.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
-    assert await texts(world.planner, "gate", floor=0.0) == ["The gate is at the south."]
+    assert await texts(world.planner, "gate", min_score=0.0) == ["The gate is at the south."]
 
 
 async def test_messages_are_found_by_those_they_are_for(world: World) -> None:
     await world.planner.say("Only I know that the falcon flies.", visibility="private")
     await world.review.say("Reviewers know that the falcon rests.", visibility="agent_only")
     await world.followed()
-    assert await texts(world.planner, "falcon", floor=0.0) == ["Only I know that the falcon flies."]
-    assert await texts(world.review, "falcon", floor=0.0) == ["Reviewers know that the falcon rests."]
-    assert await texts(world.analysis, "falcon", floor=0.0) == []
+    assert await texts(world.planner, "falcon", min_score=0.0) == ["Only I know that the falcon flies."]
+    assert await texts(world.review, "falcon", min_score=0.0) == ["Reviewers know that the falcon rests."]
+    assert await texts(world.analysis, "falcon", min_score=0.0) == []
     await world.admin.call("message.set_visibility", session_id=SESSION, message_id=1, visibility="public")
     await world.followed()
-    assert await texts(world.analysis, "falcon", floor=0.0) == ["Only I know that the falcon flies."]
+    assert await texts(world.analysis, "falcon", min_score=0.0) == ["Only I know that the falcon flies."]
 
 
 async def test_sessions_boards_and_memories_of_others_are_not_searched(world: World) -> None:
@@ -410,8 +410,8 @@ async def test_sessions_boards_and_memories_of_others_are_not_searched(world: Wo
     await world.planner.write("falcon", "The falcon is on a closed key.", readable_by=["orchestrator"])
     await world.planner.remember("falcon", "The falcon is remembered.")
     await world.followed()
-    assert len(await texts(world.planner, "falcon", floor=0.0)) == 3
-    found = await searched(world.analysis, "falcon", floor=0.0)
+    assert len(await texts(world.planner, "falcon", min_score=0.0)) == 3
+    found = await searched(world.analysis, "falcon", min_score=0.0)
     assert (found["results"], found["searched"]) == ([], 0)
     with refused("SESSION_NOT_FOUND"):
         await searched(world.analysis, "falcon", session_id="closed")
@@ -421,10 +421,10 @@ async def test_what_was_redacted_is_not_found_by_its_words(world: World) -> None
     await world.planner.write("pin", "The pin of the safe is 4711.")
     number = await world.planner.say("The pin of the door is 0815.")
     await world.followed()
-    assert len(await texts(world.planner, "pin", floor=0.0)) == 2
+    assert len(await texts(world.planner, "pin", min_score=0.0)) == 2
     for item in (f"board:{SESSION}/pin/1.1", f"message:{SESSION}/{number}"):
         await world.planner.call("records.redact", item_id=item, state="removed", reason="a secret")
-    assert await texts(world.planner, "pin", floor=0.0) == []
+    assert await texts(world.planner, "pin", min_score=0.0) == []
 
 
 @pytest.mark.req("CE-T", part="domains, bytes and search results")
@@ -432,9 +432,9 @@ async def test_the_plan_says_how_many_results_there_are(world: World) -> None:
     for number in range(12):
         await world.planner.write(f"key{number}", f"Tea is served at {number} o'clock.")
     await world.followed()
-    assert len(await texts(world.planner, "tea", floor=0.0, top_k=12)) == 12
+    assert len(await texts(world.planner, "tea", min_score=0.0, top_k=12)) == 12
     await world.app.tenants.set_plan(world.tenant, "free")
-    assert len(await texts(world.planner, "tea", floor=0.0, top_k=12)) == 5
+    assert len(await texts(world.planner, "tea", min_score=0.0, top_k=12)) == 5
 
 
 async def test_context_is_one_text_with_citations_that_fits(world: World) -> None:
@@ -453,7 +453,7 @@ async def test_a_message_is_shown_among_those_around_it(world: World) -> None:
         await world.planner.say(text)
     await world.review.say("Only for reviewers.", visibility="agent_only")
     await world.followed()
-    answer = await gathered(world.planner, query="Who brings the falcon?", floor=0.9)
+    answer = await gathered(world.planner, query="Who brings the falcon?", min_score=0.9)
     assert "planner: Who brings the falcon?\nplanner: Dana does." in answer["context"]
     assert "Only for reviewers" not in answer["context"]
     assert answer["citations"][0]["message_ids"] == [1, 2, 3, 4, 5]
@@ -474,7 +474,7 @@ async def test_context_is_never_longer_than_asked_for(world: World, tokens: int)
     await world.planner.say("Vacation is for everyone. " * 50)
     await world.followed()
     for what in ({"query": "vacation"}, {"query": "word"}):
-        answer = await gathered(world.planner, max_tokens=tokens, floor=0.0, **what)
+        answer = await gathered(world.planner, max_tokens=tokens, min_score=0.0, **what)
         assert answer["tokens"] <= tokens
         assert answer["context"]
 
@@ -484,7 +484,7 @@ async def test_what_is_alike_is_found_without_itself(world: World) -> None:
     await world.planner.write("kitten", "A kitten naps on the couch.")
     await world.planner.write("tax", "Income tax is due in April.")
     await world.followed()
-    cat = next(r for r in (await searched(world.planner, "cat sofa", floor=0.0))["results"] if r["key"] == "cat")
+    cat = next(r for r in (await searched(world.planner, "cat sofa", min_score=0.0))["results"] if r["key"] == "cat")
     alike = await similar(world.planner, chunk_id=cat["chunk_id"])
     assert [result["key"] for result in alike["results"]] == ["kitten", "tax"]
     by_text = await similar(world.planner, text="A cat sleeps on the sofa.", top_k=1)
@@ -519,9 +519,9 @@ async def test_a_search_can_be_put_on_record(world: World) -> None:
 
 async def test_what_says_nothing_or_too_much_is_refused(world: World) -> None:
     for call, wrong in (
-        ("search.everything", {"query": "   "}),
-        ("search.everything", {"query": "x", "domain": "a", "domains": ["b"]}),
-        ("search.everything", {"query": "x", "since": "2026-01-02", "until": "2026-01-01"}),
+        ("search.query", {"query": "   "}),
+        ("search.query", {"query": "x", "domain": "a", "domains": ["b"]}),
+        ("search.query", {"query": "x", "since": "2026-01-02", "until": "2026-01-01"}),
         ("search.get_context", {}),
         ("search.get_context", {"query": "x", "chunk_id": "sessions/1"}),
         ("search.find_similar", {}),

@@ -80,7 +80,7 @@ FILTERS = st.fixed_dictionaries(
     },
 )
 QUERIES = st.one_of(st.sampled_from([*OWN, *HIDDEN, *STEMS, *SYNTAX]), st.text(min_size=1, max_size=60))
-WEIGHTS = st.fixed_dictionaries({}, optional={"floor": st.sampled_from([0.0, 0.3, 0.7, 1.0])})
+WEIGHTS = st.fixed_dictionaries({}, optional={"min_score": st.sampled_from([0.0, 0.3, 0.7, 1.0])})
 TOP = st.sampled_from([1, 3, 10, 100])
 
 
@@ -212,7 +212,7 @@ PROPERTY = settings(
 async def test_a_search_tells_nothing_of_what_is_hidden(
     sides: Sides, query: str, filters: dict[str, Any], weights: dict[str, Any], top_k: int
 ) -> None:
-    answer = await asked_on_both_sides(sides, "search.everything", query=query, top_k=top_k, **filters, **weights)
+    answer = await asked_on_both_sides(sides, "search.query", query=query, top_k=top_k, **filters, **weights)
     for result in answer.get("results", ()) if isinstance(answer, dict) else ():
         assert result["text"] in OWN
 
@@ -248,8 +248,8 @@ async def test_the_id_of_a_hidden_chunk_opens_nothing(sides: Sides, data: Any, f
 
 async def test_those_beside_find_what_the_agent_does_not(sides: Sides, world: World) -> None:
     """What is compared above is not the same for want of anything that could be found."""
-    own = await sides.beside.call("search.everything", query=MARK, floor=0.0, top_k=100)
-    theirs = await world.stranger.call("search.everything", query=MARK, floor=0.0, top_k=100)
+    own = await sides.beside.call("search.query", query=MARK, min_score=0.0, top_k=100)
+    theirs = await world.stranger.call("search.query", query=MARK, min_score=0.0, top_k=100)
     assert MARK not in str(own["results"])
     assert len([result for result in theirs["results"] if MARK in result["text"]]) > len(OWN)
     assert len(sides.chunk_ids) > own["searched"]
@@ -257,7 +257,7 @@ async def test_those_beside_find_what_the_agent_does_not(sides: Sides, world: Wo
 
 async def test_a_hidden_domain_and_one_that_is_not_there_are_refused_alike(sides: Sides) -> None:
     refusals = [
-        (await told(sides.beside, "search.everything", query="falcon", domain=domain))[0].replace(domain.encode(), b"")
+        (await told(sides.beside, "search.query", query="falcon", domain=domain))[0].replace(domain.encode(), b"")
         for domain in ("vault", "nowhere")
     ]
     assert refusals[0] == refusals[1]

@@ -29,13 +29,13 @@ async def test_what_has_expired_takes_no_place_of_what_answers(world: World) -> 
     for number in range(MANY):
         await world.planner.remember(f"note{number}", f"vacation vacation {number}", expires_in=3600)
     await world.followed()
-    before = await world.planner.call("search.everything", query="vacation", floor=0.0)
+    before = await world.planner.call("search.query", query="vacation", min_score=0.0)
     assert {result["source"] for result in before["results"]} == {"memory"}
     world.clock.advance(hours=2)
-    found = await world.planner.call("search.everything", query="vacation", floor=0.0)
+    found = await world.planner.call("search.query", query="vacation", min_score=0.0)
     assert [(result["source"], result["text"]) for result in found["results"]] == [("document", "vacation is paid")]
     assert (found["searched"], found["fallback"]) == (1, None)
     similar = await world.planner.call("search.find_similar", text="vacation vacation 3")
     assert [result["text"] for result in similar["results"]] == ["vacation is paid"]
-    gathered = await world.planner.call("search.get_context", query="vacation", floor=0.0)
+    gathered = await world.planner.call("search.get_context", query="vacation", min_score=0.0)
     assert "vacation is paid" in gathered["context"]

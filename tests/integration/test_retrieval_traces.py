@@ -26,7 +26,7 @@ QUESTION = "What is the launch code of the falcon?"
 
 
 async def search(caller: Caller, query: str = QUESTION, **how: Any) -> Any:
-    return await caller.call("search.everything", query=query, **how)
+    return await caller.call("search.query", query=query, **how)
 
 
 def told(found: Any) -> dict[str, Any]:
@@ -226,7 +226,7 @@ async def test_an_admin_is_told_nothing_of_a_domain_it_is_not_cleared_for(world:
     for domain in ("vault", "open"):
         await world.admin.call("knowledge.add_source", domain=domain, kind="hook")
         await DamageAlarm(world.app.database, world.clock, world.app.metrics)(world.tenant, f"domain:{domain}")
-    await search(world.admin, "xylophone", domain="vault", floor=1.0)
+    await search(world.admin, "xylophone", domain="vault", min_score=1.0)
     with refused("DOMAIN_NOT_FOUND"):
         await search(world.planner, domain="vault")
     await world.admin.call("knowledge.update_domain", domain="vault", description="Where the launch codes are.")

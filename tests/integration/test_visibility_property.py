@@ -105,9 +105,13 @@ async def ways_of_reading(member: Member, session: str) -> AsyncIterator[tuple[s
         yield f"search {scope}", answer, scope == "all"
     yield "search metadata", await caller.search("mark", limit=100, fuzzy_threshold=0), False
     for name in {message["sender"] for message in (await caller.messages(limit=1000))["messages"]} | {"admin"}:
-        yield "by sender", await caller.call("search.by_sender", session_id=session, sender=name, limit=100), False
+        yield (
+            "by sender",
+            await caller.call("message.search_by_sender", session_id=session, sender=name, limit=100),
+            False,
+        )
     span = {"start_time": "2000-01-01", "end_time": "2100-01-01", "limit": 200}
-    yield "by time", await caller.call("search.by_timerange", session_id=session, **span), True
+    yield "by time", await caller.call("message.search_by_timerange", session_id=session, **span), True
     yield "overview", await caller.call("session.overview", session_id=session), True
     content = await read_resource(app, parse_uri(f"session://{session}"), arrival)
     yield "resource", msgspec.json.decode(content), True

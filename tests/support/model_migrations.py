@@ -83,5 +83,5 @@ async def serving(world: World, app: App) -> str:
 
 async def best(world: World, app: App, query: str) -> str:
     """Return the name of the document that a search finds first."""
-    found = await world.planner.at(app).call("search.everything", query=query, domain=HANDBOOK, floor=0.0)
+    found = await world.planner.at(app).call("search.query", query=query, domain=HANDBOOK, min_score=0.0)
     return found["results"][0]["document_id"]

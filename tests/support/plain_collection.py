@@ -47,7 +47,7 @@ def made_up(random: np.random.Generator, number: int, **given: Any) -> IndexedCh
         "version": int(random.integers(1, 3)),
         "ordinal": number,
         "speaker": str(random.choice(["", "ann", "bob"])),
-        "moment": int(random.integers(1_000)),
+        "timestamp": int(random.integers(1_000)),
         "tokens": int(random.integers(1, 500)),
         "importance": float(np.float32(random.random())),
         "pinned": bool(random.random() < 0.1),
@@ -76,8 +76,8 @@ def _fits(chunk: IndexedChunk, wish: CollectionQuery) -> bool:
         (wish.places is None or chunk.place in wish.places)
         and (wish.items is None or chunk.item in wish.items)
         and (not wish.sources or chunk.source in wish.sources)
-        and (wish.since is None or chunk.moment >= wish.since)
-        and (wish.until is None or chunk.moment < wish.until)
+        and (wish.since is None or chunk.timestamp >= wish.since)
+        and (wish.until is None or chunk.timestamp < wish.until)
         and not any(_is_never_finished(chunk, document) for document in wish.unfinished)
         and chunk.number not in wish.without
     )
@@ -130,12 +130,12 @@ def check_words(view: View, by_number: dict[int, IndexedChunk]) -> None:
 
 def check_columns(view: View, rows: Any, by_number: dict[int, IndexedChunk]) -> None:
     columns = view.columns(rows)
-    newest = sorted(by_number.values(), key=lambda chunk: (-chunk.moment, -chunk.number))
+    newest = sorted(by_number.values(), key=lambda chunk: (-chunk.timestamp, -chunk.number))
     assert columns.number.tolist() == [chunk.number for chunk in newest]
     lengths = view.lengths(rows)
     speakers = view.speakers()
     for place, chunk in enumerate(newest):
-        assert columns.moment[place] == chunk.moment
+        assert columns.timestamp[place] == chunk.timestamp
         assert columns.tokens[place] == chunk.tokens
         assert columns.importance[place] == np.float32(chunk.importance)
         assert columns.pinned[place] == chunk.pinned

@@ -94,7 +94,7 @@ def _standing(number: int, row: Row, source: str, vector: Floats) -> IndexedChun
         "version": 1,
         "ordinal": 0,
         "speaker": "",
-        "moment": NOW,
+        "timestamp": NOW,
         "tokens": 10,
         "importance": 0.5,
         "pinned": False,

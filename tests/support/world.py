@@ -139,7 +139,7 @@ class Caller:
         return [message["content"] for message in (await self.messages(**which))["messages"]]
 
     async def search(self, query: str, **how: Any) -> Any:
-        return await self.call("search.context", session_id=self.session, query=query, **how)
+        return await self.call("message.search", session_id=self.session, query=query, **how)
 
     async def found(self, query: str, **how: Any) -> list[str]:
         """Return the texts that a search finds, best first."""

@@ -95,7 +95,7 @@ if TYPE_CHECKING:
     from weft.capabilities.memory.operations import MemoryDeleted, MemoryFound, MemoryListed, MemorySet
     from weft.capabilities.messages.operations import MessageAdded, Messages, VisibilityChanged
     from weft.capabilities.messages.search.by_sender_and_time import MessagesBySender, MessagesByTime
-    from weft.capabilities.messages.search.operations import SearchResults
+    from weft.capabilities.messages.search.operations import MessageSearchResponse
     from weft.capabilities.messages.session_overview import SessionFound, SessionOverview
     from weft.capabilities.metrics.operations import Performance
     from weft.capabilities.missing_context.operations import (
@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     from weft.capabilities.record_log.resolve_source import SourceResolved
     from weft.capabilities.record_log.show import RecordShown
     from weft.capabilities.records.operations import RecordSchema
-    from weft.capabilities.search.operations import ContextGathered, EverythingFound, SimilarFound
+    from weft.capabilities.search.operations import ContextResponse, SearchResponse, SimilarResponse
     from weft.capabilities.search.session_indexing.reindex import ReindexingShown
     from weft.capabilities.sessions.model import SessionConfig
     from weft.capabilities.sessions.operations import SessionArchivedAt, SessionCreated, SessionDeleted, SessionList
@@ -175,7 +175,7 @@ class SyncAgentOperations:
         parent_id: str | None = None,
         clearance: int = 1,
         permissions: Sequence[Literal["read", "write", "admin"]] = ("read", "write"),
-        relevance_floor: float | None = None,
+        min_score: float | None = None,
     ) -> AgentCreated:
         """Create an agent or a human, with an API key that is shown only once.
 
@@ -190,7 +190,7 @@ class SyncAgentOperations:
                 "kind": kind,
                 "clearance": clearance,
                 "permissions": permissions,
-                **given(agent_type=agent_type, parent_id=parent_id, relevance_floor=relevance_floor),
+                **given(agent_type=agent_type, parent_id=parent_id, min_score=min_score),
             },
         )
 
@@ -205,7 +205,7 @@ class SyncAgentOperations:
         permissions: Sequence[Literal["read", "write", "admin"]] | None = None,
         clearance: int | None = None,
         disabled: bool | None = None,
-        relevance_floor: float | None = None,
+        min_score: float | None = None,
     ) -> AgentInfo:
         """Change a principal's permissions or clearance, or disable it. Takes effect on its next call everywhere.
 
@@ -217,7 +217,7 @@ class SyncAgentOperations:
             {
                 "agent_id": agent_id,
                 **given(
-                    permissions=permissions, clearance=clearance, disabled=disabled, relevance_floor=relevance_floor
+                    permissions=permissions, clearance=clearance, disabled=disabled, min_score=min_score
                 ),
             },
         )
@@ -1648,21 +1648,21 @@ class SyncSearchOperations:
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
-        floor: float | None = None,
+        min_score: float | None = None,
         recency_weight: float = 0.02,
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
         top_k: int = 10,
         explain: bool = True,
         record: bool = False,
-    ) -> EverythingFound:
+    ) -> SearchResponse:
         """Search everything you may see, by words and by meaning: documents, messages, boards and your memory.
 
         Ask in your own words. Results come with their score, why they have it, and a ref to the exact passage. If
         nothing is relevant, the most recent comes instead and fallback says so.
         """
         return self._caller.call(
-            "search.everything",
+            "search.query",
             {
                 "recency_weight": recency_weight,
                 "half_life_days": half_life_days,
@@ -1680,7 +1680,7 @@ class SyncSearchOperations:
                     until=until,
                     metadata=metadata,
                     types=types,
-                    floor=floor,
+                    min_score=min_score,
                 ),
             },
         )
@@ -1696,7 +1696,7 @@ class SyncSearchOperations:
         until: str | None = None,
         metadata: Mapping[str, str | int | float | bool | None] | None = None,
         types: Sequence[str] | None = None,
-        floor: float | None = None,
+        min_score: float | None = None,
         recency_weight: float = 0.02,
         half_life_days: float = 30.0,
         importance_weight: float = 0.15,
@@ -1704,7 +1704,7 @@ class SyncSearchOperations:
         chunk_id: str | None = None,
         max_tokens: int = 2000,
         tokenizer: Literal["approximate", "o200k_base", "cl100k_base"] = "approximate",
-    ) -> ContextGathered:
+    ) -> ContextResponse:
         """Gather what matters for a question into one text that fits: the best passages with what stands around them.
 
         Each passage is numbered, and citations say where it is from. With a chunk_id instead of a query, it is what
@@ -1727,7 +1727,7 @@ class SyncSearchOperations:
                     until=until,
                     metadata=metadata,
                     types=types,
-                    floor=floor,
+                    min_score=min_score,
                     query=query,
                     chunk_id=chunk_id,
                 ),
@@ -1748,14 +1748,14 @@ class SyncSearchOperations:
         chunk_id: str | None = None,
         text: str | None = None,
         top_k: int = 10,
-        floor: float = 0.0,
-    ) -> SimilarFound:
+        min_score: float = 0.0,
+    ) -> SimilarResponse:
         """Find what means nearly the same as something that was found, or as a text of yours; itself left out."""
         return self._caller.call(
             "search.find_similar",
             {
                 "top_k": top_k,
-                "floor": floor,
+                "min_score": min_score,
                 **given(
                     domain=domain,
                     domains=domains,
@@ -1781,14 +1781,14 @@ class SyncSearchOperations:
         search_metadata: bool = True,
         search_scope: Literal["all", "public", "private"] = "all",
         record: bool = False,
-    ) -> SearchResults:
+    ) -> MessageSearchResponse:
         """Search a session's messages, however old: by words that may be misspelt, or with a question.
 
         A score of 100 means that everything asked for is there, or that what is there tells this message from all
         others.
         """
         return self._caller.call(
-            "search.context",
+            "message.search",
             {
                 "session_id": session_id,
                 "query": query,
@@ -1803,7 +1803,7 @@ class SyncSearchOperations:
     def by_sender(self, session_id: str, sender: str, *, limit: int = 20, offset: int = 0) -> MessagesBySender:
         """Find what one sender said in a session, newest first, as far as it is meant for you."""
         return self._caller.call(
-            "search.by_sender", {"session_id": session_id, "sender": sender, "limit": limit, "offset": offset}
+            "message.search_by_sender", {"session_id": session_id, "sender": sender, "limit": limit, "offset": offset}
         )
 
     def by_timerange(
@@ -1811,7 +1811,7 @@ class SyncSearchOperations:
     ) -> MessagesByTime:
         """Find what was said in a span of time, oldest first, as far as it is meant for you."""
         return self._caller.call(
-            "search.by_timerange",
+            "message.search_by_timerange",
             {
                 "session_id": session_id,
                 "start_time": start_time,

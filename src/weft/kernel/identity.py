@@ -60,7 +60,7 @@ class Actor(msgspec.Struct, frozen=True):
     """The authenticated caller of one operation. Built from a credential, never from a request.
 
     ``epoch`` is the state of the tenant's access rules it was built under; ``valid_until`` is when its credential ends.
-    ``relevance_floor`` is from which relevance on its searches count something as found, if an admin said so.
+    ``min_score`` is from which relevance on its searches count something as found, if an admin said so.
     ``during`` is what the caller says this call is part of: good for finding things, never for deciding anything.
     """
 
@@ -74,7 +74,7 @@ class Actor(msgspec.Struct, frozen=True):
     epoch: int
     valid_until: int | None = None
     token_id: str | None = None
-    relevance_floor: float | None = None
+    min_score: float | None = None
     during: Correlation = UNRELATED
 
     @property

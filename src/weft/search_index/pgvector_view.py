@@ -28,9 +28,14 @@ class PgvectorView(CollectionView):
     """A view that asks the database for vectors."""
 
     def __init__(
-        self, collection: str, moment: IndexSnapshot, wish: CollectionQuery, audiences: Audiences, search: VectorSearch
+        self,
+        collection: str,
+        snapshot: IndexSnapshot,
+        wish: CollectionQuery,
+        audiences: Audiences,
+        search: VectorSearch,
     ) -> None:
-        super().__init__(collection, moment, wish, audiences)
+        super().__init__(collection, snapshot, wish, audiences)
         self._search = search
 
     async def nearest(self, vector: Floats, limit: int) -> NearestRows:

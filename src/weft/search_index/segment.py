@@ -49,7 +49,7 @@ class Facts:
     item: NDArray[np.uint32]
     position: NDArray[np.int64]
     speaker: NDArray[np.uint32]
-    moment: NDArray[np.int64]
+    timestamp: NDArray[np.int64]
     tokens: NDArray[np.int32]
     importance: NDArray[np.float32]
     pinned: NDArray[np.bool_]

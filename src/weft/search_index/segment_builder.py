@@ -44,7 +44,7 @@ def segment_of(chunks: Sequence[IndexedChunk]) -> Segment:
         item=item,
         position=position,
         speaker=speaker,
-        moment=np.array([chunk.moment for chunk in chunks], np.int64),
+        timestamp=np.array([chunk.timestamp for chunk in chunks], np.int64),
         tokens=np.array([chunk.tokens for chunk in chunks], np.int32),
         importance=np.array([chunk.importance for chunk in chunks], np.float32),
         pinned=np.array([chunk.pinned for chunk in chunks], np.bool_),

@@ -46,15 +46,15 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 class Loaded(NamedTuple):
-    """What lay in files: a moment in which everything is there that was removed behind ``as_of``."""
+    """What lay in files: a snapshot in which everything is there that was removed behind ``as_of``."""
 
     birth: int
-    moment: IndexSnapshot
+    snapshot: IndexSnapshot
     as_of: int
 
     def is_of(self, state: CollectionState) -> bool:
         """Tell whether the files can be caught up with a collection in that state from its retained changes."""
-        return self.birth == state.birth and self.moment.number <= state.number and self.as_of >= state.forgotten
+        return self.birth == state.birth and self.snapshot.number <= state.number and self.as_of >= state.forgotten
 
 
 class SegmentStore:
@@ -78,12 +78,12 @@ class SegmentStore:
                 raise
             # Another process has put others in their place.
             return self.load(known)
-        moment = IndexSnapshot(listed.number, _latest([part for part, _ in found]))
-        return Loaded(listed.birth, moment, min((as_of for _, as_of in found), default=listed.number))
+        snapshot = IndexSnapshot(listed.number, _latest([part for part, _ in found]))
+        return Loaded(listed.birth, snapshot, min((as_of for _, as_of in found), default=listed.number))
 
-    def is_untouched(self, moment: IndexSnapshot) -> bool:
-        """Tell whether the list, and the files of a moment, are as they were when they were found to be sound."""
-        return stamp_of(self._path / _LIST) == self._seen and all(file.is_untouched() for file in moment.files)
+    def is_untouched(self, snapshot: IndexSnapshot) -> bool:
+        """Tell whether the list, and the files of a snapshot, are as they were when they were found to be sound."""
+        return stamp_of(self._path / _LIST) == self._seen and all(file.is_untouched() for file in snapshot.files)
 
     def set_aside(self) -> None:
         """Take damaged files out of use. They stay to be looked at until others are set aside."""
@@ -109,26 +109,26 @@ class SegmentStore:
                 (self._path / _LIST).unlink()
                 self._drop_all_but([])
 
-    def is_current(self, birth: int, moment: IndexSnapshot) -> bool:
-        """Tell whether the files of a moment are those that count, so that no other process has put others there."""
+    def is_current(self, birth: int, snapshot: IndexSnapshot) -> bool:
+        """Tell whether the files of a snapshot are those that count, so that no other process has put others there."""
         try:
-            return self._counts(birth, moment)
+            return self._counts(birth, snapshot)
         except Damaged:
             return False
 
-    def build(self, birth: int, moment: IndexSnapshot) -> IndexSnapshot | None:
-        """Put what lies in memory into a file and return the moment with it; None if another process is at it.
+    def build(self, birth: int, snapshot: IndexSnapshot) -> IndexSnapshot | None:
+        """Put what lies in memory into a file and return the snapshot with it; None if another process is at it.
 
         Raises Damaged.
         """
         with self._locked() as is_mine:
-            if not is_mine or not self._counts(birth, moment):
+            if not is_mine or not self._counts(birth, snapshot):
                 return None
             # Written anew in good time: a file is of no use any more once removals behind it are forgotten.
-            oldest = moment.number - changes_kept(moment.size) // 2
-            stay, together = _to_join(moment.parts, oldest)
-            written = [self._write(together, moment.number)] if together else []
-            built = IndexSnapshot(moment.number, (*stay, *written))
+            oldest = snapshot.number - changes_kept(snapshot.size) // 2
+            stay, together = _to_join(snapshot.parts, oldest)
+            written = [self._write(together, snapshot.number)] if together else []
+            built = IndexSnapshot(snapshot.number, (*stay, *written))
             self._publish(birth, built)
             return built
 
@@ -145,11 +145,11 @@ class SegmentStore:
                     return
             yield True
 
-    def _counts(self, birth: int, moment: IndexSnapshot) -> bool:
+    def _counts(self, birth: int, snapshot: IndexSnapshot) -> bool:
         listed = self._listed()
         if listed is None or listed.birth != birth:
-            return not moment.files
-        return listed.files == _names(moment)
+            return not snapshot.files
+        return listed.files == _names(snapshot)
 
     def _listed(self) -> Listed | None:
         try:
@@ -177,9 +177,9 @@ class SegmentStore:
         except Damaged as damage:
             raise OSError("what was written is not what can be read") from damage
 
-    def _publish(self, birth: int, moment: IndexSnapshot) -> None:
+    def _publish(self, birth: int, snapshot: IndexSnapshot) -> None:
         """Make these the files that count, all at once, and drop those that no longer do."""
-        listed = msgspec.json.encode(Listed(FORMAT, birth, moment.number, _names(moment)))
+        listed = msgspec.json.encode(Listed(FORMAT, birth, snapshot.number, _names(snapshot)))
         beside = self._path / f"{_LIST}.{secrets.token_hex(4)}"
         with beside.open("xb") as file:
             file.write(b"%08x\n" % zlib.crc32(listed) + listed)
@@ -187,7 +187,7 @@ class SegmentStore:
             os.fsync(file.fileno())
         beside.replace(self._path / _LIST)
         self._seen = stamp_of(self._path / _LIST)
-        self._drop_all_but(_names(moment))
+        self._drop_all_but(_names(snapshot))
 
     def _drop_all_but(self, names: Sequence[str]) -> None:
         for file in self._path.glob(f"*{_SEGMENT}"):
@@ -197,8 +197,8 @@ class SegmentStore:
                     file.unlink()
 
 
-def _names(moment: IndexSnapshot) -> list[str]:
-    return [file.name for file in moment.files]
+def _names(snapshot: IndexSnapshot) -> list[str]:
+    return [file.name for file in snapshot.files]
 
 
 def _opened(path: Path, known: IndexSnapshot) -> tuple[SegmentView, int]:

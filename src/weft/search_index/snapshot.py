@@ -1,4 +1,4 @@
-"""A collection's copy at one moment, and how it goes on from there. Who looks at a moment is never disturbed in it."""
+"""Immutable snapshot of a collection's index; readers take no lock."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class IndexSnapshot:
     parts: tuple[SegmentView, ...] = ()
 
     def then(self, number: int, chunks: Sequence[IndexedChunk], removed: Sequence[int]) -> IndexSnapshot:
-        """Return the moment of a later number, by what came and what went in between.
+        """Return the snapshot of a later number, by what came and what went in between.
 
         A chunk that is here already takes the place of what was known of it.
         """

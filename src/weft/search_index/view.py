@@ -63,14 +63,14 @@ class CollectionPostings:
 
 
 class CollectionView:
-    """One collection at one moment, as far as its caller may see it and asked for it."""
+    """One collection at one snapshot, as far as its caller may see it and asked for it."""
 
-    def __init__(self, collection: str, moment: IndexSnapshot, wish: CollectionQuery, audiences: Audiences) -> None:
+    def __init__(self, collection: str, snapshot: IndexSnapshot, wish: CollectionQuery, audiences: Audiences) -> None:
         self.collection = collection
         self.behind = 0
-        self._moment = moment
+        self._snapshot = snapshot
         self._pins = wish.pins
-        self._masks = [part.masks.of(wish, audiences) for part in moment.parts]
+        self._masks = [part.masks.of(wish, audiences) for part in snapshot.parts]
 
     @cached_property
     def size(self) -> int:
@@ -79,7 +79,7 @@ class CollectionView:
     @cached_property
     def everything(self) -> int:
         """Return how many rows there are, visible or not: to be used, never to be told."""
-        return self._moment.size
+        return self._snapshot.size
 
     @cached_property
     def total_terms(self) -> int:
@@ -107,7 +107,7 @@ class CollectionView:
             line=self._lines(rows),
             position=column("position", np.int64),
             speaker=self._speaker(rows),
-            moment=column("moment", np.int64),
+            timestamp=column("timestamp", np.int64),
             tokens=column("tokens", np.int32),
             importance=column("importance", np.float32),
             pinned=column("pinned", np.bool_) & self._pins,
@@ -135,7 +135,7 @@ class CollectionView:
         return found
 
     def speakers(self) -> Sequence[str]:
-        return self._moment.speakers
+        return self._snapshot.speakers
 
     def present_speakers(self) -> frozenset[str]:
         return frozenset(
@@ -200,20 +200,20 @@ class CollectionView:
         return found
 
     def _parts(self) -> Iterator[tuple[SegmentView, RowMask, int]]:
-        return zip(self._moment.parts, self._masks, self._moment.offsets.tolist(), strict=False)
+        return zip(self._snapshot.parts, self._masks, self._snapshot.offsets.tolist(), strict=False)
 
     def _split(self, rows: Rows) -> Iterator[tuple[SegmentView, NDArray[np.intp], NDArray[np.intp]]]:
         """Yield for each part which of the rows lie in it, and where."""
-        offsets = self._moment.offsets
+        offsets = self._snapshot.offsets
         owner = np.searchsorted(offsets, rows, side="right") - 1
-        for place, part in enumerate(self._moment.parts):
+        for place, part in enumerate(self._snapshot.parts):
             chosen = np.flatnonzero(owner == place)
             if len(chosen):
                 yield part, chosen, rows[chosen] - offsets[place]
 
     def _column(self, rows: Rows, kind: type, get: Callable[[SegmentView, Rows], NDArray[Any]]) -> NDArray[Any]:
-        if len(self._moment.parts) == 1:
-            return get(self._moment.parts[0], np.asarray(rows, np.int64)).astype(kind)
+        if len(self._snapshot.parts) == 1:
+            return get(self._snapshot.parts[0], np.asarray(rows, np.int64)).astype(kind)
         found: NDArray[Any] = np.zeros(len(rows), kind)
         for part, chosen, local in self._split(np.asarray(rows, np.int64)):
             found[chosen] = get(part, local)
@@ -225,15 +225,15 @@ class CollectionView:
         )
 
     def _speaker(self, rows: Rows) -> NDArray[np.int32]:
-        codes = {id(part): code for part, code in zip(self._moment.parts, self._moment.speaker_codes, strict=True)}
+        codes = {id(part): code for part, code in zip(self._snapshot.parts, self._snapshot.speaker_codes, strict=True)}
         return self._column(rows, np.int32, lambda part, local: codes[id(part)][part.segment.facts.speaker[local]])
 
     def _in_one_part(self, rows: Rows) -> NDArray[np.bool_]:
         """Tell which rows have all of their line in the part that they are in themselves."""
-        if len(self._moment.parts) == 1:
+        if len(self._snapshot.parts) == 1:
             return np.ones(len(rows), np.bool_)
         lines, times = self._lines(rows), np.zeros(len(rows), np.int32)
-        for part in self._moment.parts:
+        for part in self._snapshot.parts:
             known = part.segment.facts.lines
             if len(known):
                 times += known[np.searchsorted(known, lines).clip(max=len(known) - 1)] == lines
@@ -283,14 +283,14 @@ class CollectionView:
         found = [np.empty(0, np.int64)]
         for part, rows, offset in chosen:
             if len(rows) > limit:
-                rows = rows[np.argpartition(-part.segment.facts.moment[rows], limit)[:limit]]  # noqa: PLW2901 - fewer
+                rows = rows[np.argpartition(-part.segment.facts.timestamp[rows], limit)[:limit]]  # noqa: PLW2901 - fewer
             found.append(rows + offset)
         return self._latest_first(np.concatenate(found))[:limit]
 
     def _latest_first(self, rows: Rows) -> Rows:
-        moments = self._column(rows, np.int64, lambda part, local: part.segment.facts.moment[local])
+        timestamps = self._column(rows, np.int64, lambda part, local: part.segment.facts.timestamp[local])
         numbers = self._column(rows, np.int64, lambda part, local: part.segment.facts.number[local])
-        return rows[np.lexsort((-numbers, -moments))]
+        return rows[np.lexsort((-numbers, -timestamps))]
 
 
 def _beside(

@@ -193,11 +193,11 @@ class Masks:
 
     def _narrowed(self, mask: RowMask, wish: CollectionQuery) -> RowMask:
         """Leave out what hardly anyone else will leave out: such masks are not kept."""
-        moment, bits = self._segment.facts.moment, mask.bits
+        timestamp, bits = self._segment.facts.timestamp, mask.bits
         if wish.since is not None:
-            bits = _both(bits, moment >= wish.since)
+            bits = _both(bits, timestamp >= wish.since)
         if wish.until is not None:
-            bits = _both(bits, moment < wish.until)
+            bits = _both(bits, timestamp < wish.until)
         narrowed = mask if bits is mask.bits else RowMask(self._segment, bits)
         if wish.without:
             return narrowed.without(self._segment.find(np.array(sorted(wish.without), np.int64)))

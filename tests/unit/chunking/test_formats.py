@@ -170,8 +170,8 @@ def test_turns_in_json_lines_know_speaker_and_moment() -> None:
     text = "\n".join(json.dumps(turn) for turn in spoken)
     assert type_of_text(text) == "application/x-ndjson"
     first, second = cut_up(text, "application/x-ndjson")
-    assert (first.speaker, first.moment, first.kind) == ("Ada", int(at.timestamp() * 1_000_000), "turns")
-    assert (second.speaker, second.moment) == ("user", None)
+    assert (first.speaker, first.timestamp, first.kind) == ("Ada", int(at.timestamp() * 1_000_000), "turns")
+    assert (second.speaker, second.timestamp) == ("user", None)
 
 
 def test_records_in_json_lines_stay_whole() -> None:
@@ -208,7 +208,7 @@ def test_a_log_record_keeps_its_stack_trace() -> None:
     assert type_of_text(text) == "text/x-log"
     pieces = cut_up(text, "text/x-log")
     assert all(words.startswith("2026") and words.endswith("at two") for _, words in shown(text, pieces))
-    assert {piece.moment for piece in pieces} == {
+    assert {piece.timestamp for piece in pieces} == {
         int(datetime(2026, 5, 4, 3, 2, 1, tzinfo=UTC).timestamp() * 1_000_000)
     }
 

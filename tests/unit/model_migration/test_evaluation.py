@@ -22,7 +22,7 @@ def chunk(text: str, first_byte: int = 0) -> Chunk:
         terms="",
         digest=bytes([first_byte] * 32),
         tokens=1,
-        moment=0,
+        timestamp=0,
         text=text,
         collection="domain:handbook",
         number=7,
@@ -95,6 +95,6 @@ def test_what_is_left_over_is_the_model_that_does_not_serve() -> None:
 def test_searches_have_time_to_end_before_their_vectors_go() -> None:
     seconds = 1_000_000
     dropping = migration(state="dropping", switched_at=100 * seconds)
-    assert [dropping.may_be_dropped(moment * seconds) for moment in (100, 129, 130)] == [False, False, True]
+    assert [dropping.may_be_dropped(timestamp * seconds) for timestamp in (100, 129, 130)] == [False, False, True]
     assert migration(state="cancelled").may_be_dropped(0)
     assert not migration().may_be_dropped(2**60)

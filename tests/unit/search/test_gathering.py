@@ -27,7 +27,7 @@ def hit(number: int, evidence: float, *, pinned: bool = False, score: float = 0.
             "terms": "",
             "digest": b"",
             "tokens": 20,
-            "moment": 0,
+            "timestamp": 0,
             "text": "x",
             **known,
         }

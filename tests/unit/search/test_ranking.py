@@ -100,12 +100,12 @@ def test_where_it_is_not_sure_it_takes_in_more() -> None:
     rows = [f"note {number} about fruit and trees" for number in range(30)]
     doubtful = ranked("fruit and something else entirely unknown", document_collection(*rows), top_k=5)
     assert doubtful.widened
-    assert doubtful.floor == 0.35
+    assert doubtful.min_score == 0.35
     assert 5 < len(doubtful.ranked) <= 10
     sure = ranked("when are pears harvested in early autumn", document_collection(*FRUIT), top_k=5)
     assert not sure.widened
-    assert sure.floor == 0.7
-    assert ranked("pears", document_collection(*FRUIT), weighing=RankingWeights(floor=0.2)).floor in {0.2, 0.1}
+    assert sure.min_score == 0.7
+    assert ranked("pears", document_collection(*FRUIT), weighing=RankingWeights(min_score=0.2)).min_score in {0.2, 0.1}
     assert sure.confidence > doubtful.confidence
 
 
@@ -118,7 +118,7 @@ def test_it_never_says_that_it_took_in_more_than_it_did() -> None:
 
 @pytest.mark.req("CE-E", part="a search without results")
 def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
-    rows = [said(text, moment=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
+    rows = [said(text, timestamp=NOW - place * DAY_MICROS) for place, text in enumerate(reversed(FRUIT))]
     ranking = ranked("quux", document_collection(*rows), top_k=2, by_meaning=False)
     assert ranking.fallback == "recency"
     assert numbers(ranking) == [1, 2]
@@ -128,7 +128,8 @@ def test_where_nothing_is_relevant_the_most_recent_comes() -> None:
 @pytest.mark.req("CE-F11", part="ranking by meaning, words and recency; widening at low confidence")
 def test_of_equals_the_newer_comes_first() -> None:
     view = document_collection(
-        said("apples in the north", moment=NOW - 90 * DAY_MICROS), said("apples in the south", moment=NOW - DAY_MICROS)
+        said("apples in the north", timestamp=NOW - 90 * DAY_MICROS),
+        said("apples in the south", timestamp=NOW - DAY_MICROS),
     )
     assert numbers(ranked("apples", view, by_meaning=False))[0] == 2
     assert numbers(ranked("apples", view, by_meaning=False, weighing=RankingWeights(recency_weight=0.0)))[0] == 1
@@ -155,7 +156,7 @@ def test_who_is_named_is_who_is_meant() -> None:
 def test_an_answer_is_found_by_what_stands_before_it() -> None:
     filler = [("ann", f"something about matter {number}") for number in range(12)]
     view = talk(*filler, ("bob", "where do you keep the spare key"), ("ann", "under the blue flowerpot"), *filler)
-    best = numbers(ranked("where is the spare key", view, weighing=RankingWeights(floor=0.0)))
+    best = numbers(ranked("where is the spare key", view, weighing=RankingWeights(min_score=0.0)))
     assert best[0] == 13
     assert 14 in best[:3]
 
@@ -171,7 +172,7 @@ def test_neighbours_are_not_looked_for_across_sessions() -> None:
 
 def test_a_copy_of_something_better_stands_back() -> None:
     rows = ["get the weather of a city", "get the weather of a city", "get the wind of a place", *FRUIT]
-    ranking = ranked("weather of a city", document_collection(*rows), weighing=RankingWeights(floor=0.0))
+    ranking = ranked("weather of a city", document_collection(*rows), weighing=RankingWeights(min_score=0.0))
     repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
     assert repeated[1] == 0
     assert repeated[2] < 0
@@ -181,7 +182,7 @@ def test_a_copy_of_something_better_stands_back() -> None:
 def test_the_parts_of_a_short_document_make_room_for_others() -> None:
     parts = [said(f"apples and pears, part {part}", item="a", ordinal=part) for part in range(3)]
     ranking = ranked(
-        "apples and pears", document_collection(*parts, "apples and plums"), weighing=RankingWeights(floor=0.0)
+        "apples and pears", document_collection(*parts, "apples and plums"), weighing=RankingWeights(min_score=0.0)
     )
     repeated = {each.number: each.signals["repetition"] for each in ranking.ranked}
     assert sorted(value < 0 for value in repeated.values()) == [False, False, True, True]
@@ -192,7 +193,7 @@ def test_the_parts_of_a_short_document_make_room_for_others() -> None:
 def test_another_collection_does_not_change_the_order_inside_one() -> None:
     fruit = document_collection(*FRUIT, *(f"apples of kind {number}" for number in range(4)))
     other = document_collection("trains leave at noon", "ships leave at dawn", collection="domain:z")
-    loose = RankingWeights(floor=0.0)
+    loose = RankingWeights(min_score=0.0)
     alone = [each.number for each in ranked("apples in the orchard", fruit, top_k=50, weighing=loose).ranked]
     both = ranked("apples in the orchard", fruit, other, top_k=50, weighing=loose).ranked
     assert [each.number for each in both if each.collection == "domain:d"] == alone
@@ -211,7 +212,7 @@ def test_the_order_of_collections_does_not_matter(*, swapped: bool) -> None:
 def test_each_part_of_a_long_question_is_looked_for() -> None:
     padding = " ".join(f"word{number}" for number in range(55))
     question = f"First find out how pears are harvested. Then tell when the train to the coast leaves. {padding}"
-    best = numbers(ranked(question, document_collection(*FRUIT), weighing=RankingWeights(floor=0.0)))
+    best = numbers(ranked(question, document_collection(*FRUIT), weighing=RankingWeights(min_score=0.0)))
     assert set(best[:2]) == {3, 4}
 
 
@@ -219,7 +220,7 @@ def test_more_can_be_chosen_of_what_was_weighed_once() -> None:
     view = document_collection(*FRUIT)
     found = weighed("apples and pears and plums", view)
     few, many = (
-        choose(Query(text="", asked_at=NOW, top_k=top_k, weighing=RankingWeights(floor=0.0)), [view], found)
+        choose(Query(text="", asked_at=NOW, top_k=top_k, weighing=RankingWeights(min_score=0.0)), [view], found)
         for top_k in (1, 5)
     )
     assert numbers(many)[: len(few.ranked)] == numbers(few)

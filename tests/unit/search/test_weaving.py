@@ -45,7 +45,7 @@ def passage(source: str, item: str, text: str, *, ordinal: int = 0, start: int =
         terms="",
         digest=b"",
         tokens=1,
-        moment=0,
+        timestamp=0,
         speaker="dana",
         text=text,
     )

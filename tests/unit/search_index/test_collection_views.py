@@ -37,11 +37,11 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.plain = PlainCollection()
-        self.moment = IndexSnapshot()
+        self.snapshot = IndexSnapshot()
         self.number = 0
         self.removals: list[tuple[int, int]] = []
         self.folder = SegmentStore(Path(tempfile.mkdtemp(prefix="weft-index-")))
-        self.earlier = [(self.moment, dict(self.plain.chunks))]
+        self.earlier = [(self.snapshot, dict(self.plain.chunks))]
 
     @stateful.rule(chance=st.integers(0, 2**32), count=st.integers(1, 12))
     def add(self, chance: int, count: int) -> None:
@@ -49,7 +49,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         new = [made_up(random, self.number + place + 1) for place in range(count)]
         self.number += count
         self.plain.chunks |= {chunk.number: chunk for chunk in new}
-        self.moment = self.moment.then(self.number, new, [])
+        self.snapshot = self.snapshot.then(self.number, new, [])
 
     @stateful.rule(picked=st.lists(st.integers(1, 60), max_size=8))
     def remove(self, picked: list[int]) -> None:
@@ -57,7 +57,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         self.removals += [(self.number, number) for number in picked]
         for number in picked:
             self.plain.chunks.pop(number, None)
-        self.moment = self.moment.then(self.number, [], picked)
+        self.snapshot = self.snapshot.then(self.number, [], picked)
 
     @stateful.rule(chance=st.integers(0, 2**32))
     def come_again(self, chance: int) -> None:
@@ -66,19 +66,19 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         again = [made_up(random, number) for number in sorted(self.plain.chunks)[::5]]
         self.number += 1
         self.plain.chunks |= {chunk.number: chunk for chunk in again}
-        self.moment = self.moment.then(self.number, again, [])
+        self.snapshot = self.snapshot.then(self.number, again, [])
 
     @stateful.rule()
     def join(self) -> None:
-        if self.moment.parts and not self.moment.files:
-            self.moment = IndexSnapshot(self.number, (whole(joined(self.moment.parts)),))
+        if self.snapshot.parts and not self.snapshot.files:
+            self.snapshot = IndexSnapshot(self.number, (whole(joined(self.snapshot.parts)),))
 
     @stateful.rule()
     def write(self) -> None:
-        built = self.folder.build(BIRTH, self.moment)
+        built = self.folder.build(BIRTH, self.snapshot)
         assert built is not None
         assert built.in_memory == 0
-        self.moment = built
+        self.snapshot = built
 
     @stateful.rule()
     def write_and_restart(self) -> None:
@@ -87,17 +87,17 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         loaded = self.folder.load(IndexSnapshot())
         assert loaded is not None
         behind = [removed for number, removed in self.removals if number > loaded.as_of]
-        self.moment = loaded.moment.then(loaded.moment.number, [], behind)
+        self.snapshot = loaded.snapshot.then(loaded.snapshot.number, [], behind)
 
     @stateful.rule()
     def keep(self) -> None:
-        self.earlier.append((self.moment, dict(self.plain.chunks)))
+        self.earlier.append((self.snapshot, dict(self.plain.chunks)))
 
     @stateful.invariant()
     def the_view_tells_what_is_there(self) -> None:
         for wish in WISHES:
             for caller in CALLERS:
-                view = CollectionView("s", self.moment, wish, caller)
+                view = CollectionView("s", self.snapshot, wish, caller)
                 check_same(view, self.plain.visible(wish, caller))
 
     @stateful.invariant()
@@ -105,7 +105,7 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         question = np.random.default_rng(self.number).standard_normal(DIMENSIONS).astype(np.float32)
         question /= np.linalg.norm(question)
         for wish in WISHES:
-            view = CollectionView("s", self.moment, wish, CALLERS[1])
+            view = CollectionView("s", self.snapshot, wish, CALLERS[1])
             asyncio.run(check_nearest(view, self.plain.visible(wish, CALLERS[1]), question))
 
     def teardown(self) -> None:
@@ -113,9 +113,9 @@ class ReplicaOfACollection(stateful.RuleBasedStateMachine):
         self.see_earlier_moments()
 
     def see_earlier_moments(self) -> None:
-        """Whoever still looks at an earlier moment sees that moment."""
-        for moment, chunks in self.earlier:
-            view = CollectionView("s", moment, WISHES[0], CALLERS[1])
+        """Whoever still looks at an earlier snapshot sees that snapshot."""
+        for snapshot, chunks in self.earlier:
+            view = CollectionView("s", snapshot, WISHES[0], CALLERS[1])
             check_same(view, PlainCollection(chunks).visible(WISHES[0], CALLERS[1]))
 
 
@@ -140,31 +140,31 @@ def test_what_came_again_is_known_once_after_a_restart(tmp_path: Path) -> None:
     assert len(built.files) == 2
     loaded = SegmentStore(tmp_path).load(IndexSnapshot())
     assert loaded is not None
-    for moment in (built, loaded.moment):
-        check_same(CollectionView("s", moment, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
+    for snapshot in (built, loaded.snapshot):
+        check_same(CollectionView("s", snapshot, WISHES[0], CALLERS[1]), plain.visible(WISHES[0], CALLERS[1]))
 
 
 def test_another_process_that_writes_keeps_the_others_from_it(tmp_path: Path) -> None:
     random = np.random.default_rng(12)
     ours, theirs = SegmentStore(tmp_path), SegmentStore(tmp_path)
-    moment = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    snapshot = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
     with theirs._locked() as is_theirs:
         assert is_theirs
-        assert ours.build(BIRTH, moment) is None
-    assert theirs.build(BIRTH, moment) is not None
+        assert ours.build(BIRTH, snapshot) is None
+    assert theirs.build(BIRTH, snapshot) is not None
     # What is there now is not what ours goes on from.
-    assert ours.build(BIRTH, moment) is None
-    assert not ours.is_current(BIRTH, moment)
+    assert ours.build(BIRTH, snapshot) is None
+    assert not ours.is_current(BIRTH, snapshot)
     loaded = ours.load(IndexSnapshot())
     assert loaded is not None
-    assert (loaded.birth, loaded.moment.number, loaded.moment.size) == (BIRTH, 3, 3)
+    assert (loaded.birth, loaded.snapshot.number, loaded.snapshot.size) == (BIRTH, 3, 3)
 
 
 def test_files_of_no_use_are_dropped_but_not_what_was_put_in_their_place(tmp_path: Path) -> None:
     random = np.random.default_rng(13)
     folder = SegmentStore(tmp_path)
-    moment = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
-    assert folder.build(BIRTH, moment) is not None
+    snapshot = IndexSnapshot().then(3, [made_up(random, number) for number in (1, 2, 3)], [])
+    assert folder.build(BIRTH, snapshot) is not None
     folder.drop(BIRTH + 1, 3)
     folder.drop(BIRTH, 2)
     assert folder.load(IndexSnapshot()) is not None

@@ -64,11 +64,11 @@ class _Built(NamedTuple):
 
     birth: int
     began: int
-    moment: IndexSnapshot | None
+    snapshot: IndexSnapshot | None
 
 
 class CollectionReplica:
-    """One collection's copy: a moment of it in files and memory, which goes on when the collection does."""
+    """One collection's copy: a snapshot of it in files and memory, which goes on when the collection does."""
 
     def __init__(
         self, database: Database, name: Name, folder: SegmentStore | None, errands: BackgroundTasks, alarm: Alarm | None
@@ -80,7 +80,7 @@ class CollectionReplica:
         self._errands = errands
         self._alarm = alarm
         self._birth = 0
-        self._moment = IndexSnapshot()
+        self._snapshot = IndexSnapshot()
         # What happened up to this number, such as removals, was to be seen in the rows that were read.
         self._began = 0
         self._is_loaded = False
@@ -93,7 +93,7 @@ class CollectionReplica:
 
     @property
     def weight(self) -> int:
-        return self._moment.bytes_in_memory + sum(part.masks.bytes for part in self._moment.parts)
+        return self._snapshot.bytes_in_memory + sum(part.masks.bytes for part in self._snapshot.parts)
 
     async def now(self) -> IndexSnapshot:
         """Return what is committed; of a copy that is far behind, what it has so far."""
@@ -103,18 +103,18 @@ class CollectionReplica:
                 self._is_behind = not await self._catch_up(time.monotonic() + _PATIENCE_SECONDS)
             if self._is_behind:
                 self._errands.run("index", self._finish())
-            elif self._moment.in_memory >= _ROWS_TO_BUILD:
+            elif self._snapshot.in_memory >= _ROWS_TO_BUILD:
                 self._build_soon()
             self._compare_soon()
-        return self._moment.intact()
+        return self._snapshot.intact()
 
     async def whole(self) -> IndexSnapshot:
         """Return what is committed, however long it takes to catch up with it."""
-        moment = await self.now()
+        snapshot = await self.now()
         while self._is_behind:
             await asyncio.sleep(_PAUSE_SECONDS)
-            moment = await self.now()
-        return moment
+            snapshot = await self.now()
+        return snapshot
 
     async def forget(self) -> None:
         """Remove the files."""
@@ -124,12 +124,12 @@ class CollectionReplica:
 
     async def _check(self) -> None:
         """Load what lies in files, at first and whenever anyone touched them."""
-        if self._folder is not None and not (self._is_loaded and self._folder.is_untouched(self._moment)):
+        if self._folder is not None and not (self._is_loaded and self._folder.is_untouched(self._snapshot)):
             await self._load(self._folder)
 
     async def _load(self, folder: SegmentStore) -> None:
-        known, self._is_loaded = self._moment, False
-        self._birth, self._moment = 0, IndexSnapshot()
+        known, self._is_loaded = self._snapshot, False
+        self._birth, self._snapshot = 0, IndexSnapshot()
         try:
             loaded = await SEARCHING.run(folder.load, known)
         except Damaged as damage:
@@ -140,15 +140,15 @@ class CollectionReplica:
         self._is_loaded = True
 
     async def _go_on_from(self, loaded: Loaded, folder: SegmentStore) -> None:
-        moment, state = await self._without_removed(loaded), await self._state()
+        snapshot, state = await self._without_removed(loaded), await self._state()
         if loaded.is_of(state):
-            self._birth, self._moment, self._began = state.birth, moment, moment.number
+            self._birth, self._snapshot, self._began = state.birth, snapshot, snapshot.number
         else:
-            await SEARCHING.run(folder.drop, loaded.birth, moment.number)
+            await SEARCHING.run(folder.drop, loaded.birth, snapshot.number)
 
     async def _set_aside(self, folder: SegmentStore, damage: Damaged) -> None:
         """Do without files that are damaged: what they held is made anew."""
-        self._birth, self._moment = 0, IndexSnapshot()
+        self._birth, self._snapshot = 0, IndexSnapshot()
         await self._report(str(damage))
         await SEARCHING.run(folder.set_aside)
 
@@ -162,15 +162,15 @@ class CollectionReplica:
 
     async def _without_removed(self, loaded: Loaded) -> IndexSnapshot:
         """Take out what was removed between the writing of the oldest file and that of the newest."""
-        moment, reached = loaded.moment, loaded.as_of
-        while reached < moment.number:
+        snapshot, reached = loaded.snapshot, loaded.as_of
+        while reached < snapshot.number:
             removals = await self._database.read(self._scope, partial(self._removals, reached), heavy=True)
             removed = [removal.removed for removal in removals]
-            moment = await SEARCHING.run(moment.then, moment.number, [], removed)
+            snapshot = await SEARCHING.run(snapshot.then, snapshot.number, [], removed)
             if len(removals) < _READ_AT_ONCE:
                 break
             reached = removals[-1].number
-        return moment
+        return snapshot
 
     async def _removals(self, after: int, transaction: Transaction) -> Sequence[Removal]:
         return await SqlCollectionStore(transaction).removals_after(self._name.collection, after, _READ_AT_ONCE)
@@ -182,39 +182,39 @@ class CollectionReplica:
             if not self._is_part_of(state):
                 state = await self._begin_anew()
             self.goal = state.number
-            ahead = state.number - self._moment.number
+            ahead = state.number - self._snapshot.number
             if ahead <= 0:
                 return True
             step = await self._database.read(self._scope, self._read, heavy=ahead > _FEW)
             if step.forgotten <= self._seen:
-                self._moment = await self._after(step)
+                self._snapshot = await self._after(step)
             if time.monotonic() > deadline:
-                return self._moment.number >= state.number
+                return self._snapshot.number >= state.number
 
     @property
     def _seen(self) -> int:
         """Return the number up to which no removal was missed."""
-        return max(self._moment.number, self._began)
+        return max(self._snapshot.number, self._began)
 
     def _is_part_of(self, state: CollectionState) -> bool:
         """Tell whether a collection in that state can be reached from here."""
-        return self._birth == state.birth and self._moment.number <= state.number and self._seen >= state.forgotten
+        return self._birth == state.birth and self._snapshot.number <= state.number and self._seen >= state.forgotten
 
     async def _begin_anew(self) -> CollectionState:
         if self._birth and self._folder is not None:
             # Another process may have begun anew already; otherwise the files are of no use to anyone.
-            self._moment = IndexSnapshot()
+            self._snapshot = IndexSnapshot()
             await self._load(self._folder)
         state = await self._state()
         if not self._is_part_of(state):
-            self._birth, self._moment, self._began = state.birth, IndexSnapshot(), state.number
+            self._birth, self._snapshot, self._began = state.birth, IndexSnapshot(), state.number
         return state
 
     async def _state(self) -> CollectionState:
         return await self._database.read(self._scope, lambda tx: SqlCollectionStore(tx).state(self._name.collection))
 
     async def _read(self, transaction: Transaction) -> _Step:
-        store, (_, collection, model), reached = SqlCollectionStore(transaction), self._name, self._moment.number
+        store, (_, collection, model), reached = SqlCollectionStore(transaction), self._name, self._snapshot.number
         chunks = list(await store.standing_after(collection, reached, _READ_AT_ONCE, model))
         removals = await store.removals_after(collection, reached, _READ_AT_ONCE)
         returns = [] if model is None else await store.returns_after(collection, model, reached, _FEW)
@@ -232,7 +232,7 @@ class CollectionReplica:
         return _Step(number, [known[each] for each in sorted(known)], removed, state.forgotten)
 
     async def _after(self, step: _Step) -> IndexSnapshot:
-        work = partial(self._moment.then, step.number, step.chunks, step.removed)
+        work = partial(self._snapshot.then, step.number, step.chunks, step.removed)
         # Taking in a single chunk may join it with thousands.
         return await SEARCHING.run(work) if step.chunks or len(step.removed) > _FEW else work()
 
@@ -240,26 +240,26 @@ class CollectionReplica:
         """Catch up with very much, putting it into files on the way, so that nothing of it is read twice."""
         async with self._turn:
             while self._errands.is_open and not await self._catch_up(time.monotonic()):
-                if self._moment.in_memory >= _ROWS_TO_BUILD_AT_ONCE and time.monotonic() >= self._rests_until:
+                if self._snapshot.in_memory >= _ROWS_TO_BUILD_AT_ONCE and time.monotonic() >= self._rests_until:
                     await self._build()
                 await self._check()
             self._is_behind = False
         self._build_soon()
 
     def _compare_soon(self) -> None:
-        if self._moment.files and not self._is_comparing and time.monotonic() >= self._compares_at:
+        if self._snapshot.files and not self._is_comparing and time.monotonic() >= self._compares_at:
             self._is_comparing = True
             self._errands.run("index", self._compare())
 
     async def _compare(self) -> None:
         """Look for damage that nothing else tells of, a few blocks of one file at a time."""
-        file = min(self._moment.files, key=lambda file: file.rounds, default=None)
+        file = min(self._snapshot.files, key=lambda file: file.rounds, default=None)
         try:
             if file is not None:
                 await SEARCHING.run(file.compare_some)
         except Damaged as damage:
             async with self._turn:
-                if self._folder is not None and file in self._moment.files:
+                if self._folder is not None and file in self._snapshot.files:
                     await self._set_aside(self._folder, damage)
         finally:
             self._compares_at = time.monotonic() + _COMPARED_EVERY_SECONDS
@@ -282,11 +282,11 @@ class CollectionReplica:
         await self._take_over(await self._built())
 
     async def _built(self) -> _Built:
-        birth, began, moment = self._birth, self._began, self._moment
+        birth, began, snapshot = self._birth, self._began, self._snapshot
         built = None
         try:
             if self._folder is not None:
-                built = await self._errands.write(partial(self._folder.build, birth, moment))
+                built = await self._errands.write(partial(self._folder.build, birth, snapshot))
         except Damaged:
             # Loading tells what is damaged, and sets it aside.
             pass
@@ -298,13 +298,13 @@ class CollectionReplica:
 
     async def _take_over(self, built: _Built) -> None:
         """Go on from what is in files now, unless this copy began anew. What came meanwhile is read again."""
-        folder, moment = self._folder, built.moment
+        folder, snapshot = self._folder, built.snapshot
         if folder is None:
             return
-        if moment is None:
-            if not await SEARCHING.run(folder.is_current, self._birth, self._moment):
+        if snapshot is None:
+            if not await SEARCHING.run(folder.is_current, self._birth, self._snapshot):
                 await self._load(folder)
         elif built.birth != self._birth:
-            await SEARCHING.run(folder.drop, built.birth, moment.number)
+            await SEARCHING.run(folder.drop, built.birth, snapshot.number)
         elif built.began == self._began:
-            self._moment = moment
+            self._snapshot = snapshot

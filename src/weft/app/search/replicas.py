@@ -62,22 +62,22 @@ class Indexes:
         """Return a view of everything that was committed before this call."""
         search = self._database.vector_search(tenant, wish.collection, model)
         copy = self._copy(Name(tenant, wish.collection, model if search is None else None))
-        moment = await copy.now()
+        snapshot = await copy.now()
         self._let_go()
         if search is None:
-            make: Callable[[], CollectionView] = partial(CollectionView, wish.collection, moment, wish, audiences)
+            make: Callable[[], CollectionView] = partial(CollectionView, wish.collection, snapshot, wish, audiences)
         else:
-            self._prepare_soon(search, Name(tenant, wish.collection, model), moment)
-            make = partial(PgvectorView, wish.collection, moment, wish, audiences, search)
-        view = make() if moment.size <= _SEEN_AT_ONCE else await SEARCHING.run(make)
-        view.behind = max(0, copy.goal - moment.number)
+            self._prepare_soon(search, Name(tenant, wish.collection, model), snapshot)
+            make = partial(PgvectorView, wish.collection, snapshot, wish, audiences, search)
+        view = make() if snapshot.size <= _SEEN_AT_ONCE else await SEARCHING.run(make)
+        view.behind = max(0, copy.goal - snapshot.number)
         return view
 
     async def prepare(self, tenant: str, collection: str, model: str) -> None:
         """Get ready for searches with a model: everything that is committed is there, and found fast."""
         search = self._database.vector_search(tenant, collection, model)
-        moment = await self._copy(Name(tenant, collection, model if search is None else None)).whole()
-        if search is not None and moment.size > _INDEXED_BEYOND:
+        snapshot = await self._copy(Name(tenant, collection, model if search is None else None)).whole()
+        if search is not None and snapshot.size > _INDEXED_BEYOND:
             await search.prepare()
 
     async def forget(self, tenant: str, collection: str, model: str) -> None:
@@ -96,10 +96,10 @@ class Indexes:
         """Finish what is being written."""
         await self._errands.close()
 
-    def _prepare_soon(self, search: VectorSearch, name: Name, moment: IndexSnapshot) -> None:
+    def _prepare_soon(self, search: VectorSearch, name: Name, snapshot: IndexSnapshot) -> None:
         """Have a database that finds vectors itself get ready for many of them."""
         now = time.monotonic()
-        if moment.size > _INDEXED_BEYOND and now >= self._prepared_until.get(name, 0.0):
+        if snapshot.size > _INDEXED_BEYOND and now >= self._prepared_until.get(name, 0.0):
             self._prepared_until[name] = now + _REST_SECONDS
             self._errands.run("vector index", self._prepare(search, name))
 

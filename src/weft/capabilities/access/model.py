@@ -84,7 +84,7 @@ class Principal:
     permissions: frozenset[Permission]
     created_at: int
     disabled_at: int | None = None
-    relevance_floor: float | None = None
+    min_score: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,5 +187,5 @@ def actor_for(
         epoch=epoch,
         valid_until=valid_until,
         token_id=token_id,
-        relevance_floor=principal.relevance_floor,
+        min_score=principal.min_score,
     )

@@ -41,11 +41,9 @@ from weft.kernel.identity import Actor, Kind, Permission, participant_name
 from weft.kernel.ids import new_id
 from weft.kernel.operation import Audience, Effect, RateClass, Request, Response, operation
 
-Floor = Annotated[
+MinScore = Annotated[
     Fraction | None,
-    msgspec.Meta(
-        description="From which relevance on its searches find something; 0.7 unless set, or given by a call."
-    ),
+    msgspec.Meta(description="Default minimum relevance of its search results; 0.7 if not set."),
 ]
 DAY_SECONDS = 86_400
 YEAR_SECONDS = 31_536_000
@@ -117,7 +115,7 @@ class CreateAgent(Request):
     ] = None
     clearance: Clearance = 1
     permissions: Annotated[tuple[PermissionName, ...], msgspec.Meta(description="What it may do.")] = ("read", "write")
-    relevance_floor: Floor = None
+    min_score: MinScore = None
 
 
 class UpdateAgent(Request):
@@ -129,7 +127,7 @@ class UpdateAgent(Request):
     disabled: Annotated[bool | None, msgspec.Meta(description="True disables it at once; false enables it again.")] = (
         None
     )
-    relevance_floor: Floor = None
+    min_score: MinScore = None
 
 
 class ListAgents(Request):
@@ -153,7 +151,7 @@ class AgentInfo(Response, kw_only=True, omit_defaults=False):
     permissions: list[str]
     created_at: datetime
     disabled: bool
-    relevance_floor: float | None
+    min_score: float | None
 
 
 class AgentCreated(AgentInfo):
@@ -366,7 +364,7 @@ async def create_agent(request: CreateAgent, actor: Actor, access: AccessStore, 
         clearance=request.clearance,
         permissions=frozenset(map(Permission, request.permissions)),
         created_at=now,
-        relevance_floor=request.relevance_floor,
+        min_score=request.min_score,
     )
     await check_reach(actor, principal, access)
     check_may_hold_key(actor, principal)
@@ -611,7 +609,7 @@ async def _find_principal(agent_id: str, access: AccessStore) -> Principal:
 
 
 def _apply_update(principal: Principal, request: UpdateAgent, now: int) -> Principal:
-    changes: dict[str, Any] = {"clearance": request.clearance, "relevance_floor": request.relevance_floor}
+    changes: dict[str, Any] = {"clearance": request.clearance, "min_score": request.min_score}
     if request.permissions is not None:
         changes["permissions"] = frozenset(map(Permission, request.permissions))
     kept = {name: value for name, value in changes.items() if value is not None}
@@ -633,5 +631,5 @@ def _info(principal: Principal) -> AgentInfo:
         permissions=sorted(principal.permissions),
         created_at=from_micros(principal.created_at),
         disabled=principal.disabled_at is not None,
-        relevance_floor=principal.relevance_floor,
+        min_score=principal.min_score,
     )

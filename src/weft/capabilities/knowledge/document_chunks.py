@@ -69,7 +69,7 @@ def _chunk(document: Document, domain: Domain, layout: Layout, ordinal: int, ter
         kind=piece.kind,
         heading=heading,
         speaker=storable(piece.speaker),
-        moment=document.timestamp if piece.moment is None else piece.moment,
+        timestamp=document.timestamp if piece.timestamp is None else piece.timestamp,
         tokens=piece.tokens,
         importance=domain.importance if document.importance is None else document.importance,
         pinned=document.pinned,

@@ -11,7 +11,7 @@ import msgspec
 
 from weft.capabilities.access.store import AccessStore
 from weft.capabilities.events.model import EventQuery
-from weft.capabilities.messages.search.by_sender_and_time import Moment, moment_meant
+from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.record_log.lookup import FoundRecord, RecordFinder, RecordLookup
 from weft.capabilities.record_log.model import TOOL, RecordId
 from weft.capabilities.records.record_ids import (
@@ -75,10 +75,10 @@ class ListRecords(Request):
             description="Record types. Include context_event to list the events themselves too.",
         ),
     ] = ()
-    since: Annotated[Moment | None, msgspec.Meta(description="From this time on (ISO 8601).")] = None
-    until: Annotated[Moment | None, msgspec.Meta(description="Before this time; a date alone is that whole day.")] = (
-        None
-    )
+    since: Annotated[TimestampText | None, msgspec.Meta(description="From this time on (ISO 8601).")] = None
+    until: Annotated[
+        TimestampText | None, msgspec.Meta(description="Before this time; a date alone is that whole day.")
+    ] = None
     limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum records.")] = 50
     after: Annotated[
         Cursor | None, msgspec.Meta(description="next_after of the previous page, or the seq of an event.")
@@ -177,8 +177,8 @@ async def _query(request: ListRecords, access: AccessStore) -> EventQuery | None
     actor = request.agent if request.agent is None else await _participant(request.agent, access)
     if request.agent is not None and actor is None:
         return None
-    since = None if request.since is None else moment_meant("since", request.since, of_day=time.min)
-    until = None if request.until is None else moment_meant("until", request.until, of_day=time.max)
+    since = None if request.since is None else parse_timestamp("since", request.since, of_day=time.min)
+    until = None if request.until is None else parse_timestamp("until", request.until, of_day=time.max)
     if since is not None and until is not None and since > until:
         raise InvalidInput("since: later than until", field="since")
     return EventQuery(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from weft.capabilities.search.context_renderer import Count, RenderedContext
-    from weft.capabilities.search.retriever import Retriever, SearchHit, SearchRequest, SearchResult, SearchScope
+    from weft.capabilities.search.retriever import RetrievalResult, Retriever, SearchHit, SearchRequest, SearchScope
     from weft.kernel.identity import Actor
 
 # A turn of a conversation is rarely shorter than this, so no more of them can be needed.
@@ -34,10 +34,10 @@ class BuiltContext(NamedTuple):
     woven: RenderedContext
     scores: dict[str, float]
     outlook: SearchScope
-    found: SearchResult | None
+    found: RetrievalResult | None
 
 
-async def gather(
+async def build_context(
     retriever: Retriever, actor: Actor, asked: SearchRequest, most_tokens: int, count: Count
 ) -> BuiltContext:
     """Return the best passages for a question with their surroundings, in at most so many tokens."""
@@ -45,7 +45,7 @@ async def gather(
     wider = structs.replace(asked.question, top_k=enough)
     found = await retriever.find(actor, asked._replace(question=wider))
     room = int(most_tokens * _SHARE_OF_PINS)
-    pins, others = in_order(found.hits, found.ranking.floor, room, count)
+    pins, others = in_order(found.hits, found.ranking.min_score, room, count)
     passages = [hit.passage for hit in (*pins, *others)]
     around = partial(strands_around, passages, _REACH, alone=len(pins))
     strands = await retriever.libraries.read(actor, around)
@@ -56,7 +56,7 @@ async def gather(
 
 
 def in_order(
-    hits: Sequence[SearchHit], floor: float, room: int, count: Count
+    hits: Sequence[SearchHit], min_score: float, room: int, count: Count
 ) -> tuple[list[SearchHit], list[SearchHit]]:
     """Return what is pinned, as far as there is room for it, and what else goes into the text, the best first.
 
@@ -69,7 +69,7 @@ def in_order(
         if pinned and tokens <= room:
             pins.append(hit)
             room -= tokens
-        elif not pinned or hit.ranked.score >= floor:
+        elif not pinned or hit.ranked.score >= min_score:
             others.append(hit)
     return pins, others
 

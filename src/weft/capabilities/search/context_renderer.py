@@ -189,7 +189,7 @@ def heading_of(stretch: Section) -> str:
     """Return in a few words where a stretch is from."""
     passage = stretch.passages[0]
     chunk = passage.chunk
-    day = from_micros(chunk.moment).date().isoformat()
+    day = from_micros(chunk.timestamp).date().isoformat()
     match chunk.source:
         case "document":
             return f"{chunk.place} > {chunk.heading or passage.title}"

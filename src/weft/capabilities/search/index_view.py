@@ -1,4 +1,4 @@
-"""A collection as one caller may see it, at one moment: what ranking works on.
+"""A collection as one caller may see it, at one timestamp: what ranking works on.
 
 Rows number the chunks of a replica; they mean nothing outside of the view. Whatever is counted is counted
 over the rows that are visible, so that no score tells anything of what is hidden.
@@ -47,14 +47,14 @@ class Columns(NamedTuple):
     """What is known of some rows, each in an array of its own.
 
     ``line`` is the same number for rows that follow each other: the chunks of a document, the messages of a session;
-    ``position`` is their order in it. ``speaker`` is a number, see View.speakers. ``moment`` is in microseconds.
+    ``position`` is their order in it. ``speaker`` is a number, see View.speakers. ``timestamp`` is in microseconds.
     """
 
     number: NDArray[np.int64]
     line: NDArray[np.int64]
     position: NDArray[np.int64]
     speaker: NDArray[np.int32]
-    moment: NDArray[np.int64]
+    timestamp: NDArray[np.int64]
     tokens: NDArray[np.int32]
     importance: Floats
     pinned: NDArray[np.bool_]
@@ -103,11 +103,11 @@ class View(Protocol):
         ...
 
     def newest(self, limit: int) -> Rows:
-        """Return the rows of the latest moments, newest first."""
+        """Return the rows of the latest timestamps, newest first."""
         ...
 
     def pinned(self, limit: int) -> Rows:
-        """Return the rows of the latest moments that are pinned, newest first."""
+        """Return the rows of the latest timestamps that are pinned, newest first."""
         ...
 
     async def nearest(self, vector: Floats, limit: int) -> NearestRows: ...

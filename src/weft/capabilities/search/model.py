@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-DEFAULT_FLOOR = 0.7
+DEFAULT_MIN_SCORE = 0.7
 DEFAULT_TOP_K = 10
 # Newness hardly tells what answers a question, so that by default it only decides between equals.
 DEFAULT_RECENCY_WEIGHT = 0.02
@@ -18,14 +18,14 @@ DEFAULT_HALF_LIFE_DAYS = 30.0
 class RankingWeights(msgspec.Struct, frozen=True, kw_only=True):
     """What counts beside relevance, and from which relevance on something is a result: tunable by whoever asks."""
 
-    floor: float = DEFAULT_FLOOR
+    min_score: float = DEFAULT_MIN_SCORE
     recency_weight: float = DEFAULT_RECENCY_WEIGHT
     importance_weight: float = DEFAULT_IMPORTANCE_WEIGHT
     half_life_days: float = DEFAULT_HALF_LIFE_DAYS
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked for, at which moment (microseconds), and how many results are wanted.
+    """What is looked for, at which timestamp (microseconds), and how many results are wanted.
 
     There may be more than ``top_k``, in doubt or because they are pinned, but never more than ``most``.
     """
@@ -57,7 +57,7 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
 
     ranked: list[Ranked]
     confidence: float
-    floor: float
+    min_score: float
     widened: bool = False
     fallback: Literal["recency"] | None = None
     searched: int = 0

@@ -102,7 +102,7 @@ def _whole(session_id: str, message: Message) -> ChunkPassage:
         terms="",
         digest=b"",
         tokens=approximate_tokens(text),
-        moment=message.sent_at,
+        timestamp=message.sent_at,
         speaker=message.sender,
         text=text,
     )

@@ -13,22 +13,22 @@ from weft.capabilities.indexing.collections.model import Source
 from weft.capabilities.indexing.embeddings.model import EmbedderUnavailable, TextRefused
 from weft.capabilities.knowledge.documents import Value
 from weft.capabilities.knowledge.model import DomainName, DomainNotFound
-from weft.capabilities.messages.search.by_sender_and_time import Moment, moment_meant
+from weft.capabilities.messages.search.by_sender_and_time import TimestampText, parse_timestamp
 from weft.capabilities.records.model import ContextSourceRef
-from weft.capabilities.search.context_builder import BuiltContext, gather
+from weft.capabilities.search.context_builder import BuiltContext, build_context
 from weft.capabilities.search.context_renderer import Section, heading_of
 from weft.capabilities.search.model import (
-    DEFAULT_FLOOR,
     DEFAULT_HALF_LIFE_DAYS,
     DEFAULT_IMPORTANCE_WEIGHT,
+    DEFAULT_MIN_SCORE,
     DEFAULT_RECENCY_WEIGHT,
     DEFAULT_TOP_K,
     Query,
     RankingWeights,
 )
 from weft.capabilities.search.passages import ref_to
-from weft.capabilities.search.results import FoundIn, FoundPassage, PendingItems, passage_shown, pending_in, where
-from weft.capabilities.search.retriever import Retriever, SearchRequest, SearchResult
+from weft.capabilities.search.results import PassageInfo, PassageSource, PendingItems, passage_shown, pending_in, where
+from weft.capabilities.search.retriever import RetrievalResult, Retriever, SearchRequest
 from weft.capabilities.search.scope import RequestedScope
 from weft.capabilities.search.search_records import record_search
 from weft.capabilities.search.similar import ChunkNotFound, SimilarSearch
@@ -45,7 +45,7 @@ _MOST_CHARACTERS = 2_000
 _DEFAULT_TOKENS = 2_000
 QueryText = Annotated[
     str,
-    msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS, description="A question, or words that should be there."),
+    msgspec.Meta(min_length=1, max_length=_MOST_CHARACTERS, description="A question or keywords."),
 ]
 ChunkId = Annotated[
     str,
@@ -53,96 +53,95 @@ ChunkId = Annotated[
         min_length=3,
         max_length=300,
         pattern=r"^[A-Za-z0-9_:-]+/[0-9]+\Z",
-        description="The chunk_id of something found, such as domain:handbook/42.",
+        description="The chunk_id of a search result, such as domain:handbook/42.",
     ),
 ]
 TopK = Annotated[
     int,
-    msgspec.Meta(ge=1, le=100, description="So many results; more come if it is not sure that these answer, and pins."),
+    msgspec.Meta(ge=1, le=100, description="Maximum results; may be exceeded at low confidence and by pinned items."),
 ]
 MediaType = Annotated[str, msgspec.Meta(min_length=1, max_length=100, pattern=r"^[ -~]+\Z")]
-DomainField = Annotated[DomainName | None, msgspec.Meta(description="Only this domain of knowledge.")]
+DomainField = Annotated[DomainName | None, msgspec.Meta(description="Only this knowledge domain.")]
 
 
-class Filtered(Request):
-    """Which part of everything you may see is looked at; all of it if nothing is said."""
+class ScopeFilters(Request):
+    """Filters of the search scope; without filters everything you may see is searched."""
 
     domain: DomainField = None
     domains: Annotated[
         Annotated[list[DomainName], msgspec.Meta(min_length=1, max_length=100)] | None,
-        msgspec.Meta(description="Only these domains."),
+        msgspec.Meta(description="Only these knowledge domains."),
     ] = None
-    session_id: Annotated[SessionId | None, msgspec.Meta(description="Of sessions only this one; documents stay.")] = (
-        None
-    )
+    session_id: Annotated[
+        SessionId | None, msgspec.Meta(description="Only this session; documents are still searched.")
+    ] = None
     sources: Annotated[
         Annotated[list[Source], msgspec.Meta(min_length=1, max_length=4)] | None,
-        msgspec.Meta(description="Only documents, messages, boards or your memory."),
+        msgspec.Meta(description="Only these kinds of sources."),
     ] = None
     since: Annotated[
-        Moment | None,
-        msgspec.Meta(description="Only what was said or written from then on: 2025-01-15 or 2025-01-15T10:00:00Z."),
+        TimestampText | None,
+        msgspec.Meta(description="Only items from this time on: 2025-01-15 or 2025-01-15T10:00:00Z."),
     ] = None
     until: Annotated[
-        Moment | None,
-        msgspec.Meta(description="Only what was said or written until then: 2025-01-15 is that whole day."),
+        TimestampText | None,
+        msgspec.Meta(description="Only items up to this time; a date such as 2025-01-15 includes that day."),
     ] = None
     metadata: Annotated[
         Annotated[dict[str, Value], msgspec.Meta(max_length=20)] | None,
-        msgspec.Meta(description="Only documents whose metadata say all of this."),
+        msgspec.Meta(description="Only documents whose metadata contain all of these values."),
     ] = None
     types: Annotated[
         Annotated[list[MediaType], msgspec.Meta(min_length=1, max_length=20)] | None,
-        msgspec.Meta(description="Only documents of these media types: text/markdown."),
+        msgspec.Meta(description="Only documents of these media types, such as text/markdown."),
     ] = None
 
 
-class WeightOptions(Filtered, kw_only=True):
-    """What counts beside relevance, and from which relevance on something is a result."""
+class RankingOptions(ScopeFilters, kw_only=True):
+    """Weights of the ranking, and the minimum score of a result."""
 
-    floor: Annotated[
+    min_score: Annotated[
         Fraction | None,
         msgspec.Meta(
-            description="What is less relevant is left out, unless too little would be left: 0.7, or what an admin set "
-            "for you."
+            description="Minimum relevance of a result, lower at low confidence; default: the agent's, or 0.7."
         ),
     ] = None
-    recency_weight: Annotated[Fraction, msgspec.Meta(description="How much it counts that something is new.")] = (
+    recency_weight: Annotated[Fraction, msgspec.Meta(description="Weight of recency in the ranking.")] = (
         DEFAULT_RECENCY_WEIGHT
     )
-    half_life_days: Annotated[
-        float, msgspec.Meta(gt=0, le=36_500, description="After so many days something counts as half as new.")
-    ] = DEFAULT_HALF_LIFE_DAYS
-    importance_weight: Annotated[
-        Fraction, msgspec.Meta(description="How much it counts that something is important.")
-    ] = DEFAULT_IMPORTANCE_WEIGHT
+    half_life_days: Annotated[float, msgspec.Meta(gt=0, le=36_500, description="Days after which recency halves.")] = (
+        DEFAULT_HALF_LIFE_DAYS
+    )
+    importance_weight: Annotated[Fraction, msgspec.Meta(description="Weight of importance in the ranking.")] = (
+        DEFAULT_IMPORTANCE_WEIGHT
+    )
 
 
-class SearchEverything(WeightOptions, kw_only=True):
-    """What to look for."""
+class SearchQuery(RankingOptions, kw_only=True):
+    """Query and options of a search."""
 
     query: QueryText
     top_k: TopK = DEFAULT_TOP_K
-    explain: Annotated[bool, msgspec.Meta(description="Say of each result what its score is made of.")] = True
+    explain: Annotated[bool, msgspec.Meta(description="Return the signals that make up each score.")] = True
     record: Annotated[
-        bool, msgspec.Meta(description="Also put on record what was found, as a selection: in session_id if given.")
+        bool, msgspec.Meta(description="Also record the results as a selection, in session_id if given.")
     ] = False
 
 
-class EverythingFound(Response, kw_only=True, omit_defaults=False):
-    """The best first. ``confidence`` is how sure it is that they answer, from 0 to 1.
+class SearchResponse(Response, kw_only=True, omit_defaults=False):
+    """Results, best first. ``confidence``: likelihood that they contain the answer, from 0 to 1.
 
-    ``widened``: it was not, so more came, from a lower ``floor``. ``fallback``: nothing was relevant, so the most
-    recent came instead. ``searched`` chunks were looked at: all that you may see of what you asked for; ``pending`` is
-    what cannot be found yet. ``model`` is what meaning was compared by; null if words alone had to do.
+    ``widened``: confidence was low, so more results were returned, from a lower ``min_score``. ``fallback``: nothing
+    was relevant, so the most recent were returned. ``searched``: number of chunks in scope. ``pending``: items not
+    indexed yet. ``model``: embedding model; null if it was unavailable and only keywords were matched.
     """
 
     success: Literal[True] = True
-    results: list[FoundPassage]
+    results: list[PassageInfo]
     confidence: float
     widened: bool
     fallback: Literal["recency"] | None
-    floor: float
+    min_score: float
     searched: int
     pending: PendingItems
     model: str | None
@@ -150,22 +149,24 @@ class EverythingFound(Response, kw_only=True, omit_defaults=False):
     selection_id: str | msgspec.UnsetType = UNSET
 
 
-class GetContext(WeightOptions, kw_only=True):
-    """What to gather context for: a question, or something that was found."""
+class GetContext(RankingOptions, kw_only=True):
+    """A query or a search result to build context for."""
 
     query: QueryText | None = None
-    chunk_id: Annotated[ChunkId | None, msgspec.Meta(description="Or: what stands around this.")] = None
-    max_tokens: Annotated[
-        int, msgspec.Meta(ge=16, le=200_000, description="The text has at most this many tokens.")
-    ] = _DEFAULT_TOKENS
+    chunk_id: Annotated[
+        ChunkId | None, msgspec.Meta(description="Alternatively, a search result: returns its surroundings.")
+    ] = None
+    max_tokens: Annotated[int, msgspec.Meta(ge=16, le=200_000, description="Token budget of the text.")] = (
+        _DEFAULT_TOKENS
+    )
     tokenizer: Annotated[
         Literal["approximate", "o200k_base", "cl100k_base"],
-        msgspec.Meta(description="How tokens are counted; the exact ones need the weft[tokenizers] extra."),
+        msgspec.Meta(description="How tokens are counted; exact tokenizers need the weft[tokenizers] extra."),
     ] = "approximate"
 
 
-class Citation(FoundIn, kw_only=True):
-    """Where the passage of that number is from. ``chunk_ids`` are what was found in it."""
+class Citation(PassageSource, kw_only=True):
+    """Source of a numbered passage. ``chunk_ids``: the search results it contains."""
 
     number: int
     label: str
@@ -175,10 +176,10 @@ class Citation(FoundIn, kw_only=True):
     refs: list[ContextSourceRef]
 
 
-class ContextGathered(Response, kw_only=True, omit_defaults=False):
-    """A text to read: passages numbered [1], [2] and so on, the most relevant first, each with what stands around it.
+class ContextResponse(Response, kw_only=True, omit_defaults=False):
+    """Passages numbered [1], [2] and so on, most relevant first, each with its surroundings.
 
-    ``complete`` tells that nothing of what was found had to be left out; the rest is as search tells it.
+    ``complete``: every result fitted into the token budget. The other fields are those of a search.
     """
 
     success: Literal[True] = True
@@ -196,23 +197,23 @@ class ContextGathered(Response, kw_only=True, omit_defaults=False):
     took_ms: float
 
 
-class FindSimilar(Filtered, kw_only=True):
-    """What to find the like of: something that was found, or a text."""
+class FindSimilar(ScopeFilters, kw_only=True):
+    """A search result or a text to find similar passages for."""
 
     chunk_id: ChunkId | None = None
     text: Annotated[
         Annotated[str, msgspec.Meta(min_length=1, max_length=32_000)] | None,
-        msgspec.Meta(description="Or a text of your own."),
+        msgspec.Meta(description="Alternatively, a text."),
     ] = None
     top_k: TopK = DEFAULT_TOP_K
-    floor: Annotated[Fraction, msgspec.Meta(description="What is less alike is left out.")] = 0.0
+    min_score: Annotated[Fraction, msgspec.Meta(description="Minimum cosine similarity.")] = 0.0
 
 
-class SimilarFound(Response, kw_only=True, omit_defaults=False):
-    """What is nearest by meaning, the nearest first; scores are cosines."""
+class SimilarResponse(Response, kw_only=True, omit_defaults=False):
+    """Nearest passages by meaning, nearest first; scores are cosine similarities."""
 
     success: Literal[True] = True
-    results: list[FoundPassage]
+    results: list[PassageInfo]
     searched: int
     pending: PendingItems
     model: str
@@ -220,7 +221,7 @@ class SimilarFound(Response, kw_only=True, omit_defaults=False):
 
 
 @operation(
-    "search.everything",
+    "search.query",
     tool="search",
     http="POST /v1/search",
     permission=Permission.READ,
@@ -228,21 +229,21 @@ class SimilarFound(Response, kw_only=True, omit_defaults=False):
     effect=Effect.OWN_TRANSACTIONS,
     errors=(DomainNotFound, SessionNotFound, SessionArchived, PermissionDenied),
 )
-async def search_everything(request: SearchEverything, actor: Actor, retriever: Retriever) -> EverythingFound:
-    """Search everything you may see, by words and by meaning: documents, messages, boards and your memory.
+async def search_query(request: SearchQuery, actor: Actor, retriever: Retriever) -> SearchResponse:
+    """Search everything you may see by keywords and meaning: documents, messages, boards and your memory.
 
-    Ask in your own words. Results come with their score, why they have it, and a ref to the exact passage. If nothing
-    is relevant, the most recent comes instead and fallback says so.
+    Each result has a score, its signals and a ref to the exact passage. If nothing is relevant, the most recent items
+    are returned and fallback is set.
     """
     started = timing.perf_counter()
     _check_record(request, actor)
     found = await retriever.find(actor, _asked(request, actor, request.query, request.top_k, retriever))
-    return EverythingFound(
+    return SearchResponse(
         results=[passage_shown(hit, explain=request.explain) for hit in found.hits],
         confidence=found.ranking.confidence,
         widened=found.ranking.widened,
         fallback=found.ranking.fallback,
-        floor=found.ranking.floor,
+        min_score=found.ranking.min_score,
         searched=found.ranking.searched,
         pending=pending_in(found.outlook),
         model=found.model,
@@ -262,11 +263,10 @@ async def search_everything(request: SearchEverything, actor: Actor, retriever: 
 )
 async def get_context(
     request: GetContext, actor: Actor, retriever: Retriever, counters: TokenCounters
-) -> ContextGathered:
-    """Gather what matters for a question into one text that fits: the best passages with what stands around them.
+) -> ContextResponse:
+    """Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.
 
-    Each passage is numbered, and citations say where it is from. With a chunk_id instead of a query, it is what stands
-    around that chunk.
+    Passages are numbered and have citations. With a chunk_id instead of a query: the surroundings of that chunk.
     """
     started = timing.perf_counter()
     count = counters.named(request.tokenizer)
@@ -274,7 +274,7 @@ async def get_context(
         raise InvalidInput("query: give either query or chunk_id", field="query")
     if request.query is not None:
         asked = _asked(request, actor, request.query, DEFAULT_TOP_K, retriever)
-        gathered = await gather(retriever, actor, asked, request.max_tokens, count)
+        gathered = await build_context(retriever, actor, asked, request.max_tokens, count)
     else:
         likeness = SimilarSearch(retriever, actor, _part(request))
         gathered = await likeness.surroundings(request.chunk_id or "", request.max_tokens, count)
@@ -290,14 +290,14 @@ async def get_context(
     effect=Effect.OWN_TRANSACTIONS,
     errors=(DomainNotFound, SessionNotFound, ChunkNotFound, EmbedderUnavailable, TextRefused),
 )
-async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever) -> SimilarFound:
-    """Find what means nearly the same as something that was found, or as a text of yours; itself left out."""
+async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever) -> SimilarResponse:
+    """Find passages similar in meaning to a search result or a text; the result itself is excluded."""
     started = timing.perf_counter()
     if (request.text is None) == (request.chunk_id is None):
         raise InvalidInput("text: give either chunk_id or text", field="text")
     likeness = SimilarSearch(retriever, actor, _part(request))
-    similar = await likeness.find(request.chunk_id, _said("text", request.text), request.top_k, request.floor)
-    return SimilarFound(
+    similar = await likeness.find(request.chunk_id, _said("text", request.text), request.top_k, request.min_score)
+    return SimilarResponse(
         results=[passage_shown(hit, explain=False) for hit in similar.hits],
         searched=similar.searched,
         pending=pending_in(similar.outlook),
@@ -306,9 +306,9 @@ async def find_similar(request: FindSimilar, actor: Actor, retriever: Retriever)
     )
 
 
-def _asked(request: WeightOptions, actor: Actor, query: str, top_k: int, retriever: Retriever) -> SearchRequest:
+def _asked(request: RankingOptions, actor: Actor, query: str, top_k: int, retriever: Retriever) -> SearchRequest:
     weighing = RankingWeights(
-        floor=_floor(request, actor),
+        min_score=_floor(request, actor),
         recency_weight=request.recency_weight,
         importance_weight=request.importance_weight,
         half_life_days=request.half_life_days,
@@ -317,9 +317,9 @@ def _asked(request: WeightOptions, actor: Actor, query: str, top_k: int, retriev
     return SearchRequest(Query(text=text, asked_at=retriever.now(), top_k=top_k, weighing=weighing), _part(request))
 
 
-def _floor(request: WeightOptions, actor: Actor) -> float:
-    floors = (request.floor, actor.relevance_floor, DEFAULT_FLOOR)
-    return next(floor for floor in floors if floor is not None)
+def _floor(request: RankingOptions, actor: Actor) -> float:
+    floors = (request.min_score, actor.min_score, DEFAULT_MIN_SCORE)
+    return next(min_score for min_score in floors if min_score is not None)
 
 
 def _said(name: str, text: str | None) -> str | None:
@@ -327,17 +327,17 @@ def _said(name: str, text: str | None) -> str | None:
         return None
     encode_given(name, text)
     if not text.strip():
-        raise InvalidInput(f"{name}: nothing to look for", field=name)
+        raise InvalidInput(f"{name}: is empty", field=name)
     return text
 
 
-def _part(request: Filtered) -> RequestedScope:
+def _part(request: ScopeFilters) -> RequestedScope:
     if request.domain is not None and request.domains is not None:
         raise InvalidInput("domains: give either domain or domains", field="domains")
     named = [request.domain] if request.domain is not None else request.domains or []
-    since = None if request.since is None else to_micros(moment_meant("since", request.since, of_day=time.min))
-    # What was said at that very moment is in.
-    until = None if request.until is None else to_micros(moment_meant("until", request.until, of_day=time.max)) + 1
+    since = None if request.since is None else to_micros(parse_timestamp("since", request.since, of_day=time.min))
+    # Inclusive.
+    until = None if request.until is None else to_micros(parse_timestamp("until", request.until, of_day=time.max)) + 1
     if since is not None and until is not None and since >= until:
         raise InvalidInput("since: later than until", field="since")
     if request.metadata:
@@ -353,23 +353,23 @@ def _part(request: Filtered) -> RequestedScope:
     )
 
 
-def _check_record(request: SearchEverything, actor: Actor) -> None:
+def _check_record(request: SearchQuery, actor: Actor) -> None:
     if request.record and Permission.WRITE not in actor.permissions:
-        raise PermissionDenied("Putting a search on record needs the permission 'write'.")
+        raise PermissionDenied("Recording a search needs the permission 'write'.")
 
 
 async def _recorded(
-    request: SearchEverything, actor: Actor, found: SearchResult, retriever: Retriever
+    request: SearchQuery, actor: Actor, found: RetrievalResult, retriever: Retriever
 ) -> str | msgspec.UnsetType:
     if not request.record:
         return UNSET
     return await record_search(retriever, actor, request.query, request.session_id, found)
 
 
-def _gathered(request: GetContext, gathered: BuiltContext, started: float) -> ContextGathered:
+def _gathered(request: GetContext, gathered: BuiltContext, started: float) -> ContextResponse:
     woven, found = gathered.woven, gathered.found
     ranking = None if found is None else found.ranking
-    return ContextGathered(
+    return ContextResponse(
         context=woven.text,
         tokens=woven.tokens,
         max_tokens=request.max_tokens,

@@ -1,7 +1,7 @@
 """Ranking what a caller may see by how much it has to do with a question.
 
 Candidates come by words and by meaning. What speaks for each is added up (evidence), and the sum stands for a relevance
-from 0 to 1 (calibration). Where it is not likely that the answer is among the best, more is taken, from a lower floor;
+from 0 to 1 (calibration). Where it is not likely that the answer is among the best, more is taken, from a lower score;
 where nothing is relevant, the most recent comes instead.
 """
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from weft.capabilities.search.retriever import SearchHit, SearchScope
 
 
-class FoundIn(Response, kw_only=True):
+class PassageSource(Response, kw_only=True):
     """Where something is from: a document of a domain, a message or a key of a session, a key of your memory."""
 
     source: Source
@@ -30,10 +30,10 @@ class FoundIn(Response, kw_only=True):
     title: str = ""
     heading: str = ""
     speaker: str = ""
-    moment: datetime
+    timestamp: datetime
 
 
-class FoundPassage(FoundIn, kw_only=True):
+class PassageInfo(PassageSource, kw_only=True):
     """A passage that was found: what it says, how relevant it is, and where it stands.
 
     ``signals`` explain the score. ``ref`` is a source ref that context_records resolves to these very words.
@@ -49,16 +49,16 @@ class FoundPassage(FoundIn, kw_only=True):
 class PendingItems(Response, omit_defaults=False):
     """What cannot be found yet of what you may see: documents that are still being indexed, and what events tell of.
 
-    ``in_part``: an index is being made anew, so not everything was searched; confidence is lower until it is done.
+    ``partial``: an index is being made anew, so not everything was searched; confidence is lower until it is done.
     """
 
     documents: int = 0
     events: int = 0
-    in_part: bool = False
+    partial: bool = False
 
 
-def passage_shown(hit: SearchHit, *, explain: bool) -> FoundPassage:
-    return FoundPassage(
+def passage_shown(hit: SearchHit, *, explain: bool) -> PassageInfo:
+    return PassageInfo(
         chunk_id=hit.passage.chunk_id,
         score=hit.ranked.score,
         text=hit.passage.text,
@@ -82,9 +82,9 @@ def where(passage: ChunkPassage) -> dict[str, Any]:
         "title": passage.title,
         "heading": chunk.heading if is_document else "",
         "speaker": chunk.speaker,
-        "moment": from_micros(chunk.moment),
+        "timestamp": from_micros(chunk.timestamp),
     }
 
 
 def pending_in(outlook: SearchScope) -> PendingItems:
-    return PendingItems(documents=outlook.pending_documents, events=outlook.pending_events, in_part=outlook.in_part)
+    return PendingItems(documents=outlook.pending_documents, events=outlook.pending_events, partial=outlook.partial)

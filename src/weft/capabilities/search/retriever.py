@@ -71,7 +71,7 @@ class SearchHit(NamedTuple):
 class SearchScope(NamedTuple):
     """What is there for a caller to be searched, and by which model. ``most`` is what its plan allows of results.
 
-    ``in_part`` tells that a copy of it is being made anew, so that not all of it can be found yet.
+    ``partial`` tells that a copy of it is being made anew, so that not all of it can be found yet.
     """
 
     wishes: Sequence[CollectionQuery]
@@ -79,10 +79,10 @@ class SearchScope(NamedTuple):
     most: int | None
     pending_documents: int
     pending_events: int
-    in_part: bool = False
+    partial: bool = False
 
 
-class SearchResult(NamedTuple):
+class RetrievalResult(NamedTuple):
     """What a search came to. ``model`` is None if it could not ask for meaning."""
 
     hits: list[SearchHit]
@@ -93,7 +93,7 @@ class SearchResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Retriever:
-    """Searches, each time in what is there for the caller at that moment."""
+    """Searches, each time in what is there for the caller at that timestamp."""
 
     libraries: Transactions[SearchStores]
     views: Views
@@ -104,7 +104,7 @@ class Retriever:
     note: Callable[[str, str, str], None]
     unanswered: Unanswered
 
-    async def find(self, actor: Actor, asked: SearchRequest) -> SearchResult:
+    async def find(self, actor: Actor, asked: SearchRequest) -> RetrievalResult:
         """Return what answers a question best, the best first; the most recent if nothing does."""
         outlook, views = await self.look(actor, asked.part)
         question = _within(asked.question, outlook)
@@ -112,15 +112,15 @@ class Retriever:
             self.note(actor.tenant, wish.collection, question.text)
         embed = partial(self._meanings, actor, outlook.model)
         ranking, hits = await self._ranked(actor, question, outlook, views, embed)
-        if ranking.fallback is not None and not outlook.in_part:
+        if ranking.fallback is not None and not outlook.partial:
             await self.unanswered.tell(actor, _low_relevance(actor, asked, ranking))
-        return SearchResult(hits, ranking, outlook, outlook.model if ranking.by_meaning else None)
+        return RetrievalResult(hits, ranking, outlook, outlook.model if ranking.by_meaning else None)
 
     async def look(self, actor: Actor, part: RequestedScope) -> tuple[SearchScope, list[View]]:
         """Open all that a caller may see of a part of everything."""
         outlook = await self.libraries.read(actor, partial(self._outlook, part))
         views = await self._opened(actor, outlook)
-        return outlook._replace(in_part=any(view.behind for view in views)), views
+        return outlook._replace(partial=any(view.behind for view in views)), views
 
     async def read(self, actor: Actor, ranked: Iterable[Ranked]) -> list[SearchHit]:
         """Return those of the chunks that the caller may read now, in the same order."""
@@ -175,7 +175,7 @@ class Retriever:
 
     async def _still_there(self, actor: Actor, question: Query, outlook: SearchScope, embed: Embed) -> list[View]:
         """Open what there is, without what is near to a question and cannot be read any more."""
-        near = structs.replace(question, top_k=_PROBED, most=None, weighing=RankingWeights(floor=0.0))
+        near = structs.replace(question, top_k=_PROBED, most=None, weighing=RankingWeights(min_score=0.0))
         views, gone = await self._opened(actor, outlook), set[tuple[str, int]]()
         for _ in range(_PROBES):
             ranking = await self.rank(near, views, embed)
@@ -213,6 +213,6 @@ def _low_relevance(actor: Actor, asked: SearchRequest, ranking: Ranking) -> NewE
             "sources": sorted(part.wanted),
             "searched": ranking.searched,
             "confidence": ranking.confidence,
-            "floor": asked.question.weighing.floor,
+            "min_score": asked.question.weighing.min_score,
         },
     )

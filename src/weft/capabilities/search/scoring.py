@@ -115,13 +115,13 @@ def add_speaker(evidence: Scores, speaker: str | None) -> None:
 def add_weighing(evidence: Scores, weighing: RankingWeights, asked_at: int) -> None:
     """Let it count that something is new or important, as much as whoever asks wants it to."""
     columns = evidence.columns
-    evidence.add("recency", weighing.recency_weight * recency(columns.moment, asked_at, weighing))
+    evidence.add("recency", weighing.recency_weight * recency(columns.timestamp, asked_at, weighing))
     evidence.add("importance", weighing.importance_weight * (columns.importance - _MIDDLING))
 
 
-def recency(moment: NDArray[np.int64], asked_at: int, weighing: RankingWeights) -> NDArray[np.float64]:
-    """Return how new something is: 1 at this moment, and half as much after each half-life."""
-    days = np.maximum(asked_at - moment, 0) / DAY_MICROS
+def recency(timestamp: NDArray[np.int64], asked_at: int, weighing: RankingWeights) -> NDArray[np.float64]:
+    """Return how new something is: 1 at this timestamp, and half as much after each half-life."""
+    days = np.maximum(asked_at - timestamp, 0) / DAY_MICROS
     halved: NDArray[np.float64] = 0.5 ** (days / weighing.half_life_days)
     return halved
 

@@ -12,13 +12,13 @@ from weft.kernel.identity import PRINCIPAL
 from weft.kernel.ids import new_id
 
 if TYPE_CHECKING:
-    from weft.capabilities.search.retriever import Retriever, SearchResult
+    from weft.capabilities.search.retriever import RetrievalResult, Retriever
     from weft.capabilities.search.stores import SearchStores
     from weft.kernel.identity import Actor
 
 
 async def record_search(
-    retriever: Retriever, actor: Actor, query: str, session_id: str | None, found: SearchResult
+    retriever: Retriever, actor: Actor, query: str, session_id: str | None, found: RetrievalResult
 ) -> str:
     """Put a search on record, for the caller alone: what it may see is not for all. Return the record's id."""
 
@@ -35,7 +35,7 @@ async def record_search(
     return await retriever.libraries.write(actor, keep)
 
 
-def _selection(query: str, session_id: str | None, found: SearchResult, library: SearchStores) -> ContextSelection:
+def _selection(query: str, session_id: str | None, found: RetrievalResult, library: SearchStores) -> ContextSelection:
     scores = {hit.passage.uri: hit.ranked.score for hit in reversed(found.hits)}
     named = tuple(dict.fromkeys(hit.passage.uri for hit in found.hits))
     return ContextSelection(
@@ -47,7 +47,7 @@ def _selection(query: str, session_id: str | None, found: SearchResult, library:
         candidate_item_refs=named,
         selected_item_refs=named,
         ranking_signals={"score": scores, "confidence": found.ranking.confidence},
-        selection_policy={"floor": found.ranking.floor, "widened": found.ranking.widened},
+        selection_policy={"min_score": found.ranking.min_score, "widened": found.ranking.widened},
         actor_ref=library.actor.participant,
         rationale=f"Of {found.ranking.searched} chunks, those that answer best.",
     )

@@ -43,16 +43,16 @@ def choose(question: Query, views: Sequence[View], weighed: ScoredCandidates) ->
     """Return the best of what was weighed; more than was asked for, and less relevant, if that may not be enough."""
     best = _best_first(weighed.found)
     likely = confidence(best.totals, _beside_words(best, weighed)) * _share_there(views)
-    floor, limit = question.weighing.floor, question.top_k
+    min_score, limit = question.weighing.min_score, question.top_k
     if likely < SURE:
-        floor, limit = floor / _WIDER, limit * _WIDER
+        min_score, limit = min_score / _WIDER, limit * _WIDER
     scored = [_ranked(weighed.found[view], place) for view, place in best.places[:limit].tolist()]
-    taken = [each for each in scored if each.score >= floor][: question.most]
+    taken = [each for each in scored if each.score >= min_score][: question.most]
     return Ranking(
         ranked=_with_pins(taken or _newest(question, views), _pins(weighed.found), question.most),
         confidence=round(likely, _DIGITS),
-        floor=floor,
-        widened=len(taken) > question.top_k or any(each.score < question.weighing.floor for each in taken),
+        min_score=min_score,
+        widened=len(taken) > question.top_k or any(each.score < question.weighing.min_score for each in taken),
         fallback=None if taken else "recency",
         searched=sum(view.size for view in views),
         by_meaning=weighed.by_meaning,
@@ -95,7 +95,7 @@ def _beside_words(best: _Best, weighed: ScoredCandidates) -> float:
 def _pins(found: Sequence[Scores]) -> list[Ranked]:
     """Return what is pinned: that for which most speaks, and of equals the newest."""
     pinned = [
-        (-evidence.total[place], -evidence.columns.moment[place], view, place)
+        (-evidence.total[place], -evidence.columns.timestamp[place], view, place)
         for view, evidence in enumerate(found)
         for place in np.flatnonzero(evidence.columns.pinned).tolist()
     ]
@@ -133,13 +133,13 @@ def _newest(question: Query, views: Sequence[View]) -> list[Ranked]:
     found = []
     for view in views:
         columns = view.columns(view.newest(question.top_k))
-        newness = recency(columns.moment, question.asked_at, question.weighing).tolist()
-        known = zip(columns.number.tolist(), columns.moment.tolist(), newness, columns.pinned.tolist(), strict=True)
-        for number, moment, new, pinned in known:
+        newness = recency(columns.timestamp, question.asked_at, question.weighing).tolist()
+        known = zip(columns.number.tolist(), columns.timestamp.tolist(), newness, columns.pinned.tolist(), strict=True)
+        for number, timestamp, new, pinned in known:
             signals = {"recency": round(new, _DIGITS), "pinned": pinned}
             found.append(
                 (
-                    -moment,
+                    -timestamp,
                     view.collection,
                     number,
                     Ranked(collection=view.collection, number=number, score=0.0, signals=signals),

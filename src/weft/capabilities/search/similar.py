@@ -52,7 +52,7 @@ class SimilarSearch:
     actor: Actor
     part: RequestedScope
 
-    async def find(self, chunk_id: str | None, text: str | None, top_k: int, floor: float) -> Similar:
+    async def find(self, chunk_id: str | None, text: str | None, top_k: int, min_score: float) -> Similar:
         """Return what means nearly the same as a chunk or a text, that itself left out."""
         itself = None if chunk_id is None else await self._passage(chunk_id)
         outlook, views = await self.retriever.look(self.actor, self.part)
@@ -63,7 +63,9 @@ class SimilarSearch:
         for spare in _SPARE:
             found = [ranked for view in views for ranked in await _nearest(view, vector, most + spare)]
             found.sort(key=lambda each: (-each.score, each.collection, each.number))
-            others = [each for each in found if each.score >= floor and f"{each.collection}/{each.number}" != chunk_id]
+            others = [
+                each for each in found if each.score >= min_score and f"{each.collection}/{each.number}" != chunk_id
+            ]
             hits = await self.retriever.read(self.actor, others[: most + spare])
             if len(hits) >= most or len(others) < most + spare:
                 break

@@ -38,7 +38,7 @@ CREATE TABLE chunks (
     kind       TEXT NOT NULL,
     heading    TEXT NOT NULL,
     speaker    TEXT NOT NULL,
-    moment     {bigint} NOT NULL,
+    timestamp  {bigint} NOT NULL,
     tokens     {bigint} NOT NULL,
     importance {real} NOT NULL,
     pinned     {bigint} NOT NULL,

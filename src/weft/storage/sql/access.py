@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PRINCIPAL = """
 SELECT p.principal_id, p.kind, p.agent_type, p.parent_id, parent.kind, p.clearance, p.permissions, p.created_at,
-       p.disabled_at, p.relevance_floor
+       p.disabled_at, p.min_score
 FROM principals p
 LEFT JOIN principals parent ON parent.tenant = p.tenant AND parent.principal_id = p.parent_id
 """
@@ -61,7 +61,7 @@ class SqlAccessStore:
         row = await self._tx.one(
             """
             INSERT INTO principals
-                (tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at, relevance_floor)
+                (tenant, principal_id, kind, agent_type, parent_id, clearance, permissions, created_at, min_score)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING 1
             """,
             self.tenant,
@@ -72,20 +72,20 @@ class SqlAccessStore:
             principal.clearance,
             _names(principal.permissions),
             principal.created_at,
-            principal.relevance_floor,
+            principal.min_score,
         )
         return row is not None
 
     async def update_principal(self, principal: Principal) -> None:
         await self._tx.run(
             """
-            UPDATE principals SET permissions = $1, clearance = $2, disabled_at = $3, relevance_floor = $4
+            UPDATE principals SET permissions = $1, clearance = $2, disabled_at = $3, min_score = $4
             WHERE tenant = $5 AND principal_id = $6
             """,
             _names(principal.permissions),
             principal.clearance,
             principal.disabled_at,
-            principal.relevance_floor,
+            principal.min_score,
             self.tenant,
             principal.principal_id,
         )
@@ -244,7 +244,7 @@ def _audit_row(*columns: Any) -> AuditRow:  # noqa: ANN401 - a row
 
 def _principal(row: Row) -> Principal:
     principal_id, kind, agent_type, parent_id, parent_kind, clearance, permissions, *rest = row
-    created_at, disabled_at, relevance_floor = rest
+    created_at, disabled_at, min_score = rest
     return Principal(
         principal_id=principal_id,
         kind=Kind(kind),
@@ -255,7 +255,7 @@ def _principal(row: Row) -> Principal:
         permissions=_permissions(permissions),
         created_at=created_at,
         disabled_at=disabled_at,
-        relevance_floor=relevance_floor,
+        min_score=min_score,
     )
 
 

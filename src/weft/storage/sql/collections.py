@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 NumberOrText = TypeVar("NumberOrText", int, str)
 
 _CHUNK = """
-SELECT number, source, place, scope, item, version, ordinal, start_at, end_at, kind, heading, speaker, moment, tokens,
-       importance, pinned, metadata, terms, text, digest
+SELECT number, source, place, scope, item, version, ordinal, start_at, end_at, kind, heading, speaker, timestamp,
+       tokens, importance, pinned, metadata, terms, text, digest
 FROM chunks
 """
 _STANDING = """
-SELECT chunks.number, source, place, scope, item, version, ordinal, speaker, moment, tokens, importance, pinned, terms
+SELECT chunks.number, source, place, scope, item, version, ordinal, speaker, timestamp, tokens, importance, pinned,
+       terms
 """
 _VECTOR = """
 FROM chunks LEFT JOIN chunk_vectors v
@@ -75,7 +76,7 @@ class SqlCollectionStore:
             """
             INSERT INTO chunks (tenant, collection, number, source, place, scope, item, version, ordinal, start_at,
                                 end_at,
-                                kind, heading, speaker, moment, tokens, importance, pinned, metadata, terms, text,
+                                kind, heading, speaker, timestamp, tokens, importance, pinned, metadata, terms, text,
                                 digest)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22)
             """,
@@ -517,7 +518,7 @@ def _values(number: int, chunk: NewChunk) -> tuple[str | int | float | bytes | N
         chunk.kind,
         chunk.heading,
         chunk.speaker,
-        chunk.moment,
+        chunk.timestamp,
         chunk.tokens,
         chunk.importance,
         int(chunk.pinned),
@@ -530,7 +531,7 @@ def _values(number: int, chunk: NewChunk) -> tuple[str | int | float | bytes | N
 
 def _chunk(collection: str, row: Row) -> Chunk:
     (number, source, place, scope, item, version, ordinal, start, end, kind, heading, speaker) = row[:12]
-    moment, tokens, importance, pinned, metadata, terms, text, digest = row[12:]
+    timestamp, tokens, importance, pinned, metadata, terms, text, digest = row[12:]
     return Chunk(
         collection=collection,
         number=number,
@@ -545,7 +546,7 @@ def _chunk(collection: str, row: Row) -> Chunk:
         kind=kind,
         heading=heading,
         speaker=speaker,
-        moment=moment,
+        timestamp=timestamp,
         tokens=tokens,
         importance=importance,
         pinned=bool(pinned),

@@ -65,9 +65,7 @@ class AccessStoreContract:
 
     async def test_a_principal_can_be_changed(self, stores: ContractStores) -> None:
         await stores.access.add_principal(principal("planner"))
-        changed = replace(
-            principal("planner"), permissions=frozenset(), clearance=5, disabled_at=7, relevance_floor=0.3
-        )
+        changed = replace(principal("planner"), permissions=frozenset(), clearance=5, disabled_at=7, min_score=0.3)
         await stores.access.update_principal(changed)
         assert await stores.access.principal("planner") == changed
 

@@ -51,7 +51,7 @@ _UNSUCCESSFUL: dict[str, Callable[[Any], bool]] = {
     "webhook.test": lambda answer: not answer.delivered,
 }
 # Command that runs when a group is called without one.
-_DEFAULT = {"search": "everything"}
+_DEFAULT = {"search": "query"}
 _YES = click.Option(["--yes", "-y"], is_flag=True, help="Do not ask for confirmation.")
 
 

@@ -31,7 +31,7 @@ _HAND_WRITTEN = {
     "init": _HandWritten("init", "Connect Claude Code, Cursor or VS Code."),
     "doctor": _HandWritten("doctor", "Check this installation and suggest fixes."),
     "tenant": _HandWritten("tenants", "Create and list tenants, and set their plans."),
-    "gather": _HandWritten("search", "Build a context text for a question within a token budget."),
+    "get-context": _HandWritten("search", "Build a context text for a question within a token budget."),
     "similar": _HandWritten("search", "Find passages similar to a search result."),
     "push": _HandWritten("push_pull", "Save knowledge to your persistent memory."),
     "pull": _HandWritten("push_pull", "Pull your persistent memory into a session."),
@@ -70,7 +70,7 @@ _SECTIONS = {
         "board",
         "message",
         "search",
-        "gather",
+        "get-context",
         "similar",
         "knowledge",
         "missing",
@@ -118,7 +118,9 @@ class Root(OrderedGroup):
         if cmd_name in _HAND_WRITTEN:
             module = import_module(f"weft.transports.cli.{_HAND_WRITTEN[cmd_name].module}")
             # A Python keyword gets an underscore as the name of its function.
-            command: click.Command = getattr(module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name)
+            command: click.Command = getattr(
+                module, f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name.replace("-", "_")
+            )
             return command
         if cmd_name not in COMMANDS:
             return None

@@ -1,4 +1,4 @@
-"""``weft gather`` and ``weft similar``: short forms of two search operations."""
+"""``weft get-context`` and ``weft similar``: short forms of two search operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SESSION = click.option("--session", "-s", "session_id", help="Search only this 
 @_DOMAIN
 @_SESSION
 @click.pass_obj
-def gather(target: Target, /, *, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - options of several types
+def get_context(target: Target, /, *, as_json: bool, **options: Any) -> None:  # noqa: ANN401 - options of several types
     """Build a context text for a question within a token budget: the best passages with their surroundings."""
     show(_call(target, "search.get_context", options), as_json=as_json, formatter=render_context)
 

@@ -27,7 +27,7 @@ class Label:
     path: tuple[str, ...] = ()
     kind: str = "prose"
     speaker: str = ""
-    moment: int | None = None
+    timestamp: int | None = None
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ class TextSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``heading`` is the path of headings, names or fields it stands under, joined by `` > ``. ``kind`` says what it is:
     prose, code, table, turns, record, page. ``speaker`` names those who speak in a transcript, joined by a comma;
-    ``moment`` (microseconds) is when its first turn or record was, where the text says so.
+    ``timestamp`` (microseconds) is when its first turn or record was, where the text says so.
     """
 
     start: int
@@ -35,7 +35,7 @@ class TextSpan(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: str = "prose"
     heading: str = ""
     speaker: str = ""
-    moment: int | None = None
+    timestamp: int | None = None
 
 
 class CodeSymbol(msgspec.Struct, frozen=True, gc=False):

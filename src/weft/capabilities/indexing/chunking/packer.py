@@ -70,7 +70,7 @@ class _Packing:
             kind=_kind(labels),
             heading=_heading(labels, ranged=self._outline.naming == "range"),
             speaker=_speakers(labels),
-            moment=next((label.moment for label in labels if label.moment is not None), None),
+            timestamp=next((label.timestamp for label in labels if label.timestamp is not None), None),
         )
 
     def _furthest(self, first: int, least: int) -> int:

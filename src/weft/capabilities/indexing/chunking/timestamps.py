@@ -20,8 +20,8 @@ def microseconds(written: object) -> int | None:
     if not isinstance(written, str) or not _ISO.fullmatch(written.strip()):
         return None
     try:
-        moment = datetime.fromisoformat(written.strip().replace(",", "."))
-        return to_micros(moment.replace(tzinfo=moment.tzinfo or UTC))
+        timestamp = datetime.fromisoformat(written.strip().replace(",", "."))
+        return to_micros(timestamp.replace(tzinfo=timestamp.tzinfo or UTC))
     except (ValueError, InvalidInput):
         return None
 

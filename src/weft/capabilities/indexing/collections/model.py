@@ -47,7 +47,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     ``place`` is the domain, session or agent that the item belongs to; ``scope`` says who of those that may look into
     the place may see it: participant patterns in JSON, empty for all. ``terms`` are its words as they are compared,
-    separated by spaces. ``digest`` is the SHA-256 of what is embedded. ``moment`` is when it was said or written, in
+    separated by spaces. ``digest`` is the SHA-256 of what is embedded. ``timestamp`` is when it was said or written, in
     microseconds. Importance is from 0 to 1; what is pinned is always found.
     """
 
@@ -60,7 +60,7 @@ class NewChunk(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     terms: str
     digest: bytes
     tokens: int
-    moment: int
+    timestamp: int
     version: int = 1
     scope: str = WHOLE_PLACE
     kind: str = "prose"
@@ -151,7 +151,7 @@ class IndexedChunk(msgspec.Struct, frozen=True, gc=False):
     version: int
     ordinal: int
     speaker: str
-    moment: int
+    timestamp: int
     tokens: int
     importance: float
     pinned: bool

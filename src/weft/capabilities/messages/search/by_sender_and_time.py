@@ -1,4 +1,4 @@
-"""Finding messages by who sent them and by when."""
+"""Message search by sender and by time range."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from weft.kernel.ids import is_name
 from weft.kernel.json_input import encode_given
 from weft.kernel.operation import Effect, RateClass, Request, Response, operation
 
-# Behind a time of day there can only be an offset from UTC.
+# A space before a UTC offset is a plus sign that was not escaped in a query string.
 _LOST_PLUS = re.compile(r"(?<=:\d\d) (?=\d\d:\d\d$)")
 _DATE_LENGTH = len("2025-01-15")
-Moment = Annotated[
+TimestampText = Annotated[
     str,
     msgspec.Meta(
         min_length=_DATE_LENGTH,
         max_length=64,
-        description="ISO 8601, such as 2025-01-15T10:00:00Z or 2025-01-15T12:00:00+02:00; without an offset it is UTC, "
-        "and a date alone is that whole day.",
+        description="ISO 8601, such as 2025-01-15T10:00:00Z or 2025-01-15T12:00:00+02:00; UTC without an offset; "
+        "a date means the whole day.",
     ),
 ]
 
 
 class SearchBySender(Request):
-    """Whose messages to find."""
+    """Sender and page of a message search."""
 
     session_id: SessionId
-    sender: Annotated[str, msgspec.Meta(min_length=1, max_length=100, description="The sender's agent_id.")]
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="At most this many.")] = 20
-    offset: Annotated[Count, msgspec.Meta(description="Leave out this many, newest first.")] = 0
+    sender: Annotated[str, msgspec.Meta(min_length=1, max_length=100, description="agent_id of the sender.")]
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="Maximum messages.")] = 20
+    offset: Annotated[Count, msgspec.Meta(description="Number of newest messages to skip.")] = 0
 
 
 class MessagesBySender(Response, kw_only=True, omit_defaults=False):
@@ -54,24 +54,24 @@ class MessagesBySender(Response, kw_only=True, omit_defaults=False):
 
 
 class SearchByTimerange(Request):
-    """From when to when; both ends are included."""
+    """Time range of a message search, both ends inclusive."""
 
     session_id: SessionId
-    start_time: Moment
-    end_time: Moment
-    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="At most this many.")] = 50
-    offset: Annotated[Count, msgspec.Meta(description="Leave out this many, oldest first.")] = 0
+    start_time: TimestampText
+    end_time: TimestampText
+    limit: Annotated[int, msgspec.Meta(ge=1, le=200, description="Maximum messages.")] = 50
+    offset: Annotated[Count, msgspec.Meta(description="Number of oldest messages to skip.")] = 0
 
 
 class TimeRange(Response, kw_only=True, omit_defaults=False):
-    """The span that was searched, in UTC."""
+    """The time range searched, in UTC."""
 
     start: datetime
     end: datetime
 
 
 class MessagesByTime(Response, kw_only=True, omit_defaults=False):
-    """The messages of a span of time, oldest first."""
+    """Messages of a time range, oldest first."""
 
     success: Literal[True] = True
     messages: list[MessageInfo]
@@ -81,7 +81,7 @@ class MessagesByTime(Response, kw_only=True, omit_defaults=False):
 
 
 @operation(
-    "search.by_sender",
+    "message.search_by_sender",
     tool="search_by_sender",
     http="GET /v1/sessions/{session_id}/search/by-sender",
     permission=Permission.READ,
@@ -91,7 +91,7 @@ class MessagesByTime(Response, kw_only=True, omit_defaults=False):
     errors=(SessionNotFound,),
 )
 async def search_by_sender(request: SearchBySender, transcripts: Transcripts) -> MessagesBySender:
-    """Find what one sender said in a session, newest first, as far as it is meant for you."""
+    """List the messages of one sender in a session that you may read, newest first."""
     encode_given("sender", request.sender)
     transcript = await transcripts.to_read(request.session_id)
     part = TranscriptRange(sender=request.sender, offset=request.offset, limit=request.limit, newest_first=True)
@@ -101,7 +101,7 @@ async def search_by_sender(request: SearchBySender, transcripts: Transcripts) ->
 
 
 @operation(
-    "search.by_timerange",
+    "message.search_by_timerange",
     tool="search_by_timerange",
     http="GET /v1/sessions/{session_id}/search/by-timerange",
     permission=Permission.READ,
@@ -111,9 +111,9 @@ async def search_by_sender(request: SearchBySender, transcripts: Transcripts) ->
     errors=(SessionNotFound,),
 )
 async def search_by_timerange(request: SearchByTimerange, transcripts: Transcripts) -> MessagesByTime:
-    """Find what was said in a span of time, oldest first, as far as it is meant for you."""
-    start = moment_meant("start_time", request.start_time, of_day=time.min)
-    end = moment_meant("end_time", request.end_time, of_day=time.max)
+    """List the messages of a time range in a session that you may read, oldest first."""
+    start = parse_timestamp("start_time", request.start_time, of_day=time.min)
+    end = parse_timestamp("end_time", request.end_time, of_day=time.max)
     if start > end:
         raise InvalidInput("start_time: later than end_time", field="start_time")
     transcript = await transcripts.to_read(request.session_id)
@@ -127,14 +127,13 @@ async def search_by_timerange(request: SearchByTimerange, transcripts: Transcrip
     )
 
 
-def moment_meant(name: str, text: str, *, of_day: time) -> datetime:
-    """Return the moment a caller means, in UTC."""
-    # A plus sign that nobody escaped arrives from a query string as a space.
+def parse_timestamp(name: str, text: str, *, of_day: time) -> datetime:
+    """Return the timestamp in UTC; a date is taken at ``of_day``."""
     text = _LOST_PLUS.sub("+", text)
     try:
         if len(text) == _DATE_LENGTH:
             return datetime.combine(date.fromisoformat(text), of_day, UTC)
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        timestamp = datetime.fromisoformat(text)
+        return (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError) as error:
         raise InvalidInput(f"{name}: not a time in ISO 8601, such as 2025-01-15T10:00:00Z", field=name) from error

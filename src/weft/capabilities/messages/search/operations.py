@@ -1,4 +1,4 @@
-"""Finding messages by what they say."""
+"""Fuzzy full-text search of a session's messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from msgspec import structs
 
 from weft.capabilities.messages.model import Visibility
-from weft.capabilities.messages.search.searcher import MessageQuery, MessageSearchResult, Searcher, SearchResult
+from weft.capabilities.messages.search.searcher import MessageMatch, MessageQuery, MessageSearchResult, Searcher
 from weft.capabilities.messages.search.selection_records import Choice, ChoiceRecords
 from weft.capabilities.sessions.model import SessionArchived, SessionId, SessionNotFound, lock_active_session
 from weft.kernel.errors import InvalidInput, PermissionDenied
@@ -23,40 +23,40 @@ _SCOPES: dict[str, tuple[Visibility, ...]] = {
     "public": ("public",),
     "private": ("private",),
 }
-# Of what was not taken, so many are named on record, however bad.
-_LEFT_AT_MOST = 20
+# Recorded candidates that were not selected, whatever their score.
+_MAX_REJECTED = 20
 _ANY_SCORE = 0.0
 
 
-class SearchContext(Request):
-    """What to look for in a session's messages."""
+class SearchMessages(Request):
+    """Query and options of a message search."""
 
     session_id: SessionId
     query: Annotated[
-        str, msgspec.Meta(min_length=1, max_length=500, description="Words, however misspelt, or a question.")
+        str, msgspec.Meta(min_length=1, max_length=500, description="Keywords, which may be misspelt, or a question.")
     ]
     fuzzy_threshold: Annotated[
-        float, msgspec.Meta(ge=0, le=100, description="The least score of a result, 0 to 100.")
+        float, msgspec.Meta(ge=0, le=100, description="Minimum score of a result, 0 to 100.")
     ] = 60.0
-    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="At most this many.")] = 10
-    search_metadata: Annotated[bool, msgspec.Meta(description="Look in the messages' metadata too.")] = True
+    limit: Annotated[int, msgspec.Meta(ge=1, le=100, description="Maximum results.")] = 10
+    search_metadata: Annotated[bool, msgspec.Meta(description="Also search the messages' metadata.")] = True
     search_scope: Annotated[
         Literal["all", "public", "private"],
-        msgspec.Meta(description="All messages for you, only public ones, or only your private ones."),
+        msgspec.Meta(description="All messages you may read, only public ones, or only your private ones."),
     ] = "all"
-    record: Annotated[
-        bool, msgspec.Meta(description="Also put on record what was found and what was left out, as a selection.")
-    ] = False
+    record: Annotated[bool, msgspec.Meta(description="Also record selected and rejected messages, as a selection.")] = (
+        False
+    )
 
 
-class SearchResults(Response, kw_only=True, omit_defaults=False):
-    """The best matches first; ``searched_count`` is how many messages were searched: all that you may see.
+class MessageSearchResponse(Response, kw_only=True, omit_defaults=False):
+    """Best matches first. ``searched_count``: number of messages searched, all that you may read.
 
-    ``selection_id`` is the record of it, if one was asked for.
+    ``selection_id``: id of the recorded selection, if ``record`` was set.
     """
 
     success: Literal[True] = True
-    results: list[SearchResult]
+    results: list[MessageMatch]
     query: str
     threshold: float
     search_scope: str
@@ -69,7 +69,7 @@ class SearchResults(Response, kw_only=True, omit_defaults=False):
 
 
 @operation(
-    "search.context",
+    "message.search",
     tool="search_context",
     http="GET /v1/sessions/{session_id}/search",
     permission=Permission.READ,
@@ -77,17 +77,17 @@ class SearchResults(Response, kw_only=True, omit_defaults=False):
     effect=Effect.OWN_TRANSACTIONS,
     errors=(SessionNotFound, SessionArchived, PermissionDenied),
 )
-async def search_context(
-    request: SearchContext, actor: Actor, searcher: Searcher, records: Transactions[ChoiceRecords]
-) -> SearchResults:
-    """Search a session's messages, however old: by words that may be misspelt, or with a question.
+async def search_messages(
+    request: SearchMessages, actor: Actor, searcher: Searcher, records: Transactions[ChoiceRecords]
+) -> MessageSearchResponse:
+    """Search all of a session's messages by keywords, which may be misspelt, or with a question.
 
-    A score of 100 means that everything asked for is there, or that what is there tells this message from all others.
+    A score of 100 means that the message matches the whole query, or matches terms that no other message has.
     """
     _check(request, actor)
     started = time.perf_counter()
     found = await searcher.find(actor, request.session_id, _wanted(request))
-    return SearchResults(
+    return MessageSearchResponse(
         results=found.results,
         query=request.query,
         threshold=request.fuzzy_threshold,
@@ -101,26 +101,26 @@ async def search_context(
     )
 
 
-def _check(request: SearchContext, actor: Actor) -> None:
+def _check(request: SearchMessages, actor: Actor) -> None:
     encode_given("query", request.query)
     if not request.query.strip():
-        raise InvalidInput("query: nothing to search for", field="query")
+        raise InvalidInput("query: is empty", field="query")
     if request.record and Permission.WRITE not in actor.permissions:
-        raise PermissionDenied("Putting a search on record needs the permission 'write'.")
+        raise PermissionDenied("Recording a search needs the permission 'write'.")
 
 
 async def _recorded(
-    request: SearchContext,
+    request: SearchMessages,
     actor: Actor,
     found: MessageSearchResult,
     searcher: Searcher,
     records: Transactions[ChoiceRecords],
 ) -> str:
-    """Put on record what a search took, beside the best of what it did not take."""
-    wider = structs.replace(_wanted(request), threshold=_ANY_SCORE, limit=request.limit + _LEFT_AT_MOST)
+    """Record what a search selected, and the best of what it rejected."""
+    wider = structs.replace(_wanted(request), threshold=_ANY_SCORE, limit=request.limit + _MAX_REJECTED)
     others = await searcher.find(actor, request.session_id, wider)
     taken = {result.message.id for result in found.results}
-    left = [result for result in others.results if result.message.id not in taken][:_LEFT_AT_MOST]
+    left = [result for result in others.results if result.message.id not in taken][:_MAX_REJECTED]
     choice = Choice(request.query, found.searched, found.results, left, request.fuzzy_threshold, request.limit)
 
     async def add(writer: ChoiceRecords) -> str:
@@ -130,7 +130,7 @@ async def _recorded(
     return await records.write(actor, add)
 
 
-def _wanted(request: SearchContext) -> MessageQuery:
+def _wanted(request: SearchMessages) -> MessageQuery:
     return MessageQuery(
         request.query,
         request.fuzzy_threshold,
@@ -142,5 +142,5 @@ def _wanted(request: SearchContext) -> MessageQuery:
 
 def _note(found: MessageSearchResult) -> str:
     if found.cache_hit:
-        return "The same search of the same messages was answered before."
+        return "Answered from the cache: same query, same messages."
     return f"RapidFuzz and full text, by index; messages searched: {found.searched}."

@@ -63,7 +63,7 @@ class MessageQuery(msgspec.Struct, frozen=True):
     visibilities: tuple[Visibility, ...]
 
 
-class SearchResult(Response, kw_only=True, omit_defaults=False):
+class MessageMatch(Response, kw_only=True, omit_defaults=False):
     """A message that matches; ``matched_by`` says how."""
 
     message: MessageInfo
@@ -76,7 +76,7 @@ class SearchResult(Response, kw_only=True, omit_defaults=False):
 class MessageSearchResult(msgspec.Struct, frozen=True):
     """What a search came to."""
 
-    results: list[SearchResult]
+    results: list[MessageMatch]
     searched: int
     cache_hit: bool
 
@@ -144,7 +144,7 @@ class Searcher:
         """Return an answer there is already, or the indexes to search and the next slice of what they lack."""
         transcript = await transcripts.to_read(session_id, *wanted.visibilities)
         key = _key(transcripts, transcript, wanted)
-        known: list[SearchResult] | None = self.answers.get(key)
+        known: list[MessageMatch] | None = self.answers.get(key)
         if known is not None:
             return MessageSearchResult(known, transcript.size, cache_hit=True)
         indexes: list[Index] = []
@@ -170,7 +170,7 @@ class Searcher:
     ) -> MessageSearchResult:
         """Return the messages that were hit, each as far as it is for the caller when it is read."""
         previews = Previews(wanted.query)
-        results: list[SearchResult] = []
+        results: list[MessageMatch] = []
         weight, unchanged, turns = weight_of(wanted), True, TimeSlices()
         # Also without a hit: whether the caller may still look is asked at the end.
         for start in range(0, max(1, len(hits)), _HITS_PER_READ):
@@ -256,8 +256,8 @@ async def _in_steps(indexes: Sequence[Index], wanted: MessageQuery) -> list[Mess
         await turns.give()
 
 
-def _result(message: Message, hit: MessageHit, previews: Previews) -> SearchResult:
-    return SearchResult(
+def _result(message: Message, hit: MessageHit, previews: Previews) -> MessageMatch:
+    return MessageMatch(
         message=message_info(message),
         score=round(hit.score, 1),
         match_preview=previews.of(message.content),

@@ -17,7 +17,7 @@ from weft.kernel.ids import new_id
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from weft.capabilities.messages.search.searcher import SearchResult
+    from weft.capabilities.messages.search.searcher import MessageMatch
     from weft.capabilities.sessions.model import Session
 
 T = TypeVar("T")
@@ -28,13 +28,13 @@ class Choice(NamedTuple):
 
     query: str
     searched: int
-    taken: Sequence[SearchResult]
-    left: Sequence[SearchResult]
+    taken: Sequence[MessageMatch]
+    left: Sequence[MessageMatch]
     least_score: float
     most_items: int
 
     @property
-    def looked_at(self) -> list[SearchResult]:
+    def looked_at(self) -> list[MessageMatch]:
         return [*self.taken, *self.left]
 
     @property
@@ -111,11 +111,11 @@ def _selection(choice: Choice, session_id: str, recorder: Recorder, **more: Any)
     )
 
 
-def _omission(name: str, result: SearchResult, choice: Choice) -> Omission:
+def _omission(name: str, result: MessageMatch, choice: Choice) -> Omission:
     good_enough = result.score >= choice.least_score
     return Omission(item_ref=name, reason="budget" if good_enough else "low_relevance", detail=f"score {result.score}")
 
 
-def item_of(result: SearchResult, session_id: str) -> str:
+def item_of(result: MessageMatch, session_id: str) -> str:
     """Return what the message of a result is called as an item."""
     return str(MessageItemId(session_id, result.message.id))

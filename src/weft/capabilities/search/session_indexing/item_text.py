@@ -46,7 +46,7 @@ class ItemText(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     version: int
-    moment: int
+    timestamp: int
     scope: str = WHOLE_PLACE
     heading: str = ""
     speaker: str = ""
@@ -88,7 +88,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
         return ItemText(
             text=text_of_message(message),
             version=VERSION_OF_MESSAGES,
-            moment=message.sent_at,
+            timestamp=message.sent_at,
             scope=_scope((message.audience,)),
             speaker=message.sender,
             pinned=is_pinned(message.sender, message.category, message.message_type, message.metadata),
@@ -104,7 +104,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
         return ItemText(
             text=text_of_entry(found),
             version=version_of(entry),
-            moment=entry.written_at,
+            timestamp=entry.written_at,
             scope=_scope(entry.readers),
             heading=entry.key,
             speaker=entry.written_by,
@@ -120,7 +120,7 @@ class ItemTexts(msgspec.Struct, frozen=True):
         if await self._is_redacted(VersionId(scope.line_id, entry.key, entry.life, entry.version)):
             return None
         return ItemText(
-            text=text_of_memory(found), version=version_of(entry), moment=entry.updated_at, heading=entry.key
+            text=text_of_memory(found), version=version_of(entry), timestamp=entry.updated_at, heading=entry.key
         )
 
     async def _is_redacted(self, name: MessageItemId | VersionId) -> bool:
@@ -146,7 +146,7 @@ def chunks_of(subject: IndexItem, said: ItemText) -> list[NewChunk]:
             terms=terms_of(text, said.heading),
             digest=digest_of(embedded_text(said.heading, text, said.speaker if subject.source == "message" else "")),
             tokens=piece.tokens,
-            moment=said.moment,
+            timestamp=said.timestamp,
             version=said.version,
             scope=said.scope,
             heading=said.heading,

@@ -12,14 +12,14 @@ from weft.transports.cli.render import cell, counted, escape_controls, indent
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from weft.capabilities.search.operations import ContextGathered, EverythingFound, SimilarFound
-    from weft.capabilities.search.results import FoundIn, FoundPassage, PendingItems
+    from weft.capabilities.search.operations import ContextResponse, SearchResponse, SimilarResponse
+    from weft.capabilities.search.results import PassageInfo, PassageSource, PendingItems
 
 _SNIPPET_CHARACTERS = 400
 _WIDTH = 96
 
 
-def _render_everything(found: EverythingFound) -> str:
+def _render_everything(found: SearchResponse) -> str:
     notes = []
     if not found.results:
         notes.append("No results.")
@@ -35,27 +35,27 @@ def _render_everything(found: EverythingFound) -> str:
     )
 
 
-def render_similar(found: SimilarFound) -> str:
+def render_similar(found: SimilarResponse) -> str:
     summary = f"{counted(len(found.results), 'result')} of {counted(found.searched, 'chunk')}{_pending(found.pending)}"
     return "\n\n".join([*map(_result, found.results), summary])
 
 
-def render_context(gathered: ContextGathered) -> str:
+def render_context(gathered: ContextResponse) -> str:
     summary = f"{gathered.tokens} of {counted(gathered.max_tokens, 'token')}{_pending(gathered.pending)}"
     return "\n\n".join(filter(None, [escape_controls(gathered.context), click.style(summary, dim=True)]))
 
 
-def _result(result: FoundPassage) -> str:
+def _result(result: PassageInfo) -> str:
     """Return one result: score, source, snippet and signals."""
     score = click.style(f"{result.score:.2f}", fg="green", bold=True)
     snippet = textwrap.shorten(result.text, _SNIPPET_CHARACTERS, placeholder=" ...")
-    details = [escape_controls(result.chunk_id), cell(result.moment), _signals(result.signals or {})]
+    details = [escape_controls(result.chunk_id), cell(result.timestamp), _signals(result.signals or {})]
     footer = click.style(" | ".join(filter(None, details)), dim=True)
     text = "\n".join([*textwrap.wrap(escape_controls(snippet), _WIDTH), footer])
     return f"{score}  {click.style(_source(result), bold=True)}\n{indent(text)}"
 
 
-def _source(found: FoundIn) -> str:
+def _source(found: PassageSource) -> str:
     match found.source:
         case "document":
             return escape_controls(" > ".join(filter(None, [found.domain, found.document_id, found.heading])))
@@ -77,11 +77,11 @@ def _pending(pending: PendingItems) -> str:
     waiting = [counted(pending.documents, "document")] if pending.documents else []
     waiting += [counted(pending.events, "event")] if pending.events else []
     missing = f"; {' and '.join(waiting)} not indexed yet" if waiting else ""
-    return f"{missing}; an index is being rebuilt, so results are incomplete" if pending.in_part else missing
+    return f"{missing}; an index is being rebuilt, so results are incomplete" if pending.partial else missing
 
 
 FORMATTERS: dict[str, Callable[[Any], str]] = {
-    "search.everything": _render_everything,
+    "search.query": _render_everything,
     "search.get_context": render_context,
     "search.find_similar": render_similar,
 }

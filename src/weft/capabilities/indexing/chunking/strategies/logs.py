@@ -35,5 +35,5 @@ def outline_of_log(text: str) -> Outline:
     for match in records:
         outline.place(match.start(), LINE)
         if match["time"]:
-            outline.labels.append(Label(match.start(), kind=_RECORD_KIND, moment=microseconds(match["time"])))
+            outline.labels.append(Label(match.start(), kind=_RECORD_KIND, timestamp=microseconds(match["time"])))
     return outline

@@ -69,6 +69,6 @@ def _cues(text: str) -> Iterator[Label]:
 
 
 def _label(start: int, time: str, speaker: str) -> Label:
-    moment = microseconds(time)
-    clock = time if time and moment is None else ""
-    return Label(start, (clock,) if clock else (), "turns", speaker.strip(), moment)
+    timestamp = microseconds(time)
+    clock = time if time and timestamp is None else ""
+    return Label(start, (clock,) if clock else (), "turns", speaker.strip(), timestamp)
