@@ -643,7 +643,9 @@ async def test_a_time_in_a_text_that_utc_does_not_know_is_passed_over(library: W
     await library.app.scheduler.drain("knowledge.reindex", "knowledge.ingest")
     found = await library.planner.call("search.query", query="turn", min_score=0.0, top_k=50)
     assert {result["document_id"] for result in found["results"]} == {"talk.txt", "server.log", "rows.jsonl"}
-    assert {result["timestamp"] for result in found["results"]} == {library.clock.now().isoformat().replace("+00:00", "Z")}
+    assert {result["timestamp"] for result in found["results"]} == {
+        library.clock.now().isoformat().replace("+00:00", "Z")
+    }
 
 
 def packed_pdf(pages: int) -> bytes:

@@ -216,9 +216,7 @@ class SyncAgentOperations:
             "agent.update",
             {
                 "agent_id": agent_id,
-                **given(
-                    permissions=permissions, clearance=clearance, disabled=disabled, min_score=min_score
-                ),
+                **given(permissions=permissions, clearance=clearance, disabled=disabled, min_score=min_score),
             },
         )
 
@@ -1277,6 +1275,55 @@ class SyncMessageOperations:
         """Read every message of a session, whatever its visibility. For admins; every use is audited."""
         return self._caller.call("message.inspect", {"session_id": session_id, "limit": limit, "offset": offset})
 
+    def search(
+        self,
+        session_id: str,
+        query: str,
+        *,
+        fuzzy_threshold: float = 60.0,
+        limit: int = 10,
+        search_metadata: bool = True,
+        search_scope: Literal["all", "public", "private"] = "all",
+        record: bool = False,
+    ) -> MessageSearchResponse:
+        """Search all of a session's messages by keywords, which may be misspelt, or with a question.
+
+        A score of 100 means that the message matches the whole query, or matches terms that no other message has.
+        """
+        return self._caller.call(
+            "message.search",
+            {
+                "session_id": session_id,
+                "query": query,
+                "fuzzy_threshold": fuzzy_threshold,
+                "limit": limit,
+                "search_metadata": search_metadata,
+                "search_scope": search_scope,
+                "record": record,
+            },
+        )
+
+    def search_by_sender(self, session_id: str, sender: str, *, limit: int = 20, offset: int = 0) -> MessagesBySender:
+        """List the messages of one sender in a session that you may read, newest first."""
+        return self._caller.call(
+            "message.search_by_sender", {"session_id": session_id, "sender": sender, "limit": limit, "offset": offset}
+        )
+
+    def search_by_timerange(
+        self, session_id: str, start_time: str, end_time: str, *, limit: int = 50, offset: int = 0
+    ) -> MessagesByTime:
+        """List the messages of a time range in a session that you may read, oldest first."""
+        return self._caller.call(
+            "message.search_by_timerange",
+            {
+                "session_id": session_id,
+                "start_time": start_time,
+                "end_time": end_time,
+                "limit": limit,
+                "offset": offset,
+            },
+        )
+
 
 class SyncMissingOperations:
     """The missing operations."""
@@ -1636,7 +1683,7 @@ class SyncSearchOperations:
     def __init__(self, caller: SyncCaller) -> None:
         self._caller = caller
 
-    def everything(
+    def query(
         self,
         query: str,
         *,
@@ -1656,10 +1703,10 @@ class SyncSearchOperations:
         explain: bool = True,
         record: bool = False,
     ) -> SearchResponse:
-        """Search everything you may see, by words and by meaning: documents, messages, boards and your memory.
+        """Search everything you may see by keywords and meaning: documents, messages, boards and your memory.
 
-        Ask in your own words. Results come with their score, why they have it, and a ref to the exact passage. If
-        nothing is relevant, the most recent comes instead and fallback says so.
+        Each result has a score, its signals and a ref to the exact passage. If nothing is relevant, the most recent
+        items are returned and fallback is set.
         """
         return self._caller.call(
             "search.query",
@@ -1705,10 +1752,9 @@ class SyncSearchOperations:
         max_tokens: int = 2000,
         tokenizer: Literal["approximate", "o200k_base", "cl100k_base"] = "approximate",
     ) -> ContextResponse:
-        """Gather what matters for a question into one text that fits: the best passages with what stands around them.
+        """Build one text for a prompt: the best passages for a question with their surroundings, within a token budget.
 
-        Each passage is numbered, and citations say where it is from. With a chunk_id instead of a query, it is what
-        stands around that chunk.
+        Passages are numbered and have citations. With a chunk_id instead of a query: the surroundings of that chunk.
         """
         return self._caller.call(
             "search.get_context",
@@ -1750,7 +1796,7 @@ class SyncSearchOperations:
         top_k: int = 10,
         min_score: float = 0.0,
     ) -> SimilarResponse:
-        """Find what means nearly the same as something that was found, or as a text of yours; itself left out."""
+        """Find passages similar in meaning to a search result or a text; the result itself is excluded."""
         return self._caller.call(
             "search.find_similar",
             {
@@ -1768,56 +1814,6 @@ class SyncSearchOperations:
                     chunk_id=chunk_id,
                     text=text,
                 ),
-            },
-        )
-
-    def context(
-        self,
-        session_id: str,
-        query: str,
-        *,
-        fuzzy_threshold: float = 60.0,
-        limit: int = 10,
-        search_metadata: bool = True,
-        search_scope: Literal["all", "public", "private"] = "all",
-        record: bool = False,
-    ) -> MessageSearchResponse:
-        """Search a session's messages, however old: by words that may be misspelt, or with a question.
-
-        A score of 100 means that everything asked for is there, or that what is there tells this message from all
-        others.
-        """
-        return self._caller.call(
-            "message.search",
-            {
-                "session_id": session_id,
-                "query": query,
-                "fuzzy_threshold": fuzzy_threshold,
-                "limit": limit,
-                "search_metadata": search_metadata,
-                "search_scope": search_scope,
-                "record": record,
-            },
-        )
-
-    def by_sender(self, session_id: str, sender: str, *, limit: int = 20, offset: int = 0) -> MessagesBySender:
-        """Find what one sender said in a session, newest first, as far as it is meant for you."""
-        return self._caller.call(
-            "message.search_by_sender", {"session_id": session_id, "sender": sender, "limit": limit, "offset": offset}
-        )
-
-    def by_timerange(
-        self, session_id: str, start_time: str, end_time: str, *, limit: int = 50, offset: int = 0
-    ) -> MessagesByTime:
-        """Find what was said in a span of time, oldest first, as far as it is meant for you."""
-        return self._caller.call(
-            "message.search_by_timerange",
-            {
-                "session_id": session_id,
-                "start_time": start_time,
-                "end_time": end_time,
-                "limit": limit,
-                "offset": offset,
             },
         )
 
